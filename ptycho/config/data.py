@@ -239,8 +239,6 @@ class DataConfig:
         if self.scan_shape is not None:
             shape = list(self.scan_shape)
             check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
-        if not steps and (self.scan_shape is not None or self.scan_path != "raster"):
-            raise ConfigError("data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…")
         for name in ("positions_file", "unit", "position_axes", "position_columns") if steps else ():
             if (value := getattr(self, name)) not in (None, ()):
                 raise ConfigError(

@@ -1,24 +1,23 @@
-"""A raster scan that is one array, as 4D-STEM writes it: the user states its step, ``data.scan_step_A=…``.
+"""A raster scan that is one array, as 4D-STEM writes it; its step is in the file, or ``data.scan_step_A=…``.
 
-=================== ==========================================================================================
-NPY                 (A, B, H, W), rows and columns of the raster first, or (J, H, W)
-``.raw`` of EMPAD   float32, (J, 130, 128); the last two rows of a frame are no pixels
-MATLAB 5            the largest array, (H, W, A, B) or (H, W, J) as MATLAB shows it
-others              what RosettaSciIO reads: :data:`ENDINGS`
-=================== ==========================================================================================
+======================= ======================================================================================
+NPY                     (A, B, H, W), rows and columns of the raster first, or (J, H, W)
+EMPAD, Merlin, MRC      frames, :mod:`~ptycho.readers.cube_records`
+MATLAB 5                the largest array, (H, W, A, B) or (H, W, J) as MATLAB shows it
+Zarr, ``.zspy``         the largest array of a folder, by the package zarr: :mod:`~ptycho.readers.cube_extras`
+``.dm3/4``, ``.blo``    by RosettaSciIO, in the same module
+======================= ======================================================================================
 
-HDF5 (py4DSTEM, EMD, HyperSpy, MATLAB 7.3) and NPZ are read as by a map of keys (``keymap.py``); their
-patterns are the largest array of three or four axes, unless ``data.keys.patterns`` names another.
-Sources: Savitzky et al., Microsc. Microanal. 27 (2021) 712; Tate et al., Microsc. Microanal. 22 (2016) 237.
+HDF5 that states its axes is read by :mod:`~ptycho.readers.cube_hdf5`, other HDF5 (MATLAB 7.3) and NPZ as by a
+map of keys (``keymap.py``); their patterns are the largest array of three or four axes, unless
+``data.keys.patterns`` names another. Source: Savitzky et al., Microsc. Microanal. 27 (2021) 712.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -26,30 +25,28 @@ from numpy.lib import format as npy
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
+from ptycho.readers.cube_axes import Cube, complete, listed
+from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
+from ptycho.readers.cube_records import read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
-from ptycho.readers.raw_scan import Frames, PatternSource, Raster, RawScan, ReadOptions
+from ptycho.readers.raw_scan import Frames, Raster, RawScan, ReadOptions
 
-EMPAD = (130, 128)  # rows and columns of a frame
-ENDINGS = (".mib", ".dm3", ".dm4", ".blo", ".mrc", ".zspy")
 IN_MEMORY = 2**33  # bytes of an array that is read at once
 SAMPLED = 64  # frames that tell what their numbers are
+BY_NAME: dict[str, Callable[[Path], Cube]] = {
+    ".raw": read_empad,
+    ".mib": read_merlin,
+    ".mrc": read_mrc,
+    ".dm3": read_by_rosettasciio,
+    ".dm4": read_by_rosettasciio,
+    ".blo": read_by_rosettasciio,
+}
 
 
-class EmpadFrames(Frames):
-    """Frames of EMPAD without the two rows that are no pixels."""
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self.array[index][:, : EMPAD[1]]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return len(self.array), EMPAD[1], EMPAD[1]
-
-
-def reader_of(path: Path) -> Callable[[Path], tuple[PatternSource, tuple[int, int] | None, bool]] | None:
-    """Return what reads a cube, or None: patterns, the raster of its axes, whether rows run first."""
+def reader_of(path: Path) -> Callable[[Path], Cube] | None:
+    """Return what reads a cube; None: it is none."""
     if path.is_dir():
-        return _read_by_rosettasciio if path.suffix.lower() == ".zspy" else None
+        return read_zarr if is_zarr(path) else None
     try:
         if not path.is_file():  # a pipe or a device would never end
             return None
@@ -61,13 +58,11 @@ def reader_of(path: Path) -> Callable[[Path], tuple[PatternSource, tuple[int, in
         return _read_npy
     if magic.startswith(b"MATLAB 5"):
         return _read_matlab
-    if path.suffix.lower() == ".raw":
-        return _read_empad
-    return _read_by_rosettasciio if path.suffix.lower() in ENDINGS else None
+    return BY_NAME.get(path.suffix.lower())
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:
-    """Read a raster scan; its patterns stay in the file where it is NPY or EMPAD.
+    """Read a raster scan; its patterns stay in the file, but for MATLAB's and those of RosettaSciIO.
 
     Raises:
         ConfigError: the step is not stated, the raster does not have as many positions as there are patterns,
@@ -76,22 +71,17 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     options.refuse_unused(path, "of one array")
     choose = reader_of(path)
     assert choose is not None
-    if options.raster is None:
-        raise ConfigError(
-            f"{path}: holds patterns without positions; state the step of the raster, data.scan_step_A=… (or "
-            "data.scan_step_nm, data.scan_step_m), and data.scan_shape=[rows,columns] where its axes do not; "
-            "or save patterns and positions in one NPZ, and add data.keys"
-        )
     try:
-        source, grid, rows_first = choose(path)
+        source, grid, rows_first, step = choose(path)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     except Exception as error:  # whatever a damaged file leads to
         raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
-    positions = raster_positions(options.raster, count := source.shape[0], grid, rows_first, path)
+    raster = complete(options.raster, step, path)
+    positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
     some = source.read(np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(int)))
     domain = tell_domain(np.dtype(source.dtype), [some])
-    notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", options.raster.text)
+    notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", raster.text)
     name = path.suffix.lower().lstrip(".") or "cube"
     return RawScan(name, source, domain.name, None, positions, "m", notes=notes)
 
@@ -106,8 +96,12 @@ def raster_positions(
         rows_first: a list of patterns runs along the rows first, as MATLAB stores it.
 
     Raises:
-        ConfigError: there is no raster of so many positions.
+        ConfigError: there is no raster of so many positions, or nobody states its step.
     """
+    if raster.step_m is None:
+        raise ConfigError(
+            f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
+        )
     shape = raster.shape or grid
     if shape is None:
         raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
@@ -125,10 +119,10 @@ def raster_positions(
     if raster.path == "snake":
         columns[1::2] = columns[1::2, ::-1]
     order = "F" if rows_first else "C"
-    return raster.step_m * np.stack([rows.ravel(order), columns.ravel(order)], axis=1).astype(float)
+    return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)
 
 
-def _read_npy(path: Path) -> tuple[PatternSource, tuple[int, int] | None, bool]:
+def _read_npy(path: Path) -> Cube:
     file = path.open("rb")
     version = npy.read_magic(file)
     header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -136,33 +130,14 @@ def _read_npy(path: Path) -> tuple[PatternSource, tuple[int, int] | None, bool]:
     if dtype.hasobject or dtype.kind not in "fiu" or fortran:
         wrong = "in Fortran order" if fortran and not dtype.hasobject else str(dtype)
         raise ConfigError(f"is an array {shape} {wrong}; must be of real numbers in C order")
-    listed, grid = _listed(shape)
+    form, grid = listed(shape)
     start, size = file.tell(), math.prod(shape) * dtype.itemsize
     if path.stat().st_size < start + size:
         raise ConfigError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
-    return Frames(FileArray(file, listed, dtype, start)), grid, False  # type: ignore[arg-type]
+    return Cube(Frames(FileArray(file, form, dtype, start)), grid)  # type: ignore[arg-type]
 
 
-def _listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int] | None]:
-    """Return ``(J, H, W)``, and the raster of ``(A, B, H, W)``."""
-    if len(shape) == 4 and min(shape) > 0:
-        return (shape[0] * shape[1], *shape[2:]), (shape[0], shape[1])
-    if len(shape) == 3 and min(shape) > 0:
-        return (shape[0], shape[1], shape[2]), None
-    raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
-
-
-def _read_empad(path: Path) -> tuple[PatternSource, tuple[int, int] | None, bool]:
-    frame, size = 4 * math.prod(EMPAD), path.stat().st_size
-    if size == 0 or size % frame:
-        raise ConfigError(
-            f"has {size} bytes; must be EMPAD frames of {EMPAD[0]} × {EMPAD[1]} float32, {frame} bytes each"
-        )
-    array = FileArray(path.open("rb"), (size // frame, *EMPAD), "<f4")
-    return EmpadFrames(array), None, False  # type: ignore[arg-type]
-
-
-def _read_matlab(path: Path) -> tuple[PatternSource, tuple[int, int] | None, bool]:
+def _read_matlab(path: Path) -> Cube:
     from scipy.io import loadmat, whosmat
 
     cubes = [(math.prod(shape), name) for name, shape, _ in whosmat(path) if len(shape) in (3, 4)]
@@ -175,26 +150,5 @@ def _read_matlab(path: Path) -> tuple[PatternSource, tuple[int, int] | None, boo
     if cube.dtype.kind not in "fiu":
         raise ConfigError(f"{name} is {cube.dtype}; must be real numbers")
     cube = np.moveaxis(cube, (0, 1), (-2, -1))
-    listed, grid = _listed(cube.shape)
-    return Frames(np.ascontiguousarray(cube.reshape(listed))), grid, grid is None
-
-
-def _read_by_rosettasciio(path: Path) -> tuple[PatternSource, tuple[int, int] | None, bool]:
-    try:
-        import rsciio
-    except ImportError as error:
-        raise ConfigError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
-    import importlib
-
-    ending = path.suffix.lower().lstrip(".")
-    known: list[Any] = [one for one in rsciio.IO_PLUGINS if ending in one["file_extensions"]]
-    plugin = next(one for one in known if one["name"] != "MRCZ")  # which claims plain MRC, too
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        signals = importlib.import_module(plugin["api"]).file_reader(str(path))
-    cubes = [np.asarray(one["data"]) for one in signals if np.ndim(one["data"]) in (3, 4)]
-    if not cubes:
-        raise ConfigError("holds no array of three or four axes")
-    cube = max(cubes, key=lambda one: one.size)
-    listed, grid = _listed(cube.shape)
-    return Frames(cube.reshape(listed)), grid, False
+    form, grid = listed(cube.shape)
+    return Cube(Frames(np.ascontiguousarray(cube.reshape(form))), grid, rows_first=grid is None)

@@ -73,14 +73,14 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 
 def _patterns(file: Archive, key: str | None, raster: bool) -> Patterns | None:
-    key = file.need("patterns", *([key] if key else [*PATTERNS, *(_largest(file) if raster else [])]))
+    key = file.need("patterns", *([key] if key else [*PATTERNS, *(largest(file) if raster else [])]))
     if isinstance(file, NpzArchive):
         return file.patterns(key, either=True, raster=True)
     return file.patterns(key)
 
 
-def _largest(file: Archive) -> list[str]:
-    """The key of the largest array of three or four axes, in a list; empty: there is none."""
+def largest(file: Archive) -> list[str]:
+    """Return the key of the largest array of three or four axes, in a list; empty: there is none."""
     sizes = {}
     for key in file.names(MOST_NAMES):
         entry = file.entry(key)

@@ -16,7 +16,7 @@ LENGTHS = {
     "um": 1e-6, "µm": 1e-6, "μm": 1e-6, "micron": 1e-6, "microns": 1e-6, "micrometer": 1e-6,
     "micrometre": 1e-6, "micrometers": 1e-6,
     "nm": 1e-9, "nanometer": 1e-9, "nanometre": 1e-9, "nanometers": 1e-9,
-    "angstrom": 1e-10, "angstroms": 1e-10, "å": 1e-10, "pm": 1e-12,
+    "angstrom": 1e-10, "angstroms": 1e-10, "å": 1e-10, "a": 1e-10, "pm": 1e-12,
 }  # fmt: skip
 ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "joules": 1 / ELECTRON}
 

@@ -128,19 +128,22 @@ class Raster:
 
     Attributes:
         shape: rows and columns; None: those of the patterns' axes.
-        step_m: between neighbours, along rows and along columns.
+        step_m: from row to row, and from column to column; None: that of the file.
         path: ``raster``, each row from its first column on, or ``snake``, every second row backwards.
+        source: who states the step.
     """
 
     shape: tuple[int, int] | None
-    step_m: float
+    step_m: tuple[float, float] | None
     path: str = "raster"
+    source: str = "data.scan_step"
 
     @property
     def text(self) -> str:
         """Return a line for the log."""
         shape = "as its axes are" if self.shape is None else f"{self.shape[0]} × {self.shape[1]}"
-        return f"positions: a {self.path} {shape}, step {self.step_m:.4g} m, as data.scan_step says"
+        step = " × ".join(f"{size:.4g}" for size in dict.fromkeys(self.step_m or ()))
+        return f"positions: a {self.path} {shape}, step {step} m, as {self.source} says"
 
 
 @dataclass(frozen=True)

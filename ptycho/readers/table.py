@@ -21,6 +21,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
 from ptycho.readers import (
     cube,
+    cube_hdf5,
     cxi,
     eiger,
     foldslice,
@@ -44,7 +45,7 @@ CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most spe
         module.NAME: module
         for module in (ptychodus, ptychodus_patterns, ptyd, ptylab, nexus, cxi, foldslice, eiger)
     }
-    | {"hdf5": keymap},
+    | {"hdf5": keymap, cube_hdf5.NAME: cube_hdf5},
     "NPZ": {module.NAME: module for module in (pinn, ptychodus_npz, tike)} | {"npz": keymap},
     "TIFF": {tiff.NAME: tiff},
 }
@@ -112,7 +113,8 @@ def open_raw(config: DataConfig) -> RawScan:
 
 def _raster(config: DataConfig) -> Raster | None:
     step = config.stated_scan_step_m()
-    return None if step is None else Raster(config.scan_shape, step, config.scan_path)
+    raster = Raster(config.scan_shape, None if step is None else (step, step), config.scan_path)
+    return None if raster == Raster(None, None) else raster
 
 
 def _choose_archive(path: Path) -> type[Archive]:
