@@ -54,7 +54,7 @@ OTHERS = {
     b"BZh": "is compressed as a whole; unpack it with bunzip2",
     b"\x1f\x8b": "is compressed as a whole; unpack it with gunzip",
 }
-MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um"
+MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a raster data.scan_step_A=…"
 
 
 def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:

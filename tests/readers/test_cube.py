@@ -1,10 +1,12 @@
 """4D-STEM cubes without positions, each written by another program's writer: patterns, raster, refusals."""
 
 import os
+import sys
 
 import h5py
 import numpy as np
 import pytest
+from helpers import cube_files as writers
 from scipy.io import savemat
 
 import ptycho
@@ -67,20 +69,82 @@ def test_a_cube_states_its_raster(tmp_path, write):
     assert (raw.unit, raw.domain) == ("m", "counts")
 
 
-def test_formats_of_rosettasciio(tmp_path):
-    """A block file by its own writer."""
-    blockfile = pytest.importorskip("rsciio.blockfile")
-    cube, path = CUBE[..., :H].astype(np.uint8), tmp_path / "a.blo"
-    axes = [
-        {"name": name, "size": size, "scale": 0.01, "offset": 0.0, "units": "cm", "navigate": k < 2}
-        for k, (name, size) in enumerate(zip(("y", "x", "dy", "dx"), cube.shape, strict=True))
-    ]
-    signal = {"data": cube, "axes": axes, "metadata": {}, "original_metadata": {}}
-    signal["attributes"] = {"_lazy": False}
-    blockfile.file_writer(str(path), signal)
-    raw, patterns = opened(path)
-    np.testing.assert_array_equal(patterns, cube.reshape(A * B, H, H))
+FILE_STEP = (5e-10, 2.5e-10)
+WRITTEN = [  # writer, columns of a frame that the format allows, step that the file states
+    (writers.hspy, W, FILE_STEP),
+    (writers.hspy_angstrom, W, FILE_STEP),
+    (writers.hspy_micron, W, FILE_STEP),
+    (writers.emd, W, FILE_STEP),
+    (writers.emdfile, W, FILE_STEP),
+    (writers.zarr, W, FILE_STEP),
+    (writers.blo, H, FILE_STEP),
+    (writers.dm3, W, FILE_STEP),
+    (writers.dm4, W, FILE_STEP),
+    (writers.dm4_detector_first, W, FILE_STEP),
+    (writers.merlin, W, None),
+    (writers.merlin_quad, W, None),
+    (writers.mrc, W, None),
+    (writers.mrc_big_endian, W, None),
+]
+
+
+@pytest.mark.parametrize(("write", "columns", "step"), WRITTEN, ids=lambda of: getattr(of, "__name__", ""))
+def test_a_file_of_another_program(tmp_path, write, columns, step):
+    """Patterns, raster and step as they were written; a step of the user's goes before the file's."""
+    cube = CUBE[..., :columns]
+    path = write(tmp_path, cube)
+    shape = {"scan_shape": (A, B)} if path.suffix == ".mrc" else {}
+    raw, patterns = opened(path, **shape)
+    assert raw.patterns.shape == (A * B, H, columns)
+    np.testing.assert_array_equal(patterns, cube.reshape(A * B, H, columns))
+    np.testing.assert_array_equal(raw.patterns.read(np.array([7, 2])), cube.reshape(-1, H, columns)[[7, 2]])
     np.testing.assert_allclose(raw.positions, grid())
+    if step is None:
+        with pytest.raises(ConfigError, match=r"state the step of the raster, data\.scan_step_A="):
+            opened(path, scan_step_A=None)
+    else:
+        snake, _ = opened(path, scan_step_A=None, scan_path="snake")
+        np.testing.assert_allclose(snake.positions, grid(snake=True) / 2.5e-10 * step)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda path: path.with_suffix(".mib").write_bytes(b"MQ1,000001,00384,01,0016,0016,R64," * 20),
+            "R64",
+        ),
+        (
+            lambda path: path.with_suffix(".mib").write_bytes(b"MQ1,000001,00384,01,0016,0016,U16,"),
+            "no frame",
+        ),
+        (lambda path: path.with_suffix(".mib").write_bytes(b"GIF89a"), "no header of Merlin"),
+        (lambda path: path.with_suffix(".mrc").write_bytes(bytes(1024)), "no frame of 0 × 0"),
+        (lambda path: path.with_suffix(".mrc").write_bytes(b"\1\0\0\0" * 256), "declares 1 frames|no frame"),
+        (lambda path: path.with_suffix(".mrc").write_bytes(b"MRC"), "cannot be read"),
+        (lambda path: path.with_suffix(".dm4").write_bytes(b"\0\0\0\4" + bytes(99)), "cannot be read"),
+    ],
+)
+def test_damaged_files_of_detectors(tmp_path, make, said):
+    make(tmp_path / "a")
+    with pytest.raises(ConfigError, match=said):
+        opened(next(tmp_path.iterdir()), scan_shape=(A, B))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [("zarr", "a.zarr/zarr.json", "zarr"), ("rsciio", "a.dm4", "stem")]
+)
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, module, name, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ConfigError, match=rf"pip install 'ptychopinn\[{extra}\]'"):
+        opened(next(tmp_path.iterdir()))
+
+
+def test_a_raster_of_a_file_that_states_no_step(tmp_path):
+    with pytest.raises(ConfigError, match=r"belong to a raster; add data\.scan_step_A"):
+        opened(npz(tmp_path), scan_step_A=None, scan_path="snake")
 
 
 def test_a_list_needs_the_shape_and_may_run_back_and_forth(tmp_path):
@@ -153,7 +217,6 @@ def test_a_pipe_is_no_cube(tmp_path):
     ("keys", "said"),
     [
         ({"scan_step_A": 1.0, "scan_step_nm": 0.1}, "must be only one of them"),
-        ({"scan_shape": (3, 4)}, "belong to a raster; add data.scan_step_A"),
         ({"scan_step_A": 1.0, "scan_shape": (0, 4)}, "positive integers"),
         ({"scan_step_A": 1.0, "positions_file": "p.csv"}, r"remove data\.positions_file"),
         ({"scan_step_A": 1.0, "unit": "um"}, r"data\.unit=um.* a raster of this step"),
