@@ -113,7 +113,7 @@ class DataConfig:
         allowed="[rows,columns], positive integers",
     )
     scan_step_A: Number | None = key(
-        None, "step of a raster scan, in place of the file's positions", gt=0, unit="Å"
+        None, "step of a raster scan, in place of the file's positions or axes", gt=0, unit="Å"
     )
     scan_step_nm: Number | None = key(None, "step of a raster scan, in nanometres", gt=0, unit="nm")
     scan_step_m: Number | None = key(None, "step of a raster scan, in metres", gt=0, unit="m")

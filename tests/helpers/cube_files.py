@@ -97,10 +97,7 @@ def merlin(folder, cube, head=384):
             file.write(words.encode().ljust(head))
             file.write(frame[::-1].astype(">u2").tobytes())
         file.write(b"MQ1,")
-    text = (
-        f"HDR,\t\nFrames in Acquisition (Number):\t{number}\nFrames per Trigger (Number):\t{cube.shape[1]}\n"
-    )
-    (folder / "a.hdr").write_text(text + "End\t\n")
+    (folder / "a.hdr").write_text(f"HDR,\t\nFrames per Trigger (Number):\t{cube.shape[1]}\nEnd\t\n")
     return folder / "a.mib"
 
 

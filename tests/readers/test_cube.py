@@ -1,6 +1,7 @@
 """4D-STEM cubes without positions, each written by another program's writer: patterns, raster, refusals."""
 
 import os
+import struct
 import sys
 
 import h5py
@@ -108,27 +109,22 @@ def test_a_file_of_another_program(tmp_path, write, columns, step):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("name", "content", "said"),
     [
-        (
-            lambda path: path.with_suffix(".mib").write_bytes(b"MQ1,000001,00384,01,0016,0016,R64," * 20),
-            "R64",
-        ),
-        (
-            lambda path: path.with_suffix(".mib").write_bytes(b"MQ1,000001,00384,01,0016,0016,U16,"),
-            "no frame",
-        ),
-        (lambda path: path.with_suffix(".mib").write_bytes(b"GIF89a"), "no header of Merlin"),
-        (lambda path: path.with_suffix(".mrc").write_bytes(bytes(1024)), "no frame of 0 × 0"),
-        (lambda path: path.with_suffix(".mrc").write_bytes(b"\1\0\0\0" * 256), "declares 1 frames|no frame"),
-        (lambda path: path.with_suffix(".mrc").write_bytes(b"MRC"), "cannot be read"),
-        (lambda path: path.with_suffix(".dm4").write_bytes(b"\0\0\0\4" + bytes(99)), "cannot be read"),
+        ("a.mib", b"MQ1,000001,00384,01,0016,0016,R64," * 20, "has pixels R64; must be U08, U16, U32"),
+        ("a.mib", b"MQ1,000001,00384,01,0016,0016,U16,", "holds no frame of 16 × 16"),
+        ("a.mib", b"GIF89a", "no header of Merlin"),
+        ("a.mrc", bytes(1024), "no frame of 0 × 0"),
+        ("a.mrc", struct.pack("<4i", 4, 4, 9, 1) + bytes(1008 + 50), "declares 9 frames and ends after 1"),
+        ("a.mrc", struct.pack("<4i", 4, 4, 1, 4) + bytes(2000), "has mode 4; must be one of 0, 1, 2"),
+        ("a.mrc", b"MRC", "cannot be read"),
+        ("a.dm4", b"\0\0\0\4" + bytes(99), "cannot be read"),
     ],
 )
-def test_damaged_files_of_detectors(tmp_path, make, said):
-    make(tmp_path / "a")
+def test_damaged_files_of_detectors(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError, match=said):
-        opened(next(tmp_path.iterdir()), scan_shape=(A, B))
+        opened(tmp_path / name, scan_shape=(A, B))
 
 
 @pytest.mark.parametrize(
