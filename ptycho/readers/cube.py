@@ -26,12 +26,11 @@ from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
 from ptycho.readers.cube_axes import Cube, complete, listed
-from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
+from ptycho.readers.cube_extras import IN_MEMORY, is_zarr, read_by_rosettasciio, read_zarr
 from ptycho.readers.cube_records import read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import Frames, Raster, RawScan, ReadOptions
 
-IN_MEMORY = 2**33  # bytes of an array that is read at once
 SAMPLED = 64  # frames that tell what their numbers are
 BY_NAME: dict[str, Callable[[Path], Cube]] = {
     ".raw": read_empad,
@@ -71,6 +70,8 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     options.refuse_unused(path, "of one array")
     choose = reader_of(path)
     assert choose is not None
+    if choose in (_read_npy, _read_matlab):  # which state no step: before anything is read
+        complete(options.raster, None, path)
     try:
         source, grid, rows_first, step = choose(path)
     except ConfigError as error:

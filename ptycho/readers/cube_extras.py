@@ -3,8 +3,8 @@
 =========================== ==================================================================================
 Zarr, ``.zspy`` (folders)   the largest array; it is read by parts. HyperSpy's axes ``axis-0 …`` beside it
                             state the step
-``.dm3``, ``.dm4``          read at once. The raster is the last two axes where the tag ``Data Order Swapped``
-                            is 0; so they are where it is missing, unless the first two alone are lengths
+``.dm3``, ``.dm4``          read by parts; at once where the raster is the last two axes: where the tag
+                            ``Data Order Swapped`` is 0, or is missing and not the first two alone are lengths
 ``.blo``                    read at once
 =========================== ==================================================================================
 """
@@ -12,7 +12,9 @@ Zarr, ``.zspy`` (folders)   the largest array; it is read by parts. HyperSpy's a
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.file_array import gather
+from ptycho.files.file_array import FileArray, gather
 from ptycho.readers.cube_axes import Axis, Cube, listed, step_m
+from ptycho.readers.raw_scan import Frames
 
-IN_MEMORY = 2**33  # bytes of a file that is read at once
+IN_MEMORY = 2**33  # bytes of an array that is read at once
 ZARR = (".zgroup", ".zarray", "zarr.json")
 
 
@@ -51,15 +54,24 @@ class ZarrFrames:
 
 
 class WholeFrames:
-    """Patterns ``(J, H, W)`` of an array ``(…, H, W)`` that is read at once, when some are asked for."""
+    """Patterns ``(J, H, W)`` that are read at once, when some are asked for.
 
-    def __init__(self, array: Any) -> None:
-        self._array, self.dtype = array, np.dtype(array.dtype)
-        self.shape, self.grid = listed(array.shape)
+    Args:
+        load: gives an array of ``shape``, ``(A, B, H, W)`` or ``(J, H, W)``.
+
+    Raises:
+        ConfigError: they are too many.
+    """
+
+    def __init__(self, load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self._load, self.dtype = load, dtype
+        self.shape, self.grid = listed(shape)
+        if (size := math.prod(shape) * dtype.itemsize) > IN_MEMORY:
+            raise ConfigError(f"takes {size} bytes; at most {IN_MEMORY} are read at once; save it as .hspy")
 
     @cached_property
     def _frames(self) -> np.ndarray:
-        return np.asarray(self._array).reshape(self.shape)
+        return np.asarray(self._load()).reshape(self.shape)
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         return self._frames[index]
@@ -100,8 +112,6 @@ def read_by_rosettasciio(path: Path) -> Cube:
         import rsciio
     except ImportError as error:
         raise ConfigError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
-    if (size := path.stat().st_size) > IN_MEMORY:
-        raise ConfigError(f"has {size} bytes; at most {IN_MEMORY} are read at once; save it as .hspy or Zarr")
     ending = path.suffix.lower().lstrip(".")
     plugin = next(one for one in rsciio.IO_PLUGINS if ending in one["file_extensions"])
     with warnings.catch_warnings():
@@ -114,10 +124,31 @@ def read_by_rosettasciio(path: Path) -> Cube:
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
     if cube.dtype.kind not in "fiu":
         raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")
-    if cube.ndim == 4 and ending.startswith("dm") and _ends_with_the_raster(signal, axes):
-        cube, axes = cube.transpose(2, 3, 0, 1), axes[2:] + axes[:2]
-    source = WholeFrames(cube)
+    if tags := signal["original_metadata"].get("ImageList"):
+        return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
+    source = WholeFrames(lambda: cube, cube.shape, cube.dtype)
     return Cube(source, source.grid, step_m=step_m(axes[:-2]))
+
+
+def _read_gatan(
+    path: Path, tags: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
+) -> Cube:
+    """Return the frames of an array of DigitalMicrograph, whose tags say where it begins."""
+    start = tags["ImageData"]["Data"]["offset"]
+    if path.stat().st_size < start + math.prod(shape) * dtype.itemsize:
+        raise ConfigError(f"declares {shape} of {dtype}, and ends before")
+    if len(shape) == 4 and _ends_with_the_raster(tags, axes):
+
+        def load() -> np.ndarray:
+            return (
+                np.fromfile(path, dtype, math.prod(shape), offset=start).reshape(shape).transpose(2, 3, 0, 1)
+            )
+
+        source = WholeFrames(load, shape[2:] + shape[:2], dtype)
+        return Cube(source, source.grid, step_m=step_m(axes[2:]))
+    form, grid = listed(shape)
+    frames = FileArray(path.open("rb"), form, dtype, start)
+    return Cube(Frames(frames), grid, step_m=step_m(axes[:-2]))  # type: ignore[arg-type]
 
 
 def _axis(axis: dict[str, Any]) -> Axis:
@@ -125,10 +156,9 @@ def _axis(axis: dict[str, Any]) -> Axis:
     return (float(scale) if isinstance(scale, int | float) else 0.0), unit if isinstance(unit, str) else ""
 
 
-def _ends_with_the_raster(signal: dict[str, Any], axes: list[Axis]) -> bool:
+def _ends_with_the_raster(tags: dict[str, Any], axes: list[Axis]) -> bool:
     """Tell whether the detector's axes come first, as in older files of DigitalMicrograph."""
-    images = signal["original_metadata"].get("ImageList", {})
-    swapped = images.get("TagGroup0", {}).get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
+    swapped = tags.get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
     if swapped is not None:
         return not int(swapped)
     return step_m(axes[:2]) is None or step_m(axes[2:]) is not None
