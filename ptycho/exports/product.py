@@ -47,13 +47,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 
 RESULT = "result"
-SHARED = (
-    "object",
-    "slices",
-    "probe",
-    "sigma_amplitude",
-    "sigma_phase",
-)  # arrays of a result and of a product
+SHARED = ("object", "slices", "probe", "sigma_amplitude", "sigma_phase")  # of a result and of a product
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
 SIGMA_UNITS = {"sigma_amplitude": "of the amplitude of object", "sigma_phase": "rad"}
