@@ -1,6 +1,7 @@
 """Slices of a thick sample: how they begin, what they find, and how they are scored, stored and refused."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from helpers.reference import random_complex
 import ptycho
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.solver_config import SolverConfig
+from ptycho.config.waves import Fresnel
+from ptycho.preparation.dataset import space_between_slices
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.prior import Prior
@@ -18,6 +21,7 @@ from ptycho.reconstruction.slices import fit_slices, root_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
+from workflows.reconstruct.live_config import LiveConfig
 
 THICKNESS = {"slices": 2, "slice_thickness_m": 3e-6}
 
@@ -124,3 +128,8 @@ def test_what_knows_thin_objects_alone_is_refused():
     thick = ptycho.simulate(32, 70, nphotons=1e4, **THICKNESS)
     with pytest.raises(ConfigError, match=r"slices=2: 70 patterns are fitted in blocks of 64.*block=70"):
         ptycho.reconstruct(thick, progress=False, block=64, **THICKNESS)
+    near = SimpleNamespace(fresnel=Fresnel(2.0, 2.0))
+    with pytest.raises(ConfigError, match=r"slices=2: the patterns are a near field.* set solver\.slices=1"):
+        space_between_slices(near, SolverConfig(**THICKNESS))
+    with pytest.raises(ConfigError, match=r"slices=2: a live run has a thin object; set solver\.slices=1"):
+        LiveConfig(watch="scan.h5", solver=SolverConfig(**THICKNESS))
