@@ -88,10 +88,10 @@ def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
     np.testing.assert_allclose(turned.slices.prod(axis=0), turned.object, atol=1e-4)
 
 
-def test_a_scan_from_simulation_to_file(tmp_path):
+def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
     """The example of the page, smaller: what held-out patterns say is told, and files keep the slices."""
-    scan = ptycho.simulate(32, 40, nphotons=1e6, sample="blobs", seed=1, slices=2, slice_thickness_m=9e-6)
-    quick = {"positions": False, "flux": False, "background": False, "compile_xla": False, "steps": 25}
+    scan = ptycho.simulate(32, 30, nphotons=1e6, sample="blobs", seed=1, slices=2, slice_thickness_m=9e-6)
+    quick = {"positions": False, "flux": False, "background": False, "compile_xla": False, "steps": 12}
     quick |= {"learn_probe": False, "regulariser": "none", "progress": False, "half_scans": False}
     result = ptycho.reconstruct(scan, slices=2, slice_thickness_m=6e-6, **quick)
     told = next(one for one in result.decisions if one.what == "solver: slices")
