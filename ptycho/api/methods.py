@@ -48,7 +48,12 @@ def reconstruct_and_assess(
     return Result(
         method,
         scores,
-        replace(exported, errors=last.errors),
+        replace(
+            exported,
+            errors=last.errors,
+            slices=last.slices,
+            slice_thickness_m=config.solver.slice_thickness_m,
+        ),
         prepared.beam_under(last),
         last.covered,
         well_lit(last, prepared),

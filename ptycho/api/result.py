@@ -131,6 +131,11 @@ class Result:
         return self.product.errors
 
     @property
+    def slices(self) -> np.ndarray | None:
+        """``(L, M, M)`` complex64 along the beam, whose product the object is; None: it is thin."""
+        return self.product.slices
+
+    @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels; None: unknown."""
         return self.product.pixel_m

@@ -37,6 +37,7 @@ def to_page(result: Result) -> str:
         file.parent.mkdir(parents=True)
         arrays = {"object": result.object[None], "mask": result.mask[None], **result.beam.arrays()}
         arrays |= {} if result.errors is None else result.errors.arrays()
+        arrays |= {} if result.slices is None else {"slices": result.slices}
         with file.open("wb") as stream:
             write_npz(stream, arrays)
         scan = ScanRecord(name, folder, metrics, (result.method,), result.assessment)

@@ -29,6 +29,8 @@ def simulate(
     step_px64: float = 5.0,
     path: Literal["fermat", "jittered", "snake"] = "fermat",
     sample: Literal["lines", "blobs"] = "lines",
+    slices: int = 1,
+    slice_thickness_m: float | None = None,
     imperfections: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Scan:
@@ -42,6 +44,8 @@ def simulate(
         step_px64: mean distance of neighbouring positions in pixels at N = 64; it scales with N.
         path: of the probe over the sample: ``fermat``, ``jittered`` or ``snake``.
         sample: ``lines`` or ``blobs``.
+        slices: of a thick sample; more than one are for the zone plate, whose energy and pixel are known.
+        slice_thickness_m: distance from one slice to the next.
         imperfections: what is not as the scan says, ``{"position_px": 1}``, …: every key of
             the group ``imperfections``.
         seed: of all that is random.
@@ -56,6 +60,8 @@ def simulate(
         "step_px64": step_px64,
         "path": path,
         "sample": sample,
+        "slices": slices,
+        "slice_thickness_m": slice_thickness_m,
         "imperfections": imperfections or {},
         "seed": seed,
     }
@@ -64,15 +70,19 @@ def simulate(
     check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
     plate = ZonePlateProbe()
     known = make_probe(plate, N) if probe is None else check_probe(probe, N)[0]
-    made = simulate_measured_like(settings, known)
+    check(probe is None or slices == 1, "slices", slices, "1 with a probe of your own; remove probe")
+    energy, pixel = 1e3 * plate.energy_keV, 1e-9 * ZONE_PLATE_WINDOW_NM / N
+    made = simulate_measured_like(settings, known, energy, (pixel, pixel))
+    lengths: dict[str, Any] = {"energy_eV": energy} if slices > 1 else {}
     scan = Scan.from_arrays(
         np.concatenate(list(made.counts(settings.rng("photons")))),
         record_scan(settings, made.positions),
         _told(made, settings, fresnel_number(plate, N)),
         counts=True,
-        pixel_m=1e-9 * ZONE_PLATE_WINDOW_NM / N if probe is None else None,
+        pixel_m=pixel if probe is None else None,
         good=made.good,
         truth=made.object,
+        **lengths,
     )
     return replace(scan, name=SIMULATED)
 

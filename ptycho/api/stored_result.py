@@ -3,6 +3,7 @@
 =============================== ==================================================================
 ``object``, ``mask``            ``(M, M)`` complex64, bool
 ``illuminated``                 ``(M, M)`` bool
+``slices``                      ``(L, M, M)`` complex64, of a thick object
 ``probe``, ``positions``,       the beam; ``background`` if there is one
 ``flux``
 ``sigma_amplitude``,            ``(M, M)``, if there is an error map
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ptycho.api.result import Result
 
 SIGMAS = ("sigma_amplitude", "sigma_phase")
-LENGTHS = ("energy_eV", "distance_m", "detector_side", "domain", "comments", "name")
+LENGTHS = ("energy_eV", "distance_m", "slice_thickness_m", "detector_side", "domain", "comments", "name")
 PAIRS = ("pixel_m", "detector_pixel_m")
 OTHER_FILE = (
     "was not written by Result.save of this version; ptycho.open_scan reads scans and products, np.load "
@@ -68,7 +69,7 @@ def load(path: Path) -> dict[str, Any]:
     """
     with open_archive(path, ReadOptions()) as file:
         arrays = _Arrays(file)
-        scores, about = arrays.json("scores"), arrays.json("about")
+        scores, about = arrays.json("scores"), {"slice_thickness_m": None} | arrays.json("about")
         values = _values(arrays, about)
     findings = {key: tuple(Finding(*row) for row in about[key]) for key in ("decisions", "findings")}
     texts = {"method": str(about["method"]), "warnings": tuple(map(str, about["warnings"]))}
@@ -98,6 +99,7 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         beam.probe,
         object=image,
         errors=None if amplitude is None or phase is None else ErrorMap(amplitude[None], phase[None]),
+        slices=arrays.get("slices", "c"),
         numbers=arrays.get("numbers", "iu"),
         **facts,
     )
@@ -156,6 +158,8 @@ def _to_arrays(result: Result) -> dict[str, np.ndarray]:
     arrays |= result.beam.arrays()
     if errors is not None:
         arrays |= {key: sigma[0] for key, sigma in errors.arrays().items()}
+    if exported.slices is not None:
+        arrays["slices"] = exported.slices
     if exported.numbers is not None:
         arrays["numbers"] = exported.numbers
     arrays |= {f"assessment/{key}": array for key, array in result.assessment.items()}

@@ -107,8 +107,19 @@ class ScanRunConfig(TrainedConfig):
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
         if self.data.near_field:
             self._check_near_field()
+        if self.solver.slices > 1:
+            self._check_slices()
         if not self.models and not self.solver.steps:
             raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
+
+    def _check_slices(self) -> None:
+        """Refuse what knows thin objects alone."""
+        asked = [f"models=[{','.join(self.models)}]"] * bool(self.models) + ["denoise=true"] * self.denoise
+        if asked or not self.solver.steps:
+            raise ConfigError(
+                f"solver.slices={self.solver.slices}: only the solver knows slices; remove "
+                f"{', '.join(asked or ['solver.steps=0'])}, or set solver.slices=1"
+            )
 
     def _check_near_field(self) -> None:
         """Refuse what is made for far fields alone."""

@@ -5,6 +5,7 @@ Everywhere else a wave is known by its photon energy, ``E = h·c/λ``.
 photons      λ = h·c / E
 electrons    λ = h·c / √(eV (eV + 2 m c²)) = h / √(2 m e V (1 + eV / 2 m c²))    accelerated by V
 near field   H(q) = exp(−iπ Σ_i F_i q_i²),   F_i = λ z / dx_i²,   q in cycles per pixel, i: row, col
+slices       H(q) = exp(2πi (Δz/λ) [√(1 − s) − 1]),   s = Σ_i (λ q_i / dx_i)²
 """
 
 from __future__ import annotations
@@ -72,3 +73,37 @@ class Fresnel:
     def aliases(self, side: int) -> bool:
         """Whether ``H`` turns by more than π between two samples of a window: ``|F| > N``."""
         return max(map(abs, self.numbers)) > side
+
+
+@dataclass(frozen=True)
+class FreeSpace:
+    """Free space between two slices of a thick sample, by the angular spectrum, which is exact.
+
+    Waves are exp(+ikz), z along the beam; the constant phase exp(ikz) is left out. Waves of ``s > 1`` decay.
+    Source: Goodman, Introduction to Fourier Optics, 3.10; multislice: Cowley & Moodie, Acta Cryst. 10 (1957)
+    609; in ptychography: Maiden, Humphry & Rodenburg, J. Opt. Soc. Am. A 29 (2012) 1606.
+
+    Attributes:
+        length: Δz/λ.
+        row, col: λ/dx, of the object's pixels.
+    """
+
+    length: float
+    row: float
+    col: float
+
+    @classmethod
+    def of(cls, distance_m: float, wavelength: float, pixel_m: tuple[float, float]) -> FreeSpace:
+        """Return that of a distance Δz, a wavelength and a pixel (row, col), all in metres."""
+        return cls(distance_m / wavelength, wavelength / pixel_m[0], wavelength / pixel_m[1])
+
+    @property
+    def fresnel(self) -> float:
+        """``F = λ Δz / dx²``: a wave of q cycles per pixel arrives about F q pixels aside."""
+        return self.length * self.row * self.col
+
+    def transfer(self, side: int) -> np.ndarray:
+        """``H(q)``, ``(side, side)`` complex128, zero frequency at sample 0."""
+        q = np.fft.fftfreq(side)
+        s = np.add.outer((self.row * q) ** 2, (self.col * q) ** 2).astype(complex)
+        return np.exp(-2j * np.pi * self.length * s / (1 + np.sqrt(1 - s)))  # √(1 − s) − 1, not cancelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -206,6 +207,21 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: Pixel) -> Figure:
         column[0].set_title(title)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
         ax.set_ylabel(label)
+    return figure
+
+
+def draw_slices(pictures: Sequence[Picture], pixel_m: Pixel, title: str, most: int = 4) -> Figure:
+    """The phase of each slice of a thick object, along the beam; at most so many in a row."""
+    columns = min(len(pictures), most)
+    rows = -(-len(pictures) // columns)
+    figure = ShownFigure(figsize=(5 * columns, 5 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for k, (ax, picture) in enumerate(zip(axes, pictures, strict=False)):
+        show_channel(figure, ax, picture.channels[1], pixel_m, picture.pixels)
+        ax.set_title(f"slice {k}: phase, its plane removed")
+    for ax in axes[len(pictures) :]:
+        ax.set_axis_off()
+    figure.suptitle(title)
     return figure
 
 

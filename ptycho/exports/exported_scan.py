@@ -30,6 +30,8 @@ class ExportedScan:
         domain: ``counts`` (photons) or ``intensity`` (in units of its own).
         object: ``(M, M')`` complex, or None.
         errors: of the object, the first of theirs; None: unknown.
+        slices: of the object, ``(L, M, M')`` complex, whose product it is; None: it is thin.
+        slice_thickness_m: distance from one slice to the next.
         origin: (row, col) of the object's first sample, in the coordinates of ``positions``.
         good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero.
         pixel_m: (row, col) pitch of the object's pixels; None: unknown, and lengths stay in pixels.
@@ -51,6 +53,8 @@ class ExportedScan:
     domain: str = "intensity"
     object: np.ndarray | None = None
     errors: ErrorMap | None = None
+    slices: np.ndarray | None = None
+    slice_thickness_m: float | None = None
     origin: Pair = (0.0, 0.0)
     good: np.ndarray | None = None
     pixel_m: Pair | None = None

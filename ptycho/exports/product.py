@@ -9,6 +9,9 @@
 ``sigma_{amplitude,phase}``         (M, M)         not of the program, which passes it over: the
                                                    object's standard deviations, phase in rad; infinite
                                                    where nothing is known (:mod:`ptycho.scan.error_map`)
+``slices``                          (L, M, M)      not of the program, which passes it over: of a thick
+                                                   object, whose product it is, along the beam;
+                                                   ``@spacing_m`` from one to the next
 ``opr_weights``                     (J, 1)         all one, at the root and as an attribute of ``probe``: the
                                                    program writes the one and reads the other
 ``tomography_angle_deg``            number         attribute and dataset of the root, for the same reason
@@ -44,7 +47,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 
 RESULT = "result"
-SHARED = ("object", "probe", "sigma_amplitude", "sigma_phase")  # arrays of a result and of a product
+SHARED = ("object", "slices", "probe", "sigma_amplitude", "sigma_phase")  # of a result and of a product
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
 SIGMA_UNITS = {"sigma_amplitude": "of the amplitude of object", "sigma_phase": "rad"}
@@ -151,6 +154,9 @@ def _images(file: h5py.File, scan: ExportedScan) -> None:
     file["object"] = scan.object.astype(np.complex64)
     file["object"].attrs.update(pixel | {"center_x_m": 0.0, "center_y_m": 0.0})
     file["object_layer_spacing_m"] = np.zeros(0)
+    if scan.slices is not None:
+        file.create_dataset("slices", data=scan.slices.astype(np.complex64))
+        file["slices"].attrs.update(pixel | {"spacing_m": scan.slice_thickness_m or 0.0})
     if scan.errors is not None:
         for key, sigma in scan.errors.arrays().items():
             file[key] = sigma[0]

@@ -102,12 +102,12 @@ def judge(made: Reconstruction, prepared: Prepared) -> Fit:
     some = spread(len(used.positions))
     others = None if free is None else spread(len(free.positions))
     return Fit(
-        misfit(before.objects, used, some),
-        None if free is None else misfit(before.objects, free, others),
-        residuals(before.object, used, mean, some),
-        None if free is None else residuals(before.object, free, mean, others),
+        misfit(before.layers[None], used, some),
+        None if free is None else misfit(before.layers[None], free, others),
+        residuals(before.layers, used, mean, some),
+        None if free is None else residuals(before.layers, free, mean, others),
         some,
-        score_causes(before.object, used, spread(len(used.positions), CauseLimits.patterns))
+        score_causes(before.layers, used, spread(len(used.positions), CauseLimits.patterns))
         if made.fit is not None
         else None,
     )

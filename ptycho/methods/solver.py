@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,13 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
 from ptycho.reconstruction.holdout import HoldOut
-from ptycho.reconstruction.maximum_likelihood import Begin, Solved, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Begin, Solved, Watch, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_further
+from ptycho.reconstruction.slices import compare_slices, fit_slices, root_of
+from ptycho.reconstruction.solver import NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_further
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
@@ -66,8 +68,11 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     """Return those of a configuration; a near field's probe is refined where none is specified.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
+    Of slices, modes are not selected: to a thin object, the sample's thickness looks like one more.
     """
     options = options_of(config, prepared.whole.N)
+    if config.solver.slices > 1 and options.modes is None:
+        options = replace(options, modes=len(prepared.whole.probe))
     unspecified = prepared.whole.fresnel is not None and prepared.scan.probe is None
     return replace(options, probe=True) if unspecified and options.probe is None else options
 
@@ -107,7 +112,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     data = prepared.fitted(prepared.whole.beam)
     how = blockwise(config, context)
     passes = min(STAGES * (options.steps + SHORT), IN_BLOCKS) if how.divides(data) else options.steps
-    count = len(prepared.kept)
+    count, slices = len(prepared.kept), config.solver.slices
+    passes *= 3 if slices > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:
         if prepared.start is None:
@@ -122,6 +128,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         solved = solve(
             data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, begin
         )
+        if slices > 1:
+            solved = _with_slices(solved, slices, options, prepared, watch, tell)
         made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
         if len(prepared.out):
             solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)
@@ -141,6 +149,35 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         converged=converged,
         fit=solved,
     )
+
+
+def _with_slices(
+    thin: Solved,
+    count: int,
+    options: ModelOptions,
+    prepared: Prepared,
+    watch: Watch,
+    tell: Callable[[Finding], object],
+) -> Solved:
+    """The fit of slices after that of a thin object, with what held-out patterns say of the two.
+
+    The probe is refined unless it must stay: under a thin object, a better one may have explained no more.
+    """
+    log.info("solver: %d slices, from the object of one", count)
+    likelihood = thin.terms.likelihood
+    thin = replace(thin, free=replace(thin.free, probe=options.probe is not False))
+    seen = partial(watch, free=thin.free, likelihood=likelihood)
+    selected = options.learned or options.strength is None
+    thick = fit_slices(thin, count, 2 * options.steps, selected, watch=seen)
+    decision = compare_slices(thin, thick, _holdout(prepared, likelihood))
+    tell(decision)
+    return replace(thick, decisions=(*thick.decisions, decision))
+
+
+def _holdout(prepared: Prepared, likelihood: ScanLikelihood) -> HoldOut | None:
+    """The patterns that are held out; None: there are none."""
+    out = prepared.left_out(prepared.whole.beam)
+    return None if out is None else HoldOut(replace(likelihood, data=out, advance=silent))
 
 
 def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
@@ -166,8 +203,7 @@ class Course:
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
-        if self._step % JUDGED_EVERY == 0 and (out := self._each.left_out(self._each.whole.beam)) is not None:
-            held_out = HoldOut(replace(likelihood, data=out, advance=silent))
+        if self._step % JUDGED_EVERY == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
             values["deviance_holdout"] = float(held_out.score(state, free).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
@@ -197,6 +233,9 @@ def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext
     solved = _fit_of(made)
     if solved is None or not config.solver.error_map:
         return made
+    if solved.state.slices > 1:
+        log.info("error map: not computed, it is known for thin objects alone")
+        return made
     with context.timed("error_map"):
         return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
 
@@ -218,7 +257,13 @@ def _completed(
         last = fit_further(terms, state, steps)
     solved = _ended(solved, last, whole)
     beam = last.state.beam(whole.photon_scale, f)
-    return solved, replace(covered_part(last.state.object, whole), beam=beam)
+    return solved, replace(_covered(last.state, whole), beam=beam)
+
+
+def _covered(state: State, data: Dataset) -> Reconstruction:
+    """The object of a state, zero where the probe did not light it; its slices are lit by a wider beam."""
+    made = covered_part(state.projection, data)
+    return made if state.slices == 1 else replace(made, slices=state.object)
 
 
 def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
@@ -231,13 +276,10 @@ def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     """A state of the fitted patterns, with the positions and the flux of those that were held out."""
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
-    free = prepared.left_out(prepared.whole.beam)
-    out = None
-    if free is not None:
-        held_out = HoldOut(replace(likelihood, data=free, advance=silent))
-        out = held_out.places(solved.state, solved.free).beam(scale, f)
+    held_out = _holdout(prepared, likelihood)
+    out = None if held_out is None else held_out.places(solved.state, solved.free).beam(scale, f)
     beam = prepared.beam_of(solved.state.beam(scale, f), out)
-    return replace(covered_part(solved.state.object, prepared.fitted(beam)), beam=beam)
+    return replace(_covered(solved.state, prepared.fitted(beam)), beam=beam)
 
 
 def _fit_of(made: Reconstruction) -> Solved | None:
@@ -264,8 +306,11 @@ def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconst
         terms = Terms(likelihood, solved.terms.prior)
         image = fit_object(terms, part, steps, NEARLY)[0]
         state = State.of(part, image, normalisation=part.normalisation)
+        if (count := solved.state.slices) > 1:
+            start = replace(state, object=root_of(image, count))
+            state = fit(terms, start, OBJECT_ALONE, steps, NEARLY).state
         middle = float(np.median(likelihood.evaluate(state).deviance))
-        return replace(covered_part(image, part), converged=middle <= WORSE * usual)
+        return replace(covered_part(state.projection, part), converged=middle <= WORSE * usual)
 
     return infer
 

@@ -4,7 +4,7 @@ All TensorFlow, for simulation, networks, losses and solver alike, in complex nu
 (:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` and the lengths of ``ptycho.config``.
 """
 
-from ptycho.physics.fresnel import fresnel_field
+from ptycho.physics.fresnel import fresnel_field, propagate
 from ptycho.physics.measurement import (
     at_detector,
     back_project,
@@ -26,6 +26,7 @@ from ptycho.physics.measurement import (
     shift_ramp,
     shifted_probe,
     split_positions,
+    through_slices,
     total_light,
     uncentre,
 )
@@ -60,12 +61,14 @@ __all__ = [
     "over_modes",
     "pad_to",
     "place_patches",
+    "propagate",
     "real",
     "root",
     "scaled",
     "shift_ramp",
     "shifted_probe",
     "split_positions",
+    "through_slices",
     "total_light",
     "uncentre",
 ]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config.waves import Fresnel
+from ptycho.config.waves import FreeSpace, Fresnel
 
 
 def fresnel_field(exit_waves: tf.Tensor, fresnel: Fresnel, ramp: tf.Tensor | None = None) -> tf.Tensor:
@@ -36,3 +36,9 @@ def to_sample_0(fresnel: Fresnel, side: int) -> np.ndarray:
     """``(−1)^(k_r + k_c) H``, ``(side, side)`` complex128, zero frequency at sample 0."""
     signs = (-1.0) ** np.arange(side)
     return fresnel.transfer(side) * signs[:, None] * signs[None, :]
+
+
+def propagate(waves: tf.Tensor, between: FreeSpace) -> tf.Tensor:
+    """``F⁻¹[H Fψ]`` of waves ``(…, N, N)`` complex64 behind one slice: those in front of the next."""
+    transfer = tf.constant(between.transfer(waves.shape[-1]), waves.dtype)
+    return tf.signal.ifft2d(tf.signal.fft2d(waves) * transfer)

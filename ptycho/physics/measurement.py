@@ -2,7 +2,8 @@
 
     λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
-In a near field F is followed by the rest of the way, ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`).
+In a near field F is followed by the rest of the way, ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`). A thick
+sample is L slices: ``ψ_0 = c P · O_0``, ``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
 
 ``forward`` is all of it, for simulation, networks, solver and judging alike. A probe is ``(K, N, N)``, its K
 modes, or one for each pattern, ``(B, C, K, N, N)``: their intensities add, and so does a background b that
@@ -20,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config.waves import Fresnel
-from ptycho.physics.fresnel import fresnel_field
+from ptycho.config.waves import FreeSpace, Fresnel
+from ptycho.physics.fresnel import fresnel_field, propagate
 from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 
@@ -39,11 +40,12 @@ def forward(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
     fresnel: Fresnel | None = None,
+    between: FreeSpace | None = None,
 ) -> tf.Tensor:
     """The light that objects give at positions, λ: from the object to what a detector counts on average.
 
     Args:
-        objects: ``(B, H, W)`` complex64.
+        objects: ``(B, H, W)`` complex64; slices of thick ones, ``(B, L, H, W)``.
         positions: ``(B, C, 2)`` float32, top-left samples.
         probe: ``(K, N, N)`` complex64, or one for each pattern, ``(B, C, K, N, N)``.
         flux: c, ``(B, C)`` float32, factor of the probe's amplitude; None: one.
@@ -53,6 +55,7 @@ def forward(
             None: N.
         mover: how patches are moved.
         fresnel: of a near field, whose waves are complex tensors; None: a far field.
+        between: from one slice to the next, of complex tensors without a ``support``; None: objects are thin.
 
     Returns:
         ``(B, C, N, N)`` float32, the detector's middle at sample 0: of a far field the zero frequency.
@@ -63,7 +66,7 @@ def forward(
         positions, moved = whole, positions - whole
     if flux is not None:
         probe = scaled(probe, flux[..., None, None, None])
-    waves = lit_waves(objects, positions, probe, support, mover)
+    waves = lit_waves(objects, positions, probe, support, mover, between)
     return total_light(at_detector(waves, probe.shape[-1], fresnel, moved), background)
 
 
@@ -74,24 +77,37 @@ def expected_light(
     background: tf.Tensor | None = None,
     fresnel: Fresnel | None = None,
     moved: tf.Tensor | None = None,
+    between: FreeSpace | None = None,
 ) -> tf.Tensor:
     """:func:`forward` from patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
 
     Args:
-        patches: of objects, ``(…, N, N)`` complex64.
+        patches: of objects, ``(…, N, N)`` complex64; of slices, ``(…, L, N, N)``.
         probe: ``(…, K, N, N)``, whose leading axes may broadcast.
         flux: c, ``(…)`` float32.
         background: b, ``(N, N)`` float32, zero frequency at sample 0; None: none.
         fresnel: of a near field; None: a far field.
         moved: s, ``(…, 2)``, by which the probe has been moved for positions between pixels; None: not.
+        between: from one slice to the next; None: the objects are thin.
     """
-    waves = illuminate(patches, scaled(probe, flux[..., None, None, None]))
+    probe = scaled(probe, flux[..., None, None, None])
+    slices = [patches] if between is None else tf.unstack(patches, axis=-3)
+    waves = through_slices(slices, probe, between)
     return total_light(at_detector(waves, fresnel=fresnel, moved=moved), background)
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
     """``P_m · patch``, ``(…, K, n, n)``; ``patches (…, n, n)``, ``probe (…, K, n, n)``."""
     return probe * patches[..., None, :, :]
+
+
+def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None) -> Waves:
+    """``ψ_{L−1}``, ``(…, K, n, n)``, of patches ``(…, n, n)`` of each slice under a probe."""
+    waves = illuminate(slices[0], probe)
+    for patches in slices[1:]:
+        assert between is not None
+        waves = illuminate(patches, propagate(waves, between))
+    return waves
 
 
 def over_modes(images: Waves) -> Waves:
@@ -105,6 +121,7 @@ def lit_waves(
     probe: Waves,
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
+    between: FreeSpace | None = None,
 ) -> Waves:
     """Exit waves ``ψ_m = P_m · O[r : r + N]`` where they are not zero; arguments as of :func:`forward`.
 
@@ -113,8 +130,9 @@ def lit_waves(
     """
     N = probe.shape[-1]
     n = support or N
-    patches = mover.extract(objects, positions + (N - n) / 2, n)
-    return illuminate(patches, crop_to(probe, n))
+    slices = [objects] if between is None else tf.unstack(objects, axis=1)
+    patches = [mover.extract(one, positions + (N - n) / 2, n) for one in slices]
+    return through_slices(patches, crop_to(probe, n), between)
 
 
 def back_project(

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import AberratedProbe, ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
-from ptycho.config.waves import wavelength_m
+from ptycho.config.solver_config import SolverConfig
+from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dark_frames import dark_frames
@@ -104,6 +105,7 @@ def _group(
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
         fresnel=scan.fresnel,
+        between=space_between_slices(scan, config.solver),
     )
     if not tiles:
         return data
@@ -214,7 +216,7 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
     if isinstance(config.probe, AberratedProbe):
-        probe = electron_probe(config.probe, scan.N, *_lengths(scan))
+        probe = electron_probe(config.probe, scan.N, *_lengths(scan, "probe=aberrated"))
         return masked(probe, config.probe)[None].astype(np.complex64), "probe=aberrated"
     if not isinstance(config.probe, OwnProbe):
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
@@ -237,11 +239,29 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     return modes, several if len(power) > 1 else "the file's"
 
 
-def _lengths(scan: Understood) -> tuple[tuple[float, float], float]:
+def space_between_slices(scan: Understood, solver: SolverConfig) -> FreeSpace | None:
+    """From one slice of a thick sample to the next; None: it has one.
+
+    Raises:
+        ConfigError: a near field, or lengths that are not known.
+    """
+    if solver.slices == 1:
+        return None
+    asked = f"solver.slices={solver.slices}"
+    if scan.fresnel is not None:
+        raise ConfigError(
+            f"{asked}: the patterns are a near field, whose object is thin; set solver.slices=1"
+        )
+    pixel, wavelength = _lengths(scan, asked)
+    assert solver.slice_thickness_m is not None
+    return FreeSpace.of(solver.slice_thickness_m, wavelength, pixel)
+
+
+def _lengths(scan: Understood, asked: str) -> tuple[tuple[float, float], float]:
     """The object's pixel and the wavelength, in metres."""
     if scan.pixel.metres is None or scan.raw.energy_eV is None:
-        missing = ", ".join(f"{key}=" for key in scan.pixel.missing)
-        raise ConfigError(f"probe=aberrated: the object's pixel or the wavelength is unknown; set {missing}")
+        missing = ", ".join(f"{key}=" for key in scan.pixel.missing or ("data.energy_eV",))
+        raise ConfigError(f"{asked}: the object's pixel or the wavelength is unknown; set {missing}")
     return scan.pixel.metres, wavelength_m(scan.raw.energy_eV)
 
 

@@ -30,7 +30,8 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     for array in (*arrays, noise.data.good, terms.lit):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))
-    kind = (noise.data.N, noise.data.fresnel, noise.normalisation, noise.unit, noise.noise, noise.excess)
+    data = noise.data
+    kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
     content.update(repr((kind, terms.moves, terms.prior, free, steps, others, program_version())).encode())
     return content.hexdigest()[:24]

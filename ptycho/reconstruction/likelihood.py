@@ -24,7 +24,7 @@ from functools import lru_cache
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.config.waves import Fresnel
+from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
 NOISE = ("poisson", "gaussian", "excess", "robust")
@@ -54,18 +54,25 @@ def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tenso
 
 @lru_cache(64)
 def likelihood_step(
-    noise: str, free: tuple[str, ...], moved: bool, compile_xla: bool, fresnel: Fresnel | None = None
+    noise: str,
+    free: tuple[str, ...],
+    moved: bool,
+    compile_xla: bool,
+    fresnel: Fresnel | None = None,
+    between: FreeSpace | None = None,
 ) -> Callable:
     """A compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
 
     Args:
         noise: as for :func:`deviance`.
         free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
-            wanted of: the object at whole pixels ``(B, N, N)`` complex64, what is left of the positions
-            ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)`` complex64, ``(N, N)``.
+            wanted of: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what is
+            left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
+            complex64, ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA.
         fresnel: of a near field; None: a far field.
+        between: from one slice to the next; None: a thin object.
 
     Returns:
         ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,),
@@ -92,7 +99,7 @@ def likelihood_step(
             tape.watch(wanted)
             probe = physics.shifted_probe(modes, fractions) if moved else modes[None]
             aside = fractions if moved else None
-            light = physics.expected_light(windows, probe, flux, background, fresnel, aside)
+            light = physics.expected_light(windows, probe, flux, background, fresnel, aside, between)
             pixels = deviance(light / tf.square(photon), known, noise, excess)
             each = tf.reduce_sum(seen * pixels, (1, 2))
             half = tf.reduce_sum(each) / 2

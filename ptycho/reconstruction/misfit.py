@@ -74,7 +74,10 @@ class Misfit:
 def misfit(
     objects: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, advance: Advance = lambda n: None
 ) -> Misfit:
-    """How objects ``(I, M, M)`` complex64 explain ``patterns`` (indices; None: all) of a dataset."""
+    """How objects explain ``patterns`` (indices; None: all) of a dataset.
+
+    ``objects``: ``(I, M, M)`` complex64, or the slices of each, ``(I, L, M, M)``.
+    """
     chosen = np.arange(len(data.amplitudes)) if patterns is None else np.asarray(patterns)
     residual, measured, noise, deviance, pixels, squared = (np.zeros(len(chosen)) for _ in range(6))
     photons = data.normalisation**-2
@@ -123,14 +126,16 @@ def _sums(images: tf.Tensor) -> np.ndarray:
 def predictions(
     image: np.ndarray, data: Dataset, patterns: np.ndarray
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Amplitudes ``f·A (K, N, N)`` as measured, and those that an object predicts, chunk by chunk.
+    """Amplitudes ``f·A (K, N, N)`` as measured, and those that an object or its slices predict, by chunks.
 
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
-    n, probe = _side(data), tf.constant(data.model_probe)
+    between = data.between if image.ndim == 3 else None
+    n, probe = _side(data) if between is None else data.N, tf.constant(data.model_probe)
+    image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
-        windows = tf.constant(inner_windows(np.pad(image, (0, 1)), corners, n + 1))
+        windows = tf.constant(inner_windows(image, corners, n + 1))
         light = physics.forward(
             windows,
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
@@ -140,6 +145,7 @@ def predictions(
             exact=data.exact,
             support=n,
             fresnel=data.fresnel,
+            between=between,
         )
         yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
 

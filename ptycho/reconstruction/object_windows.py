@@ -22,7 +22,7 @@ class Windows(Protocol):
     """Of one object; ``corners (B, 2)`` int64 are their first samples."""
 
     def cut(self, corners: np.ndarray) -> tf.Tensor:
-        """``(B, N, N)``."""
+        """``(B, N, N)``; of slices ``(B, L, N, N)``."""
 
     def part(self, gradient: tf.Tensor, corners: np.ndarray) -> Any:
         """What :meth:`add` takes, of the gradient ``(≥ B, N, N)`` of windows; safe beside other chunks."""
@@ -32,11 +32,11 @@ class Windows(Protocol):
 
     @property
     def sum(self) -> np.ndarray:
-        """``(M, M)``."""
+        """``(M, M)``; of slices ``(L, M, M)``."""
 
 
 class Piece(NamedTuple):
-    """Images ``(B, h, w)`` to be added to an object, and their corners ``(B, 2)``."""
+    """Images ``(B, …, h, w)`` to be added to an object, and their corners ``(B, 2)``."""
 
     images: np.ndarray
     corners: np.ndarray
@@ -68,13 +68,16 @@ class OnDevice:
 
     def __init__(self, image: np.ndarray, N: int) -> None:
         self._shape = image.shape
+        slices = np.arange(int(np.prod(image.shape[:-2]))).reshape(*image.shape[:-2], 1, 1)
         self._flat = tf.constant(image.ravel())
         # int64: int32 indices would stay in host memory.
-        self._inside = tf.constant(np.arange(N)[:, None] * image.shape[1] + np.arange(N))
+        rows = slices * image.shape[-2] + np.arange(N)[:, None]
+        self._inside = tf.constant(rows * image.shape[-1] + np.arange(N))
         self._sum = tf.zeros((image.size, 2))
 
     def _places(self, corners: np.ndarray) -> tf.Tensor:
-        return tf.constant(corners @ (self._shape[1], 1))[:, None, None] + self._inside
+        first = corners @ (self._shape[-1], 1)
+        return tf.constant(first.reshape(-1, *(1,) * len(self._shape))) + self._inside
 
     def cut(self, corners: np.ndarray) -> tf.Tensor:
         return tf.gather(self._flat, self._places(corners))
@@ -98,17 +101,17 @@ def has_gpu() -> bool:
 
 
 def windows_of(image: np.ndarray, N: int) -> Windows:
-    """Of an object ``(M, M)`` complex64, ``(N, N)`` each, where TensorFlow computes."""
+    """Of an object ``(M, M)`` or its slices ``(L, M, M)``, complex64, where TensorFlow computes."""
     return OnDevice(image, N) if has_gpu() else InHostMemory(image, N)
 
 
 def summed(windows: np.ndarray, corners: np.ndarray) -> Piece:
-    """Windows ``(B, N, N)`` of an object as few images and where they begin: their sum, if they lie together.
+    """Windows ``(B, …, N, N)`` of an object as few images with their corners: a sum, if they lie together.
 
     So that it is taken beside other chunks; where they lie far apart it would be larger than they are.
     """
     low, N = corners.min(axis=0), windows.shape[-1]
-    shape = tuple(corners.max(axis=0) - low + N)
+    shape = (*windows.shape[1:-2], *(corners.max(axis=0) - low + N))
     if np.prod(shape) > windows.size:
         return Piece(windows, corners)
     image = np.zeros(shape, windows.dtype)

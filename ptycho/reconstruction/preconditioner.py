@@ -19,6 +19,11 @@ reciprocal of the probe's diameter. To the step of a pixel is added
 
 m one where the object is illuminated, k₀ the reciprocal of its side. This helps once the phases are roughly
 known, and where patterns overlap well: sparse scans are ambiguous, and long steps end in a worse minimum.
+
+**Depth**: what one slice of a thick object adds to a slow phase, and another takes off, changes patterns only
+as it moves the beam between them, by F k pixels a radian. A cosine transform along the beam takes such phases
+apart; for all components but the mean k_c is 1/(4π F q_P), q_P the root mean square of the probe's spatial
+frequencies.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import fft
 
+from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
 from ptycho.reconstruction.state import Freedom, State
@@ -46,9 +52,18 @@ class Preconditioner:
         prior, anchor: the terms beside the likelihood.
         free: what is fitted.
         start: the first state of the fit.
+        between: from one slice to the next, of a state of several.
     """
 
-    def __init__(self, prior: Prior, anchor: Anchor | None, free: Freedom, start: State) -> None:
+    def __init__(
+        self,
+        prior: Prior,
+        anchor: Anchor | None,
+        free: Freedom,
+        start: State,
+        between: FreeSpace | None = None,
+    ) -> None:
+        self._between = between
         self._prior, self._anchor, self._wanted = prior, anchor, free.object
         self._dense = free.object and overlaps_well(start)
         self._near = bool(np.ptp(start.object.real) > 0)
@@ -67,7 +82,7 @@ class Preconditioner:
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= FAR):
-            parts.append(slow_phases(state, scale, self._held(scale), stiffness))
+            parts.append(slow_phases(state, scale, self._held(scale), stiffness, self._between))
         self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
 
     def _held(self, scale: np.ndarray) -> float:
@@ -123,28 +138,50 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
     return apply
 
 
-def slow_phases(state: State, scale: np.ndarray, held: float, stiffness: np.ndarray | None) -> Part:
-    """The operator of slow phases, of waves ``(M, M)`` complex64 in the units of ``scale``.
+def slow_phases(
+    state: State,
+    scale: np.ndarray,
+    held: float,
+    stiffness: np.ndarray | None,
+    between: FreeSpace | None = None,
+) -> Part:
+    """The operator of slow phases, of waves ``(M, M)`` complex64, or slices, in the units of ``scale``.
 
     Args:
         state: O and the modes that illuminate it.
         scale: √H, ``(M, M)`` float32.
         held: curvature that is the same at all frequencies, over H.
         stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
+        between: from one slice to the next.
     """
-    shape = state.object.shape
-    size = np.abs(state.object)
-    unit = np.divide(state.object, size, out=np.ones(shape, np.complex64), where=size > 0)
+    shape, size = state.object.shape[-2:], np.abs(state.object)
+    unit = np.divide(state.object, size, out=np.ones_like(state.object), where=size > 0)
     light = object_light(state)
     lit = light > LIT * light.max()
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
-    squares = (rows**2 + columns**2 + max(shape) ** -2.0) * (energy_diameter(state.modes) / SLOW) ** 2
+    squares = rows**2 + columns**2 + max(shape) ** -2.0
+    lengths = [energy_diameter(state.modes) / SLOW]
+    if state.slices > 1:
+        assert between is not None
+        lengths += [2 * np.pi * between.fresnel * probe_frequency(state.modes) / SLOW] * (state.slices - 1)
+        squares = squares * np.square(lengths)[:, None, None]
+    else:
+        squares = squares * lengths[0] ** 2
     if stiffness is not None:
-        squares = squares + stiffness[:, : len(columns)] / np.median(np.square(scale)[lit])
+        squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., lit])
     gain, inside = (1 / (squares + held)).astype(np.float32), lit.astype(np.float32)
 
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag
-        return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
+        if state.slices == 1:
+            return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
+        along = gain * fft.rfft2(fft.dct(sideways, axis=0, norm="ortho"))
+        return 1j * unit * (inside * fft.idct(fft.irfft2(along, s=shape), axis=0, norm="ortho"))
 
     return apply
+
+
+def probe_frequency(modes: np.ndarray) -> float:
+    """Return the root mean square of the spatial frequencies of modes ``(K, N, N)``, in cycles per pixel."""
+    power, q = np.abs(np.fft.fft2(modes)) ** 2, np.fft.fftfreq(modes.shape[-1])
+    return float(np.sqrt(np.sum(power * np.add.outer(q**2, q**2)) / power.sum()))

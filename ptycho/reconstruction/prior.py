@@ -54,6 +54,8 @@ class Prior:
         """
         if not self.active:
             return None
+        if image.ndim == 3:
+            return np.stack([part for one in image if (part := self.stiffness(one)) is not None])
         kind = kind_of(self.kind)
         if isinstance(kind.term, Differences):
             weight, order = kind.term.weight(image), kind.term.order
@@ -63,9 +65,12 @@ class Prior:
         return (self.strength * weight * (rows[:, None] + columns) ** order).astype(np.float32)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
-        """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
+        """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64, or slices."""
         if not self.active:
             return 0.0, np.zeros_like(image)
+        if image.ndim == 3:
+            values, slopes = zip(*map(self, image), strict=True)
+            return sum(values), np.stack(slopes)
         value, gradient = kind_of(self.kind).term(image)
         return self.strength * value, (self.strength * gradient).astype(image.dtype)
 

@@ -104,7 +104,8 @@ class ScanLikelihood:
         fractions = (state.positions - corners).astype(np.float32)
         moved = "positions" in parts or bool(fractions.any())
         computed = computed_with({ARGUMENTS[part] for part in parts})
-        step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel)
+        between = self.data.between if state.slices > 1 else None
+        step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(state.object, N)

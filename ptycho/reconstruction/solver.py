@@ -143,7 +143,8 @@ def _fit(
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
-    course, preconditioner = list[float](), Preconditioner(terms.prior, terms.anchor, free, start)
+    course, between = list[float](), terms.likelihood.data.between
+    preconditioner = Preconditioner(terms.prior, terms.anchor, free, start, between)
     converged, limit = False, enough * _parameters(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
@@ -272,7 +273,8 @@ def _objective(
     """Half the deviance and the prior of the object in the scale in which the probe has its power.
 
     With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to
-    the probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``.
+    the probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
+    L slices takes ``α^(1/L)``.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -280,13 +282,14 @@ def _objective(
         found = terms.likelihood.evaluate(state, unknowns.names)
         gradients, value = dict(found.gradients), found.value
         light = _power(state)
-        alpha = np.float32(np.sqrt(light / power))
+        alpha = np.float32(np.sqrt(light / power) ** (1 / state.slices))
         if "object" in gradients and (penalty := terms.penalty(alpha * state.object)) is not None:
             more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
                 along = float(np.vdot(slope, state.object).real)
-                gradients["modes"] = gradients["modes"] + np.float32(along * alpha / light) * state.modes
+                share = np.float32(along * alpha / light / state.slices)
+                gradients["modes"] = gradients["modes"] + share * state.modes
         return value, unknowns.gradient(u, gradients)
 
     return function
@@ -298,7 +301,7 @@ def _power(state: State) -> float:
 
 def _parameters(state: State, free: Freedom, terms: Terms) -> int:
     """How many real numbers the patterns tell of: the lit part of the object, and what else is free."""
-    count = 2 * lit_pixels(state) if free.object else 0
+    count = 2 * state.slices * lit_pixels(state) if free.object else 0
     count += 2 * state.modes.size * free.probe + state.positions.size * free.positions
     return max(count, 2 * len(state.positions))
 
@@ -319,4 +322,5 @@ def normalise(state: State, power: float, free: Freedom) -> State:
     if not (free.probe or free.flux):
         return state
     scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
-    return replace(state, object=state.object / scale, modes=scale * modes, flux=flux)
+    image = state.object / np.float32(scale ** (1 / state.slices))
+    return replace(state, object=image, modes=scale * modes, flux=flux)

@@ -18,7 +18,7 @@ class State:
     """What explains the patterns of a scan, in the normalised units of its dataset.
 
     Attributes:
-        object: ``(M, M)`` complex64.
+        object: ``(M, M)`` complex64; slices of a thick one, ``(L, M, M)``, L > 1.
         modes: ``s·f·P``, ``(K, N, N)`` complex64, the strongest first.
         positions: ``(J, 2)`` float64, top-left samples.
         flux: c, ``(J,)`` float32.
@@ -39,7 +39,7 @@ class State:
         modes: int | None = None,
         normalisation: float | None = None,
     ) -> State:
-        """That of a dataset, with an object ``(M, M)``.
+        """That of a dataset, with an object ``(M, M)``, or slices of one.
 
         Args:
             modes: so many; None: those that it has.
@@ -55,6 +55,16 @@ class State:
             data.beam.flux,
             ratio**2 * _background(data),
         )
+
+    @property
+    def slices(self) -> int:
+        """L, how many slices the object has."""
+        return len(self.object) if self.object.ndim == 3 else 1
+
+    @property
+    def projection(self) -> np.ndarray:
+        """The object ``(M, M)``: of slices their product."""
+        return self.object.prod(axis=0) if self.object.ndim == 3 else self.object
 
     def beam(self, scale: float, normalisation: float) -> Beam:
         """All but the object, in the units of a dataset.

@@ -62,7 +62,7 @@ class Unknowns:
         """
         brightness, slopes, energies = _curvatures(state)
         curvature = {
-            "object": object_light(state),
+            "object": np.broadcast_to(object_light(state), state.object.shape),
             "modes": np.broadcast_to(brightness, state.modes.shape),
             "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
             "flux": energies,
@@ -105,7 +105,7 @@ class Unknowns:
         changed: dict[str, np.ndarray] = {}
         for name, value in values.items():
             if name == "positions":
-                farthest = np.subtract(self.base.object.shape, self.base.modes.shape[-1])
+                farthest = np.subtract(self.base.object.shape[-2:], self.base.modes.shape[-1])
                 changed[name] = np.clip(self.base.positions + self._modelled(value), 0, farthest)
             elif name == "flux":
                 changed[name] = self.base.flux + self._centred(value)
@@ -163,7 +163,7 @@ class Unknowns:
 def object_light(state: State) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(state.positions + 0.5).astype(np.int64)
-    lit, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape, np.float32)
+    lit, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
     for k in range(0, len(corners), CHUNK):
         flux = state.flux[k : k + CHUNK].astype(np.float32) ** 2
         add_windows_to(light, flux[:, None, None] * lit, corners[k : k + CHUNK])
@@ -175,8 +175,9 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     lit = np.sum(np.abs(state.modes) ** 2, axis=0)
     brightness = np.zeros((N, N), np.float32)
-    square = np.abs(state.object) ** 2
-    slope = sum(np.abs(np.gradient(state.object, axis=axis)) ** 2 for axis in (0, 1)) / 2
+    image = state.projection
+    square = np.abs(image) ** 2
+    slope = sum(np.abs(np.gradient(image, axis=axis)) ** 2 for axis in (0, 1)) / 2
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
     for k in range(0, len(corners), CHUNK):
         part = slice(k, k + CHUNK)

@@ -32,6 +32,7 @@ class StoredRecon:
         object, mask: ``(M, M)`` complex and bool, of the first image.
         probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: unknown.
         sigma_amplitude, sigma_phase: ``(M, M)`` one standard deviation, or None.
+        slices: ``(L, M, M)`` complex, of a thick object; or None.
     """
 
     object: np.ndarray
@@ -41,6 +42,7 @@ class StoredRecon:
     flux: np.ndarray | None = None
     sigma_amplitude: np.ndarray | None = None
     sigma_phase: np.ndarray | None = None
+    slices: np.ndarray | None = None
 
     @cached_property
     def lit(self) -> np.ndarray:
@@ -96,7 +98,7 @@ class ScanRecord:
     def read(self, name: str) -> StoredRecon | None:
         """A reconstruction; None where its file is missing or damaged."""
         try:
-            arrays = _read_some(self.path / names.recon(name), KINDS | SIGMAS)
+            arrays = _read_some(self.path / names.recon(name), KINDS | SIGMAS | {"slices": "c"})
             return _recon(arrays)
         except (NpzError, KeyError, ValueError, OSError):
             return None
@@ -153,6 +155,9 @@ def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
         flux = None
     one = {name: arrays[name][0] for name in SIGMAS if name in arrays and arrays[name].shape == image.shape}
     known = mask[0] & np.isfinite(image[0])
+    slices = arrays.get("slices")
+    if slices is not None and slices.ndim == 3 and slices.shape[1:] == image.shape[1:] and _finite(slices):
+        one["slices"] = np.where(known, slices, 0)
     return StoredRecon(np.where(known, image[0], 0), known, probe, positions, flux, **one)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -124,6 +124,12 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
             title = f"σ of the {name.removeprefix('sigma_')}"
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, MAP_PIXELS // 2))
+    for k, one in enumerate(() if made.slices is None else made.slices):
+        shown = picture_of(replace(made, object=one))
+        values, ends = shrunk_phase(shown.phase, MAP_PIXELS // 2)[0], shown.colour
+        maps.append(
+            readable(f"phase of slice {k}", values, ends, shown.phase.colours, "rad", MAP_PIXELS // 2)
+        )
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
-from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out
+from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.room import check_memory_for
@@ -35,6 +36,8 @@ def plan_scan(own: ScanRunConfig, scan: Understood) -> ScanRunConfig:
         own = _as_stored(own, stored)
         _fits(stored, own, scan.N, fitted)
     choose_probe(scan, own)
+    if space_between_slices(scan, own.solver) is not None:
+        _fits_in_a_block(own, scan)
     if own.start is not None:
         read_start(own.start, scan)
     if NETWORK in own.models:
@@ -66,6 +69,16 @@ def _fitted(path: str, scan: Understood, holdout_fraction: float) -> int:
     usable = len(scan.frames) - len(lonely(scan.positions))
     check_enough(usable, path)
     return usable - number_held_out(usable, holdout_fraction)
+
+
+def _fits_in_a_block(config: ScanRunConfig, scan: Understood) -> None:
+    """Refuse slices of a scan that is fitted in blocks."""
+    count, most = len(scan.frames), config.solver.block or max(1, BLOCK_PIXELS // scan.N**2)
+    if count > most:
+        raise ConfigError(
+            f"solver.slices={config.solver.slices}: {count} patterns are fitted in blocks of {most}, whose "
+            f"object is thin; set solver.block={count}, which takes more memory, or use fewer (data.stride)"
+        )
 
 
 def _network_takes(model: GeneratorConfig, N: int) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.config.waves import Fresnel
+from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset_checks import problems
 from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
@@ -52,6 +52,7 @@ class Dataset:
             :func:`ptycho.physics.split_positions`.
         tiles: new groups share the patterns among them, as tiles of the scan; if not, each pattern has one.
         fresnel: of patterns that are a near field, the detector's middle at ``N//2``; None: a far field.
+        between: from one slice to the next, of objects that are slices; None: their spacing is unknown.
     """
 
     amplitudes: Patterns
@@ -69,6 +70,7 @@ class Dataset:
     exact: bool = False
     tiles: bool = False
     fresnel: Fresnel | None = None
+    between: FreeSpace | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):

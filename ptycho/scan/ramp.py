@@ -94,7 +94,10 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def move_ramp(made: Reconstruction) -> Reconstruction:
-    """Return the same with the ramp of its one object in its probe; a finding reports one that shows."""
+    """Return the same with the ramp of its one object in its probe; a finding reports one that shows.
+
+    Of slices it is taken from the first, which the probe meets: so patterns stay as they are.
+    """
     assert made.beam is not None
     image = np.where(made.covered, made.object, 0)
     if not image.any():
@@ -109,6 +112,7 @@ def move_ramp(made: Reconstruction) -> Reconstruction:
         made,
         objects=flat[None].astype(np.complex64),
         beam=made.beam.with_probe(probe),
+        slices=None if made.slices is None else np.stack([tilted(made.slices[0], -slope), *made.slices[1:]]),
         decisions=(*made.decisions, *findings),
     )
 

@@ -30,6 +30,7 @@ class Reconstruction:
         course: the objective, −log p, at the start and after every step of the fit, if it is one.
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
+        slices: of the first object, ``(L, M, M)`` complex64, whose product it is; None: it is thin.
         before: the same before the patterns that were held out were fitted, too; it is judged by them.
     """
 
@@ -46,6 +47,7 @@ class Reconstruction:
     course: tuple[float, ...] = ()
     converged: bool = True
     fit: object | None = None
+    slices: np.ndarray | None = None
     before: Reconstruction | None = None
 
     def __repr__(self) -> str:
@@ -58,13 +60,19 @@ class Reconstruction:
         return self.objects[0]
 
     @property
+    def layers(self) -> np.ndarray:
+        """What predicts patterns: :attr:`slices` if there are any, else :attr:`object`."""
+        return self.object if self.slices is None else self.slices
+
+    @property
     def covered(self) -> np.ndarray:
         """``(M, M)`` bool, the mask of :attr:`object`."""
         return self.mask[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: object, amp, phase and mask ``(I, M, M)``; errors and beam if there are any."""
+        """As files hold them: object, amp, phase and mask ``(I, M, M)``; slices, errors and beam if any."""
         objects = {"object": self.objects, "amp": np.abs(self.objects), "phase": np.angle(self.objects)}
         beam = {} if self.beam is None else self.beam.arrays()
         errors = {} if self.errors is None else self.errors.arrays()
-        return objects | {"mask": self.mask} | errors | beam
+        slices = {} if self.slices is None else {"slices": self.slices}
+        return objects | {"mask": self.mask} | slices | errors | beam

@@ -20,9 +20,12 @@ def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
 
 
 def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
-    """:func:`cut_windows`, ``(K, side, side)``, of windows wholly inside the image, without a copy of it."""
-    windows = np.lib.stride_tricks.sliding_window_view(image, (side, side))
-    return windows[starts[:, 0], starts[:, 1]]
+    """:func:`cut_windows`, of windows wholly inside the image, without a copy of it.
+
+    Of slices ``(L, H, W)``, too: ``(K, L, side, side)``.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(image, (side, side), axis=(-2, -1))
+    return np.moveaxis(windows[..., starts[:, 0], starts[:, 1], :, :], -3, 0)
 
 
 def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -40,10 +43,13 @@ def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int])
 
 
 def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) -> None:
-    """Add ``windows (K, h, w)`` in place, each wholly inside ``canvas (H, W)`` at its whole-pixel start."""
+    """Add ``windows (K, h, w)`` in place, each wholly inside ``canvas (H, W)`` at its whole-pixel start.
+
+    To slices ``(L, H, W)``, too: ``windows (K, L, h, w)``.
+    """
     height, width = windows.shape[-2:]
     for window, (row, col) in zip(windows, starts, strict=True):
-        canvas[row : row + height, col : col + width] += window
+        canvas[..., row : row + height, col : col + width] += window
 
 
 def placed_windows(image: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:

@@ -11,6 +11,8 @@ interpolated: who reconstructs such a scan is not helped by having simulated it 
 ``Ψ``    ``1/(q²N) · crop_N Σ_x P_q(x − s) S[w + x] exp(−2πi k·x/(qN))``: the far field on the detector
 ``O``    the truth: the sample's far field cut to what fits M coarse pixels
 ``n``    photons, ``n ~ Poisson(λ)``, ``λ = c |Ψ|²``, c such that ``⟨Σ λ⟩ = nphotons``
+         of slices S_l ``ψ_0 = P_q S_0``, ``ψ_l = S_l · F⁻¹[H Fψ_{l−1}]``, H of
+         :class:`ptycho.config.waves.FreeSpace`, and the last one is on its way to the detector
          with imperfections ``λ = f_j c (Σ_m |Ψ_m|²) ∗ h + b``: flux, modes, point spread, background
 ======== ==================================================================================================
 
@@ -31,6 +33,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config import check
 from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.config.schema import Even, Integer, Number, key, settings
+from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
@@ -71,6 +74,8 @@ class ScanSettings:
     oversampling: Integer = key(
         2, "oversampling factor of the sample, relative to the object pixels", ge=1, le=8
     )
+    slices: Integer = key(1, "number of slices of the sample, which share its phase", ge=1, le=64)
+    slice_thickness_m: Number | None = key(None, "distance from one slice to the next", gt=0, unit="m")
     bad_pixels: Integer = key(0, "number of dead detector pixels, which the mask excludes", ge=0)
     hot_pixels: Integer = key(0, "number of hot detector pixels, which no mask excludes", ge=0)
     seed: Integer = key(0, "seed of all random numbers", ge=0, le=2**32 - 1)
@@ -81,6 +86,10 @@ class ScanSettings:
 
     def __post_init__(self) -> None:
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
+        thick, thickness = self.slices > 1, self.slice_thickness_m
+        check(
+            thick == (thickness is not None), "slice_thickness_m", thickness, "stated with slices=2 or more"
+        )
         turns, lag = self.path == "snake", self.imperfections.backlash_px
         check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
@@ -94,7 +103,7 @@ class MeasuredLike:
     """A sample under a moving probe, in front of a detector.
 
     Attributes:
-        sample: S, ``(qM, qM)`` complex128.
+        sample: S, ``(qM, qM)`` complex128; slices of a thick one, ``(L, qM, qM)``.
         probe: ``(N, N)`` complex, of any scale; or incoherent modes ``(K, N, N)``.
         positions: ``(J, 2)`` float64, top-left samples of the patches in coarse pixels, inside the object.
         oversampling: q.
@@ -105,6 +114,7 @@ class MeasuredLike:
         background: counts per pixel, on average, from elsewhere.
         point_spread_px: standard deviation of the detector's point spread.
         saturation: counts that no pixel exceeds; None: there is no limit.
+        between: from one slice to the next, in coarse pixels.
     """
 
     sample: np.ndarray
@@ -118,9 +128,10 @@ class MeasuredLike:
     background: float = 0.0
     point_spread_px: float = 0.0
     saturation: int | None = None
+    between: FreeSpace | None = None
 
     def __post_init__(self) -> None:
-        last = len(self.sample) / self.oversampling - self.N
+        last = self.sample.shape[-1] / self.oversampling - self.N
         low, high = self.positions.min(), self.positions.max()
         if low < 0 or high > last:
             raise ValueError(f"positions are from {low:g} to {high:g}; must be from 0 to M − N = {last:g}")
@@ -131,9 +142,16 @@ class MeasuredLike:
 
     @property
     def object(self) -> np.ndarray:
-        """The truth O, ``(M, M)`` complex128: the sample as far as the coarse pixels can show it."""
-        side, q = len(self.sample), self.oversampling
-        return np.fft.ifft2(np.fft.ifftshift(_crop_far(_far(self.sample), side // q))) / q**2
+        """The truth O, ``(M, M)`` complex128: the sample as far as the coarse pixels can show it.
+
+        Of slices their product.
+        """
+        side, q = self.sample.shape[-1], self.oversampling
+        return np.fft.ifft2(np.fft.ifftshift(_crop_far(_far(self._slices.prod(axis=0)), side // q))) / q**2
+
+    @property
+    def _slices(self) -> np.ndarray:
+        return self.sample.reshape(-1, *self.sample.shape[-2:])
 
     @property
     def dtype(self) -> np.dtype:
@@ -163,8 +181,15 @@ class MeasuredLike:
         q, N = self.oversampling, self.N
         whole = np.rint(q * positions).astype(int)
         waves = self._shift_fine(mode, q * positions - whole)  # (n, qN, qN)
+        first, *others = self._slices
+        space, transfer = self.between, np.ones(())
+        if space is not None:
+            transfer = FreeSpace(space.length, q * space.row, q * space.col).transfer(q * N)
         for wave, (row, col) in zip(waves, whole, strict=True):
-            wave *= self.sample[row : row + q * N, col : col + q * N]
+            part = np.s_[row : row + q * N, col : col + q * N]
+            wave *= first[part]
+            for one in others:
+                wave[:] = one[part] * np.fft.ifft2(transfer * np.fft.fft2(wave))
         return np.abs(_crop_far(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -196,8 +221,16 @@ class MeasuredLike:
         return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * q**2
 
 
-def simulate_measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
-    """A scan by its settings under a probe ``(N, N)``; every random number comes from ``settings.seed``."""
+def simulate_measured_like(
+    settings: ScanSettings,
+    probe: np.ndarray,
+    energy_eV: float | None = None,
+    pixel_m: tuple[float, float] | None = None,
+) -> MeasuredLike:
+    """A scan by its settings under a probe ``(N, N)``; every random number comes from ``settings.seed``.
+
+    ``energy_eV``, ``pixel_m``: of a sample of several slices, the photon energy and the object's pixel.
+    """
     N, q = settings.N, settings.oversampling
     path = PATHS[settings.path](settings.n_positions, settings.step_px64 * N / 64, settings.rng("path"))
     positions = path - path.min(axis=0) + 1
@@ -206,8 +239,16 @@ def simulate_measured_like(settings: ScanSettings, probe: np.ndarray) -> Measure
     wrong, seed = settings.imperfections, settings.seed
     modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
     gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
+    rng, L, between = settings.rng("sample"), settings.slices, None
+    sample = make_sample(settings.sample, q * side, rng)
+    if L > 1:
+        assert settings.slice_thickness_m is not None and energy_eV is not None and pixel_m is not None
+        between = FreeSpace.of(settings.slice_thickness_m, wavelength_m(energy_eV), pixel_m)
+        others = (make_sample(settings.sample, q * side, rng) for _ in range(L - 1))
+        sample = np.stack([sample, *others]) ** (1 / L)
     return MeasuredLike(
-        sample=make_sample(settings.sample, q * side, settings.rng("sample")),
+        sample=sample,
+        between=between,
         probe=modes if wrong.modes > 1 else modes[0],
         positions=positions,
         oversampling=q,

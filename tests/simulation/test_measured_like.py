@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.multislice import BETWEEN, thick_light, thick_scan
 from scipy.spatial import cKDTree
 
 from ptycho.config import ConfigError
@@ -75,6 +76,20 @@ def test_a_position_further_on_sees_the_object_further_on(axis):
     positions[:, axis] = steps
     light = scan_of(sample, probe, positions, q).intensities(positions).sum(axis=(1, 2))
     assert steps[np.argmin(light)] == at[axis] - N // 2
+
+
+def test_slices_by_loops():
+    """At the object's own pixels; of finer ones, slices without a distance are their product."""
+    scan, slices = thick_scan(modes=1)
+    made = scan_of(slices, scan.modes[0], scan.positions, 1, between=BETWEEN)
+    expected = [thick_light(slices, scan.modes, r) for r in scan.positions]
+    found = np.fft.ifftshift(made.intensities(made.positions), axes=(1, 2))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.max(expected))
+    fine = np.kron(slices, np.ones((2, 2)))
+    thin = scan_of(fine.prod(axis=0), scan.modes[0], scan.positions)
+    thick = scan_of(fine, scan.modes[0], scan.positions, between=replace(BETWEEN, length=0.0))
+    np.testing.assert_allclose(thick.intensities(made.positions), thin.intensities(made.positions), rtol=1e-9)
+    np.testing.assert_allclose(thick.object, thin.object, rtol=1e-9)
 
 
 def test_structure_finer_than_the_coarse_pixels_leaves_the_detector():

@@ -69,6 +69,7 @@ class SimulateConfig(ScanSettings):
             check(not wrong, "imperfections", wrong, "none with physics=near_field")
             broken = self.bad_pixels + self.hot_pixels
             check(not broken, "bad_pixels + hot_pixels", broken, "0 with physics=near_field")
+            check(self.slices == 1, "slices", self.slices, "1 with physics=near_field")
         self.probe.check_only_shape("probe", "learn", "modes", "rate", "start_epoch")
         check(bool(self.output), "output", self.output, "the path of the file to write")
 
@@ -85,7 +86,8 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     check_no_file_of_a_run("output", output)
     if config.physics == "near_field":
         return write_near_field(config, output, kind)
-    made = simulate_measured_like(config, make_probe(config.probe, config.N))
+    units = plate_units(config.plate, config.N)
+    made = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
     with closing(Progress("simulating", config.n_positions)) as progress:
         scan = export(config, made, progress)
         FORMATS[kind](output, scan)

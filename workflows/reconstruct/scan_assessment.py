@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ def draw(
             title = f"{done.product}: one standard deviation by the noise of the patterns"
             image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
             folder.figure(names.figure("error_map"), image)
+        if best.slices is not None:
+            each = [picture_of(replace(best, objects=one[None]), prepared) for one in best.slices]
+            title = f"{done.product}: slices along the beam"
+            folder.figure(names.figure("slices"), scan_figures.draw_slices(each, pixel, title))
         last = next(reversed(recons))
         beam = prepared.beam_under(recons[last])
         used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].looked_at]]

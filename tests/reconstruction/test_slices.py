@@ -1,0 +1,135 @@
+"""Slices of a thick sample: how they begin, what they find, and how they are scored, stored and refused."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, likelihood_of, lit_mask
+from helpers.multislice import BETWEEN, thick_light, thick_scan
+from helpers.reference import random_complex
+
+import ptycho
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.solver_config import SolverConfig
+from ptycho.config.waves import Fresnel
+from ptycho.preparation.dataset import space_between_slices
+from ptycho.reconstruction.maximum_likelihood import Solved
+from ptycho.reconstruction.misfit import misfit
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.slices import fit_slices, root_of
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.scan.ramp import move_ramp
+from ptycho.scan.reconstruction import Reconstruction
+from workflows.reconstruct.live_config import LiveConfig
+
+THICKNESS = {"slices": 2, "slice_thickness_m": 3e-6}
+
+
+def test_a_root_of_phases_beyond_a_turn_is_smooth():
+    rows, columns = np.mgrid[:20, :23]
+    phase = 0.9 * rows - 0.4 * columns  # 26 rad in all
+    image = ((0.5 + 0.01 * columns) * np.exp(1j * phase)).astype(np.complex64)
+    slices = root_of(image, 3)
+    np.testing.assert_allclose(slices.prod(axis=0), image, atol=1e-5)
+    steps = np.angle(slices[0, 1:] * slices[0, :-1].conj())
+    np.testing.assert_allclose(steps, 0.3, atol=1e-4)
+
+
+def test_each_slice_is_regularised_as_an_image():
+    image = random_complex(np.random.default_rng(0), (2, 9, 7)).astype(np.complex64)
+    for kind in ("quadratic", "edge_preserving", "second_order"):
+        prior = Prior(kind, 2.0)
+        value, slope = prior(image)
+        each = [prior(one) for one in image]
+        assert value == pytest.approx(sum(one for one, _ in each))
+        np.testing.assert_array_equal(slope, np.stack([one for _, one in each]))
+
+
+@pytest.fixture(scope="module")
+def thick():
+    """Patterns of two slices, and the fits of one slice and of two, probe known."""
+    scan, slices = thick_scan(modes=1, count=7, photons=1e4)
+    light = np.array([thick_light(slices, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(5).poisson(light)
+    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
+    data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
+    terms = Terms(likelihood_of(data, compile_xla=True))
+    start = replace(scan.state(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
+    one = fit(terms, start, OBJECT_ALONE, 40)
+    solved = Solved(one.state, OBJECT_ALONE, terms, (), one)
+    return scan, slices, data, solved, fit_slices(solved, 2, 100)
+
+
+def test_slices_are_found_that_one_slice_does_not_explain(thick):
+    scan, slices, _, one, two = thick
+    mask = lit_mask(replace(scan, object=slices[0]))
+    deviances = [solved.terms.likelihood.evaluate(solved.state).deviance.sum() for solved in (one, two)]
+    measured = N**2 * len(scan.positions)
+    assert deviances[0] > 3 * deviances[1] and deviances[1] < 1.1 * measured
+    for found, truth in zip(two.state.object, slices, strict=True):
+        a, b = found[mask], truth[mask]
+        error = np.linalg.norm(a * np.vdot(a, b) / np.vdot(a, a) - b) / np.linalg.norm(b - b.mean())
+        assert error < 0.3
+
+
+def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
+    _, _, data, _, two = thick
+    beam = two.state.beam(data.photon_scale, data.normalisation)
+    image, mask = two.state.projection[None], np.ones((1, *two.state.projection.shape), bool)
+    made = Reconstruction(image, mask, beam, slices=two.state.object)
+    found = misfit(made.layers[None], data.under(beam))
+    exact = two.terms.likelihood.evaluate(two.state).deviance.sum() / N**2 / len(beam.positions)
+    assert found.mean_deviance == pytest.approx(exact, rel=0.05)
+    assert misfit(made.objects, data.under(beam)).mean_deviance > 3 * found.mean_deviance
+    turned = move_ramp(made)
+    same = misfit(turned.layers[None], data.under(turned.beam))
+    assert same.r_factor == pytest.approx(found.r_factor, rel=0.05)  # a ramp at the edge of the window
+    np.testing.assert_allclose(turned.slices.prod(axis=0), turned.object, atol=1e-4)
+
+
+def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
+    """The example of the page, smaller: what held-out patterns say is told, and files keep the slices."""
+    scan = ptycho.simulate(32, 30, nphotons=1e6, sample="blobs", seed=1, slices=2, slice_thickness_m=9e-6)
+    quick = {"positions": False, "flux": False, "background": False, "compile_xla": False, "steps": 12}
+    quick |= {"learn_probe": False, "regulariser": "none", "progress": False, "half_scans": False}
+    result = ptycho.reconstruct(scan, slices=2, slice_thickness_m=6e-6, **quick)
+    told = next(one for one in result.decisions if one.what == "solver: slices")
+    assert "deviance of held-out patterns falls" in told.why
+    assert result.slices.shape == (2, *result.object.shape) and result.errors is None
+    product = result.slices.prod(axis=0)
+    np.testing.assert_allclose(np.where(result.mask, product, 0), result.object, atol=1e-4)
+    assert "phase of slice 1" in result.report(tmp_path / "a.html").read_text()
+    for name in ("a.h5", "a.npz"):
+        again = ptycho.Result.load(result.save(tmp_path / name))
+        np.testing.assert_array_equal(again.slices, result.slices.astype(np.complex64))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"slices": 2}, r"slice_thickness_m=null: must be the distance of neighbouring slices in metres"),
+        ({"slice_thickness_m": 1e-6}, r"slice_thickness_m=1e-06: must be null with .*slices=1"),
+        ({"slices": 0}, r"slices"),
+    ],
+)
+def test_a_distance_belongs_to_slices(settings, text):
+    with pytest.raises(ConfigError, match=text):
+        SolverConfig(**settings)
+
+
+def test_what_knows_thin_objects_alone_is_refused():
+    for other in ({"models": ("lsqml",)}, {"denoise": True}):
+        with pytest.raises(ConfigError, match=r"solver\.slices=2: only the solver knows slices; remove"):
+            ScanRunConfig(solver=SolverConfig(**THICKNESS), **other)
+    scan = ptycho.simulate(32, 20, nphotons=1e4)
+    with pytest.raises(ConfigError, match=r"slices=2: .*wavelength is unknown; set .*energy_eV"):
+        ptycho.reconstruct(scan, progress=False, **THICKNESS)
+    thick = ptycho.simulate(32, 70, nphotons=1e4, **THICKNESS)
+    with pytest.raises(ConfigError, match=r"slices=2: 70 patterns are fitted in blocks of 64.*block=70"):
+        ptycho.reconstruct(thick, progress=False, block=64, **THICKNESS)
+    near = SimpleNamespace(fresnel=Fresnel(2.0, 2.0))
+    with pytest.raises(ConfigError, match=r"slices=2: the patterns are a near field.* set solver\.slices=1"):
+        space_between_slices(near, SolverConfig(**THICKNESS))
+    with pytest.raises(ConfigError, match=r"slices=2: a live run has a thin object; set solver\.slices=1"):
+        LiveConfig(watch="scan.h5", solver=SolverConfig(**THICKNESS))
