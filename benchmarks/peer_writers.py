@@ -1,4 +1,4 @@
-"""Files that other programs wrote, with their own writers, through our readers: is everything understood?
+"""Files that other programs wrote, with their own writers, through our readers: is everything interpreted?
 
     python -m venv PEERS && PEERS/bin/pip install torch==2.13.0
     PEERS/bin/pip install -r benchmarks/peer_requirements.txt
@@ -229,7 +229,7 @@ def write(folder: Path) -> None:
 def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
     """The cells of a row, and whether all is as it should be."""
     from ptycho.config.data import DataConfig
-    from ptycho.preparation.prepare import understand
+    from ptycho.preparation.prepare import interpret
     from ptycho.readers.raw_scan import ReadOptions
     from ptycho.readers.table import open_scan
 
@@ -237,7 +237,7 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
     raw = open_scan(folder / file.file, ReadOptions(**beside))
     truth = np.load(folder / file.truth)
     config = DataConfig(file=str(folder / file.file), hot_pixels=False, **file.data)
-    scan = understand(raw, config)
+    scan = interpret(raw, config)
     wanted = truth["positions"] - truth["positions"].min(axis=0) + 1
     off = float(np.abs(scan.positions - wanted).max()) if scan.positions.shape == wanted.shape else np.inf
     good = truth["good"] if "good" in truth else np.ones(truth["counts"].shape[1:], bool)
@@ -285,7 +285,7 @@ def read(folder: Path) -> int:
             rows.append({"file": f"{name} ({package})", **cells})
             wrong += not fine
     print(markdown(rows))
-    print(f"\n{wrong} of {len(rows)} are not understood" if wrong else f"\nall {len(rows)} are understood")
+    print(f"\n{wrong} of {len(rows)} are not interpreted" if wrong else f"\nall {len(rows)} are interpreted")
     return 1 if wrong else 0
 
 

@@ -34,7 +34,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.maximum_likelihood import FIRST
 from ptycho.reconstruction.refinement import noise_unit
@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
     config = from_mapping({"data": {"file": str(options.scan)}})
     assert isinstance(config, ScanRunConfig)
-    truth, scan = read_truth(options.scan), understand(open_raw(config.data), config.data)
+    truth, scan = read_truth(options.scan), interpret(open_raw(config.data), config.data)
     options.out.mkdir(parents=True, exist_ok=True)
     data, _ = make_dataset(scan, config, options.out)
     if len(data.positions) != len(truth.positions):

@@ -38,7 +38,7 @@ from ptycho.evaluation.trust import WRONG
 from ptycho.preparation import dataset as preparation
 from ptycho.run.folder import RunFolder
 from workflows.reconstruct.scan import run
-from workflows.reconstruct.scan_plan import plan, understand_scan
+from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
@@ -374,7 +374,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config, scan = understand_scan(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
+            config, scan = interpret_scan(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
             result = run(config, scan, RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}

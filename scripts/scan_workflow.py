@@ -25,7 +25,7 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import place_words
 from workflows.command_line.training_jobs import Workflow, main
 from workflows.reconstruct.scan_pattern import split
-from workflows.reconstruct.scan_plan import plan, understand_scan
+from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.blocks import Crew
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | None = None) -> None:
     """Run it; TensorFlow is imported only now."""
-    own, scan = understand_scan(config)
+    own, scan = interpret_scan(config)
     from workflows.reconstruct import scan as workflow
 
     workflow.run(own, scan, folder, stop, crew)

@@ -45,7 +45,7 @@ from ptycho.preparation.dataset import (
     move_positions,
     place_patterns,
 )
-from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.start import Start
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
@@ -89,7 +89,7 @@ class AlignedScan:
         start: what the reconstruction begins with; None: nothing is known.
     """
 
-    scan: Understood
+    scan: ScanGeometry
     data: Dataset
     config: ScanRunConfig
     reading: tuple[Finding, ...] = ()
@@ -135,7 +135,7 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     return aligned
 
 
-def read(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
+def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:
     """Read all patterns of a scan, once."""
     progress = Progress("reading", len(scan.frames), bar=context.bar)
     with context.timed("reading"), closing(progress):
@@ -197,7 +197,7 @@ def read_again(config: ScanRunConfig, context: RunContext) -> AlignedScan:
     """Read a scan in another way; its file is closed once its patterns are copied."""
     raw = open_raw(config.data)
     with closing(raw.patterns):
-        return read(understand(raw, config.data), config, context)
+        return read(interpret(raw, config.data), config, context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:

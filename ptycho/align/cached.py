@@ -17,7 +17,7 @@ from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig
 from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import move_positions
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.start import read_start
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import program_version
@@ -26,7 +26,7 @@ from ptycho.scan.finding import Finding
 READING = Orientation._fields  # of the section ``data``
 
 
-def align(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
+def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:
     """Read a scan and align it; a stopped run takes what it had decided from the cache.
 
     A run that begins from an earlier result (key ``start``) takes its alignment.

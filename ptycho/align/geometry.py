@@ -24,7 +24,7 @@ from ptycho.align.parallax import parallax
 from ptycho.align.scan_rotation import turns
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -128,7 +128,7 @@ class CoarseRotation:
         return None
 
 
-def rotation_is_open(scan: Understood, config: DataConfig, options: GeometryOptions = OPTIONS) -> bool:
+def rotation_is_open(scan: ScanGeometry, config: DataConfig, options: GeometryOptions = OPTIONS) -> bool:
     """Return whether the rotation is to be found: that of electrons, where nobody states it."""
     electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > options.electrons_eV
     return config.rotation_deg is None and electrons
@@ -161,7 +161,7 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
 
 
 def find_geometry(
-    scan: Understood, data: Dataset, config: DataConfig, degrees: float, known_probe: bool
+    scan: ScanGeometry, data: Dataset, config: DataConfig, degrees: float, known_probe: bool
 ) -> Geometry:
     """Decide about the positions of a scan.
 
@@ -199,7 +199,7 @@ def find_geometry(
 
 
 def _of_electrons(
-    scan: Understood, config: DataConfig, found: PositionMap, known_probe: bool, by_probe: bool
+    scan: ScanGeometry, config: DataConfig, found: PositionMap, known_probe: bool, by_probe: bool
 ) -> Geometry:
     """Apply the rotation; another scale is applied if it is asked for, and else reported."""
     auto = config.orientation == "auto"
@@ -256,7 +256,7 @@ def _reversed_conjugate(probe: np.ndarray) -> np.ndarray:
     return reverse_about_zero(reverse_about_zero(probe, -2), -1).conj()
 
 
-def keys_of(matrix: np.ndarray, scan: Understood, config: DataConfig) -> str:
+def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:
     """Return what must be set to have positions in object pixels multiplied by a matrix ``(2, 2)``."""
     pitch = np.array((1.0, 1.0) if scan.pixel.metres is None else scan.pixel.metres)
     own = rotation(config.rotation_deg or 0.0)

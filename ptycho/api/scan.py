@@ -1,4 +1,4 @@
-"""A scan in memory or in a file, and how it was understood. Nothing here imports TensorFlow."""
+"""A scan in memory or in a file, and how it was interpreted. Nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
-from ptycho.preparation.prepare import Understood, blocks_of, understand
+from ptycho.preparation.prepare import ScanGeometry, blocks_of, interpret
 from ptycho.preparation.room import check_room
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset
@@ -35,7 +35,7 @@ WORDS = argument_words(DataConfig)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan:
-    """A ptychographic scan: what was measured, and how it was understood.
+    """A ptychographic scan: what was measured, and how it was interpreted.
 
     Made by :func:`ptycho.open_scan`, :meth:`Scan.from_arrays` or :func:`ptycho.simulate`.
 
@@ -43,13 +43,13 @@ class Scan:
         name: of the file, or what it was made by.
         data: the settings that it was read with, the section ``data`` of the configuration.
         geometry: how patterns follow from the frames of the file; see
-            :class:`ptycho.preparation.prepare.Understood`.
+            :class:`ptycho.preparation.prepare.ScanGeometry`.
         truth: the object ``(M, M')`` complex, where it is known.
     """
 
     name: str
     data: DataConfig
-    geometry: Understood
+    geometry: ScanGeometry
     truth: np.ndarray | None = None
 
     @classmethod
@@ -107,11 +107,11 @@ class Scan:
                 "positions_m: the object's pixel is unknown; pass pixel_m=, or energy_eV=, distance_m= and "
                 "detector_pixel_m=; or positions= in object pixels"
             )
-        found = understand(raw, data)
+        found = interpret(raw, data)
         return cls(ARRAYS, data, found if pixel is None else _with_pixel(found, pixel), raw.object)
 
     @property
-    def understood(self) -> Understood:
+    def understood(self) -> ScanGeometry:
         """Former name of :attr:`geometry`."""
         warn_of("Scan.understood", "Scan.geometry")
         return self.geometry
@@ -260,13 +260,13 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
             (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
 
     Raises:
-        ConfigError: an unknown key, a wrong value, or a file that cannot be understood; the message is one
+        ConfigError: an unknown key, a wrong value, or a file that cannot be interpreted; the message is one
             line that names the key.
     """
     config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
     allow([config.data.format])
-    found = understand(open_raw(config.data), config.data)
+    found = interpret(open_raw(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
 
 
@@ -329,7 +329,7 @@ def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
     return object_pixel(data.stated_energy_eV(), data.stated_distance_m(), pair, N).metres
 
 
-def _with_pixel(scan: Understood, pixel: PixelSize) -> Understood:
+def _with_pixel(scan: ScanGeometry, pixel: PixelSize) -> ScanGeometry:
     """A scan whose pixel is stated."""
     finding = Finding("object pixel", pixel.text, "pixel_m")
     rest = tuple(finding if old.what == finding.what else old for old in scan.decisions)

@@ -11,7 +11,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.files.lock import locked
 from ptycho.methods.network import NETWORK
 from ptycho.methods.prepared import prepare
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.room import check_disk_for
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -21,7 +21,7 @@ from ptycho.run.network_training import describe_trainings, split_scan, train_ne
 
 def train_on_scan(
     name: str,
-    scan: Understood,
+    scan: ScanGeometry,
     config: ScanRunConfig,
     path: Path,
     overwrite: bool = False,

@@ -16,7 +16,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 
 if TYPE_CHECKING:
-    from ptycho.preparation.prepare import Understood
+    from ptycho.preparation.prepare import ScanGeometry
 
 ROUNDING = 1e-3  # photons, and 1e-6 of them: what float32 square roots may be off
 
@@ -73,7 +73,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
 
 
 def from_measured(
-    scan: Understood,
+    scan: ScanGeometry,
     data: Dataset,
     object_: np.ndarray,
     beam: Beam | None = None,
@@ -101,7 +101,7 @@ def from_measured(
 
 
 def product_of(
-    scan: Understood,
+    scan: ScanGeometry,
     data: Dataset,
     objects: np.ndarray,
     pixel: Pair | None,
@@ -114,7 +114,7 @@ def product_of(
     the detector's pixels are those of that file, neither turned nor binned.
 
     Args:
-        scan: how the file was understood.
+        scan: how the file was interpreted.
         data: all of its patterns, or those that the object was made from.
         objects: ``(M, M)``.
         pixel: (row, col) pitch of the object's pixels in metres, if it is known.
@@ -133,7 +133,7 @@ def product_of(
     )
 
 
-def _near_field_keys(scan: Understood) -> str:
+def _near_field_keys(scan: ScanGeometry) -> str:
     """What is to be said again of a near field, a sentence; of a far field nothing."""
     if scan.near_field is None:
         return ""
@@ -142,7 +142,7 @@ def _near_field_keys(scan: Understood) -> str:
     return f" The patterns are a near field, read with data.physics=near_field{cone}."
 
 
-def _to_state(scan: Understood) -> list[str]:
+def _to_state(scan: ScanGeometry) -> list[str]:
     """What is to be said again when the measured file is read beside the product, a sentence at most."""
     detector = scan.detector
     keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]

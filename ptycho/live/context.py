@@ -12,7 +12,7 @@ from ptycho.align.initial_probe import guess_probe
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.live.options import LiveOptions
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.prepare import Understood, in_object_pixels, understand
+from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -29,7 +29,7 @@ class LiveContext:
     """What the first patterns have settled, and what every fit needs.
 
     Attributes:
-        scan: how they were understood.
+        scan: how they were interpreted.
         matrix: ``(2, 2)``, from positions as the source has them to object pixels.
         likelihood: of the first patterns, whose units, noise and normalisation are kept.
         modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
@@ -40,7 +40,7 @@ class LiveContext:
         options: how it is gone about.
     """
 
-    scan: Understood
+    scan: ScanGeometry
     matrix: np.ndarray
     likelihood: ScanLikelihood
     modes: np.ndarray
@@ -89,7 +89,7 @@ class LiveContext:
         return replace(self.likelihood, data=data)
 
 
-def interpret(
+def make_context(
     raw: RawScan,
     config: ScanRunConfig,
     scratch: Path,
@@ -107,7 +107,7 @@ def interpret(
     Raises:
         ConfigError: something cannot be determined; the message names the key that says it.
     """
-    scan = understand(raw, config.data)
+    scan = interpret(raw, config.data)
     data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
     if scan.probe is None and isinstance(config.probe, OwnProbe):
         guess = guess_probe(data)
@@ -126,7 +126,7 @@ def interpret(
     )
 
 
-def _matrix(scan: Understood, config: ScanRunConfig) -> np.ndarray:
+def _matrix(scan: ScanGeometry, config: ScanRunConfig) -> np.ndarray:
     """What takes positions of the source to object pixels, which is linear, by two steps of a micrometre."""
     step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
     corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

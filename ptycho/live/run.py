@@ -18,7 +18,7 @@ from ptycho.config.sections import LearnedProbe
 from ptycho.files.atomic import WriteError, write_atomically
 from ptycho.live import page
 from ptycho.live.collecting import Collector
-from ptycho.live.context import LiveContext, interpret
+from ptycho.live.context import LiveContext, make_context
 from ptycho.live.final_fit import final_positions, finish
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend, fill
@@ -26,7 +26,7 @@ from ptycho.live.store import ScanTable, Store
 from ptycho.live.stored_scan import complete_scan, raw_scan
 from ptycho.live.update import improve, score, steps_of
 from ptycho.preparation.dataset import FEWEST
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 
 log = logging.getLogger(__name__)
 RESULT = "live.npz"
@@ -120,7 +120,7 @@ class LiveRun:
         assert self.context is not None and self.state is not None
         context, state, probe = self.context, self.state, self._config.probe
         raw = raw_scan(self._store, section)
-        scan, modes, positions = understand(raw, section), state.estimate.modes, raw.positions.copy()
+        scan, modes, positions = interpret(raw, section), state.estimate.modes, raw.positions.copy()
         refined = context.refined.probe and scan.N == context.N
         moves = context.in_source_units(final_positions(state, context))
         positions[np.searchsorted(self._store.table.rows, state.patterns["row"])] += moves
@@ -165,7 +165,7 @@ class LiveRun:
             if store.description is None:
                 raise ConfigError("the source has not said how the scan is taken")
             raw = raw_scan(store, self._config.data)
-            context = interpret(raw, self._config, store.folder, store.read, self._options)
+            context = make_context(raw, self._config, store.folder, store.read, self._options)
         except ConfigError as error:
             self.problem = str(error)
             log.warning("the scan cannot be interpreted yet: %s", error)

@@ -15,7 +15,7 @@ from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.evaluation.trust import ENOUGH, FEW
 from ptycho.preparation.dataset import number_held_out
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
@@ -33,7 +33,7 @@ class Prepared:
 
     Attributes:
         name: of the scan, unique in its run.
-        scan: how its file was understood.
+        scan: how its file was interpreted.
         whole: all usable patterns, with the initial beam.
         kept, out: indices of those that are fitted, and of those that are held out to judge the result by.
         decisions: of the alignment, warnings among them.
@@ -42,7 +42,7 @@ class Prepared:
     """
 
     name: str
-    scan: Understood
+    scan: ScanGeometry
     whole: Dataset
     kept: np.ndarray
     out: np.ndarray
@@ -76,7 +76,7 @@ class Prepared:
         return join_parts([(self.kept, kept)] + ([] if out is None else [(self.out, out)]))
 
 
-def prepare(name: str, scan: Understood, config: ScanRunConfig, context: RunContext) -> Prepared:
+def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
     """Align a scan, and hold some of its patterns out."""
     aligned = align(scan, config, context)
     whole = aligned.data

@@ -16,7 +16,7 @@ from ptycho.files.run_product import find_product
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely, place_on_object
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
@@ -37,7 +37,7 @@ WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
 def make_dataset(
-    scan: Understood,
+    scan: ScanGeometry,
     config: ScanRunConfig,
     scratch: Path,
     advance: Advance = silent,
@@ -79,7 +79,7 @@ def _on_the_object(positions: np.ndarray) -> np.ndarray:
 
 
 def _group(
-    scan: Understood,
+    scan: ScanGeometry,
     patterns: Patterns,
     positions: np.ndarray,
     modes: np.ndarray,
@@ -115,8 +115,8 @@ def _group(
 
 
 def map_positions(
-    scan: Understood, data: Dataset, matrix: np.ndarray, config: ScanRunConfig
-) -> tuple[Understood, Dataset]:
+    scan: ScanGeometry, data: Dataset, matrix: np.ndarray, config: ScanRunConfig
+) -> tuple[ScanGeometry, Dataset]:
     """The scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
     corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
     scan = replace(scan, positions=corners, object_size=size)
@@ -124,15 +124,15 @@ def map_positions(
     return scan, _group(scan, data.amplitudes, positions, data.probe, config, data.good)
 
 
-def move_positions(scan: Understood, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
+def move_positions(scan: ScanGeometry, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
     """The patterns of a scan, each moved by so many object pixels, ``moves (J, 2)``."""
     positions = _on_the_object(data.positions.astype(float) + moves)
     return _group(scan, data.amplitudes, positions, data.probe, config, data.good)
 
 
 def place_patterns(
-    scan: Understood, data: Dataset, positions: np.ndarray, config: ScanRunConfig
-) -> tuple[Understood, Dataset, np.ndarray]:
+    scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig
+) -> tuple[ScanGeometry, Dataset, np.ndarray]:
     """The scan and its patterns at other positions, and by how many pixels (row, col) these are shifted.
 
     Args:
@@ -158,7 +158,9 @@ def check_enough(count: int, path: str) -> None:
         )
 
 
-def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: list[Finding]) -> np.ndarray:
+def _usable(
+    scan: ScanGeometry, patterns: Patterns, config: ScanRunConfig, found: list[Finding]
+) -> np.ndarray:
     """Indices of the patterns that saw the beam and are not far from all others."""
     dark = dark_frames(patterns, scan.detector.good_pixels, config.data.dark_frames)
     if dark.any():
@@ -172,10 +174,10 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     return kept
 
 
-def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:
+def frames_of(scan: ScanGeometry, data: Dataset) -> np.ndarray | None:
     """Which frames ``(J,)`` of the file a dataset's patterns are, by positions; None if these do not tell.
 
-    The dataset has some of the understood patterns in their order, and their positions moved by a whole
+    The dataset has some of the interpreted patterns in their order, and their positions moved by a whole
     number of pixels.
     """
     places, wanted = scan.positions, data.positions.astype(np.float64)
@@ -211,7 +213,7 @@ def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) 
     return finding
 
 
-def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
+def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray, str]:
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
@@ -239,7 +241,7 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     return modes, several if len(power) > 1 else "the file's"
 
 
-def space_between_slices(scan: Understood, solver: SolverConfig) -> FreeSpace | None:
+def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace | None:
     """From one slice of a thick sample to the next; None: it has one.
 
     Raises:
@@ -257,7 +259,7 @@ def space_between_slices(scan: Understood, solver: SolverConfig) -> FreeSpace | 
     return FreeSpace.of(solver.slice_thickness_m, wavelength, pixel)
 
 
-def _lengths(scan: Understood, asked: str) -> tuple[tuple[float, float], float]:
+def _lengths(scan: ScanGeometry, asked: str) -> tuple[tuple[float, float], float]:
     """The object's pixel and the wavelength, in metres."""
     if scan.pixel.metres is None or scan.raw.energy_eV is None:
         missing = ", ".join(f"{key}=" for key in scan.pixel.missing or ("data.energy_eV",))

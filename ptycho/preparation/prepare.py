@@ -1,4 +1,4 @@
-"""A measured scan, understood: what was found, what was taken for granted, and what is missing."""
+"""A measured scan, interpreted: what was found, what was taken for granted, and what is missing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ READ_AT_ONCE = 2**25  # bytes of raw frames
 
 
 @dataclass(frozen=True, eq=False)
-class Understood:
+class ScanGeometry:
     """How a raw scan is read.
 
     Attributes:
@@ -117,7 +117,7 @@ class Understood:
 
     def copied(
         self, scratch: Path, advance: Callable[[int], object] = lambda done: None
-    ) -> tuple[Understood, FileArray]:
+    ) -> tuple[ScanGeometry, FileArray]:
         """All patterns ``(J, N, N)`` float32, in a nameless file in ``scratch``; read once, by blocks.
 
         The scan comes back without the pixels that only some frame shows to be bad, which are zero in all.
@@ -162,7 +162,7 @@ def _name_frames(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
     check.refuse()
 
 
-def understand(raw: RawScan, config: DataConfig) -> Understood:
+def interpret(raw: RawScan, config: DataConfig) -> ScanGeometry:
     """Settle everything that can be, from the file, the configuration, and a look at some frames.
 
     Raises:
@@ -201,7 +201,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, found)
-    return Understood(
+    return ScanGeometry(
         raw,
         detector,
         frames,

@@ -19,7 +19,7 @@ from ptycho.config.memory import (
     training_parts,
 )
 from ptycho.preparation.geometry import drop_words, lonely
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.groups import grouped, smallest_region
@@ -34,7 +34,7 @@ def check_disk_for(raw: RawScan, section: DataConfig, folder: Path, advice: str 
     check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder, advice)
 
 
-def check_room(config: ScanRunConfig, scan: Understood, scratch: Path) -> None:
+def check_room(config: ScanRunConfig, scan: ScanGeometry, scratch: Path) -> None:
     """Refuse a scan of Python's whose patterns, copied to ``scratch``, or whose reconstruction do not fit.
 
     Raises:
@@ -45,7 +45,7 @@ def check_room(config: ScanRunConfig, scan: Understood, scratch: Path) -> None:
     check_memory_for(config, scan)
 
 
-def check_memory_for(config: ScanRunConfig, scan: Understood) -> None:
+def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
     name = config.data.name
     near = np.delete(scan.positions, lonely(scan.positions), axis=0)
@@ -64,7 +64,7 @@ def check_memory_for(config: ScanRunConfig, scan: Understood) -> None:
     check_memory(phases)
 
 
-def _with_far_frames(parts: list[Part], scan: Understood, far: float = 20.0) -> list[Part]:
+def _with_far_frames(parts: list[Part], scan: ScanGeometry, far: float = 20.0) -> list[Part]:
     """Parts that the size of the object decides, with advice that names frames far from all others.
 
     Args:

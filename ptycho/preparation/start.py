@@ -13,7 +13,7 @@ from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
 from ptycho.files.run_product import METRICS
 from ptycho.preparation.geometry import interpolated, resampled_probe
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.places import open_archive
 from ptycho.readers.product import Product, read_product
 from ptycho.readers.raw_scan import ReadOptions
@@ -42,7 +42,7 @@ class Start:
     model: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_start(path: str, scan: Understood) -> Start:
+def read_start(path: str, scan: ScanGeometry) -> Start:
     """Return the result of a run's folder, or of a ``product.h5``, on the pixels and frames of a scan.
 
     Object and probe are resampled where the pixels differ by more than a thousandth. Frames that the earlier
@@ -100,7 +100,7 @@ def _product(path: str, file: Path) -> Product:
     return product
 
 
-def _ratio(path: str, product: Product, scan: Understood) -> float:
+def _ratio(path: str, product: Product, scan: ScanGeometry) -> float:
     """Return the object pixel of an earlier result over that of a scan; exactly one if they hardly differ."""
     theirs, ours = product.values.get("object_pixel_m"), scan.pixel.metres
     if theirs is None and ours is None:  # both are λz over what a pattern spans of the same detector
@@ -121,7 +121,7 @@ def _ratio(path: str, product: Product, scan: Understood) -> float:
 
 
 def _of_all_frames(
-    path: str, product: Product, corners: np.ndarray, scan: Understood
+    path: str, product: Product, corners: np.ndarray, scan: ScanGeometry
 ) -> tuple[np.ndarray, int]:
     """Return corners ``(J, 2)`` of all frames of a scan, and how many of them the earlier run had."""
     ours = scan.frames if scan.raw.numbers is None else scan.raw.numbers[scan.frames]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptycho.preparation.prepare import Understood, blocks_of
+from ptycho.preparation.prepare import ScanGeometry, blocks_of
 
 INNER, OUTER = 0.5, 1.1  # of R
 BRIGHT = 0.3  # of the mean pattern's brightest pixels: its disk
@@ -28,7 +28,7 @@ def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
     return shape if even and shape[0] * shape[1] == len(positions) else None
 
 
-def virtual_images(scan: Understood) -> dict[str, np.ndarray] | None:
+def virtual_images(scan: ScanGeometry) -> dict[str, np.ndarray] | None:
     """Return images ``(rows, columns)`` by name; None: no raster, a near field, or too many frames."""
     shape = raster_of(scan.positions)
     if shape is None or scan.near_field is not None or len(scan.frames) * scan.N**2 > MOST:

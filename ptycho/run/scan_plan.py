@@ -12,7 +12,7 @@ from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import lonely
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.room import check_memory_for
 from ptycho.preparation.start import read_start
 from ptycho.run.network import StoredNetwork, read_network
@@ -23,7 +23,7 @@ NETWORK = "pinn"
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
-def plan_scan(own: ScanRunConfig, scan: Understood) -> ScanRunConfig:
+def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     """Return the configuration of a run on a scan, with what the network of ``run`` was trained with.
 
     Raises:
@@ -64,14 +64,14 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     return stored
 
 
-def _fitted(path: str, scan: Understood, holdout_fraction: float) -> int:
+def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
     """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
     usable = len(scan.frames) - len(lonely(scan.positions))
     check_enough(usable, path)
     return usable - number_held_out(usable, holdout_fraction)
 
 
-def _fits_in_a_block(config: ScanRunConfig, scan: Understood) -> None:
+def _fits_in_a_block(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse slices of a scan that is fitted in blocks."""
     count, most = len(scan.frames), config.solver.block or max(1, BLOCK_PIXELS // scan.N**2)
     if count > most:

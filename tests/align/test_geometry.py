@@ -18,7 +18,7 @@ from ptycho.scan.positions import rotation
 PROBE = np.arange(16, dtype=np.complex64).reshape(4, 4) + 1j
 
 
-def understood(pixel=(1e-10, 1e-10), energy_eV=8000.0):
+def interpreted(pixel=(1e-10, 1e-10), energy_eV=8000.0):
     return SimpleNamespace(pixel=PixelSize(pixel), raw=SimpleNamespace(energy_eV=energy_eV))
 
 
@@ -34,7 +34,7 @@ def test_the_keys_give_the_positions_that_were_meant():
     before = turned_positions(places, pitch, 30.0, recorded.scan_affine)
     said = dict(
         key.removeprefix("data.").split("=")
-        for key in keys_of(matrix, understood(pitch.metres), recorded).split()
+        for key in keys_of(matrix, interpreted(pitch.metres), recorded).split()
     )
     affine = np.array(eval(said["scan_affine"]))
     after = turned_positions(places, pitch, float(said["rotation_deg"]), affine)
@@ -42,9 +42,9 @@ def test_the_keys_give_the_positions_that_were_meant():
 
 
 def test_a_turn_alone_needs_one_key():
-    assert keys_of(rotation(-5.0), understood(), DataConfig(file="x")) == "data.rotation_deg=-5"
+    assert keys_of(rotation(-5.0), interpreted(), DataConfig(file="x")) == "data.rotation_deg=-5"
     assert (
-        keys_of(0.8 * np.eye(2), understood(), DataConfig(file="x")) == "data.scan_affine=[[0.8,0],[0,0.8]]"
+        keys_of(0.8 * np.eye(2), interpreted(), DataConfig(file="x")) == "data.scan_affine=[[0.8,0],[0,0.8]]"
     )
 
 
@@ -59,7 +59,7 @@ def test_a_turn_alone_needs_one_key():
     ],
 )
 def test_the_rotation_of_electrons_is_open(keys, energy_eV, is_open):
-    assert rotation_is_open(understood(energy_eV=energy_eV), DataConfig(file="x", **keys)) is is_open
+    assert rotation_is_open(interpreted(energy_eV=energy_eV), DataConfig(file="x", **keys)) is is_open
 
 
 def test_small_deviations_are_left_alone():
@@ -71,7 +71,7 @@ def test_small_deviations_are_left_alone():
 def recorded(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
     monkeypatch.setattr(geometry, "find_map", lambda *arguments: found)
     config = DataConfig(file="x", **keys)
-    return find_geometry(understood(), None, config, degrees, told_probe)
+    return find_geometry(interpreted(), None, config, degrees, told_probe)
 
 
 def test_photons_are_flagged_or_corrected(monkeypatch):

@@ -345,7 +345,7 @@ def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
 
 
 def test_the_door_is_light_and_knows_its_names(tmp_path):
-    """A scan is understood without TensorFlow; a wrong name is answered with the right ones."""
+    """A scan is interpreted without TensorFlow; a wrong name is answered with the right ones."""
     words = (
         "import sys, ptycho; assert not {'numpy', 'tensorflow'} & set(sys.modules); "
         "ptycho.simulate(32, 20).findings; assert 'tensorflow' not in sys.modules; "

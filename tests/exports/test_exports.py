@@ -26,7 +26,7 @@ from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import frames_of, make_dataset
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
@@ -74,10 +74,10 @@ def counts_of(scan):
 
 
 def read(path, **stated):
-    """A file by our readers, understood; detector N//2 is said where the format does not say it."""
+    """A file by our readers, interpreted; detector N//2 is said where the format does not say it."""
     config = DataConfig(file=str(path), N=N, hot_pixels=False, detector_pixel_m=PITCH, **stated)
     raw = open_scan(path, ReadOptions(unit=config.unit, patterns_file=config.patterns_file))
-    return understand(raw, config)
+    return interpret(raw, config)
 
 
 def corners(raw, length):
@@ -392,7 +392,7 @@ def simulated(tmp_path_factory):
     with h5py.File(path, "r+") as file:
         file["entry_1/instrument_1/detector_1/data"][17] = 0
     config = ScanRunConfig(data=DataConfig(file=str(path), N=32), group_size=2)
-    scan = understand(open_scan(path), config.data)
+    scan = interpret(open_scan(path), config.data)
     data, _ = make_dataset(scan, config, folder)
     return SimpleNamespace(path=path, config=config, scan=scan, data=data)
 
@@ -413,7 +413,7 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     places = middle + data.object_size / 2 - 32 / 2
     np.testing.assert_allclose(places, data.positions, atol=1e-6)
     assert raw.patterns.shape == (59, 32, 32) and raw.detector_pixel_m == pytest.approx((75e-6, 75e-6))
-    again = understand(raw, DataConfig(file="-", N=32, zero_frequency="centre"))
+    again = interpret(raw, DataConfig(file="-", N=32, zero_frequency="centre"))
     np.testing.assert_array_equal(again.patterns(slice(0, 59)), scan.patterns(kept))
     np.testing.assert_allclose(np.diff(again.positions, axis=0), np.diff(data.positions, axis=0), atol=1e-5)
     np.testing.assert_allclose(again.probe, data.probe)

@@ -12,7 +12,7 @@ from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
 from ptycho.live import final_fit, update
-from ptycho.live.context import interpret
+from ptycho.live.context import make_context
 from ptycho.live.final_fit import final_positions, finish, is_still
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend, fill
@@ -46,7 +46,9 @@ def scan(tmp_path_factory):
         probe=made.photon_probe.reshape(1, N, N),
     )
     config = ScanRunConfig(data=DataConfig(file=("-",)))
-    context = interpret(raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS)
+    context = make_context(
+        raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS
+    )
     return counts, positions, made.object, replace(context, refined=Freedom(probe=True))
 
 

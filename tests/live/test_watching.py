@@ -18,7 +18,7 @@ from ptycho.live.page import NAMES
 from ptycho.live.run import LiveRun
 from ptycho.live.store import Store
 from ptycho.live.stored_scan import complete_scan, raw_scan
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
@@ -119,7 +119,7 @@ def test_what_came_is_a_scan_that_readers_read(tmp_path, scan):
     section = complete_scan(store, raw, moved, probe, CONFIG.data)
     store.close()
     assert section.drop == (COUNT,)  # the frame without a position
-    again = understand(open_raw(section), section)
+    again = interpret(open_raw(section), section)
     np.testing.assert_array_equal(again.raw.patterns.read(slice(0, COUNT)), scan[0])
     np.testing.assert_array_equal(again.raw.positions[:COUNT], moved)
     assert (again.N, again.raw.domain, again.raw.zero_frequency) == (N, "counts", "centre")
@@ -138,7 +138,7 @@ def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_
     live.state = replace(live.state, estimate=replace(estimate, positions=live.state.nominal + moves))
     config = live.store_scan(REFINED.data)
     store.close()
-    again = understand(open_raw(config.data), config.data)
+    again = interpret(open_raw(config.data), config.data)
     np.testing.assert_allclose(again.probe, estimate.modes)
     found = again.raw.positions[patterns["row"]]
     np.testing.assert_allclose(found[fitted], scan[1][indices][fitted], atol=1e-6)

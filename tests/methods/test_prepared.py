@@ -231,7 +231,7 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
     scan = SimpleNamespace(probe=prepared.whole.probe, raw=SimpleNamespace(patterns=Opened()))
     fakes = {
         "open_raw": lambda config: scan.raw,
-        "understand": lambda raw, config: scan,
+        "interpret": lambda raw, config: scan,
         "read": read,
         "check_probe": lambda aligned: aligned,
         "coarse_rotation": lambda data, is_open: CoarseRotation(transposed=True),

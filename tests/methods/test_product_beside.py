@@ -11,7 +11,7 @@ from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import product_of
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
 
@@ -141,7 +141,7 @@ def run_product(path, unit, **stated):
         probe=np.ones((1, 16, 16), np.complex64),
     )
     config = DataConfig(file="scan", N=16, hot_pixels=False, **stated)
-    scan = understand(raw, config)
+    scan = interpret(raw, config)
     data, _ = make_dataset(scan, ScanRunConfig(data=config), path.parent)
     object_ = np.ones((data.object_size, data.object_size), np.complex64)
     product.write(path, product_of(scan, data, object_, scan.pixel.metres))
@@ -163,7 +163,7 @@ def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
     scan, beside = run_product(tmp_path / "product.h5", unit, **stated)
     options = ReadOptions(patterns_file=str(beside))
     raw = open_scan(tmp_path / "product.h5", options)
-    again = understand(raw, DataConfig(file="-", N=16, bin=stated.get("bin", 1), hot_pixels=False))
+    again = interpret(raw, DataConfig(file="-", N=16, bin=stated.get("bin", 1), hot_pixels=False))
     kept = np.setdiff1d(np.arange(COUNT), [4])
     assert again.pixel.metres == (None if unit == "px" else pytest.approx(scan.pixel.metres))
     np.testing.assert_allclose(

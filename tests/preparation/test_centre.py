@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 
 H, W = 101, 116
@@ -127,9 +127,9 @@ def test_dead_columns_do_not_cost_half_of_the_detector(column):
     frames[:, ~good] = 0
     grid = 4.0 * np.stack(np.divmod(np.arange(30), 6), axis=1)
     raw = RawScan("made up", Frames(frames), "counts", None, grid, "px", good=good)
-    scan = understand(raw, DataConfig(file="scan"))
+    scan = interpret(raw, DataConfig(file="scan"))
     assert scan.detector.centre == (32, 32) and scan.N == 64 and not scan.warnings
-    stated = understand(raw, DataConfig(file="scan", zero_frequency="30,31", N=32))
+    stated = interpret(raw, DataConfig(file="scan", zero_frequency="30,31", N=32))
     assert stated.detector.centre == (30, 31)
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ptycho import Scan, physics
 from ptycho.config.data import DataConfig
 from ptycho.preparation.geometry import place_on_object, remove_common_fraction
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 
 N, SIDE = 16, 53
@@ -96,5 +96,5 @@ def test_positions_from_the_middle_of_an_object_of_odd_side_stay_on_its_pixels(t
         objectGuess=np.ones((side, side + 2), "c8"),
     )
     data = DataConfig(file=str(file), domain="amplitude", N=16)
-    placed = understand(open_raw(data), data).positions
+    placed = interpret(open_raw(data), data).positions
     np.testing.assert_allclose((placed - positions) % 1, 0, atol=1e-9)

@@ -11,7 +11,7 @@ from helpers.scans import Frames
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.table import open_raw
 
@@ -41,7 +41,7 @@ def config(**changes):
 
 
 def bad(frames, scan=None, **changes):
-    found = understand(scan or raw(frames), config(**changes))
+    found = interpret(scan or raw(frames), config(**changes))
     return np.argwhere(~found.detector.good).tolist()
 
 
@@ -77,7 +77,7 @@ def test_the_edge_of_a_gap_in_the_beam_stays():
     good = np.ones((H, W), bool)
     good[:, 20:30] = False
     frames = np.where(good, counts(3000.0), 0)
-    scan = understand(raw(frames, good=good), config())
+    scan = interpret(raw(frames, good=good), config())
     np.testing.assert_array_equal(scan.detector.good, good)
 
 
@@ -93,7 +93,7 @@ def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplo
     """A fifth to four fifths of the light lie in the zero frequency; up to a sixth of the frames are dark."""
     path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
     data = DataConfig(file=str(path), domain="amplitude")
-    scan = understand(open_raw(data), data)
+    scan = interpret(open_raw(data), data)
     assert scan.detector.good.all() and not scan.warnings
     dataset, found = make_dataset(scan, ScanRunConfig(data=data), tmp_path)
     assert len(dataset.amplitudes) == scan.raw.patterns.shape[0] and not caplog.messages
@@ -112,7 +112,7 @@ def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     frames[:, CENTRE[0], CENTRE[1] - 3] = 0
     frames[:, 3, 3] = 0
     frames = np.fft.ifftshift(frames, axes=(1, 2)) if zero == "corner" else frames
-    scan = understand(raw(frames, zero=zero), config())
+    scan = interpret(raw(frames, zero=zero), config())
     masked = np.zeros((H, W), bool)
     masked[5, 40] = masked[CENTRE[0] + 3, CENTRE[1] + 5] = masked[CENTRE[0], CENTRE[1] - 3] = True
     masked = np.fft.ifftshift(masked) if zero == "corner" else masked
@@ -127,7 +127,7 @@ def test_what_is_left_out_is_said_with_its_share_of_the_light():
     mean = frames.mean(axis=0).sum()
     for share, warned in ((0.003, 0), (0.2, 1)):
         frames[:, 5, 40] = np.random.default_rng(1).poisson(share * mean / (1 - share), J)
-        scan = understand(raw(frames), config())
+        scan = interpret(raw(frames), config())
         text = f"1 hot in the data, {100 * share:.1g} % of the intensity"
         assert text in said(scan, "bad pixels") or warned
         assert len([line for line in scan.warnings if "data.hot_pixels=false" in line]) == warned
@@ -141,13 +141,13 @@ def test_read_noise_is_noise(dtype, tmp_path):
     """σ = 2 about counts, in float and rounded: every pixel stays, and the likelihood is not Poisson's."""
     noise = np.random.default_rng(3).normal(0, 2, (J, H, W))
     frames = counts() + noise if dtype == np.float32 else np.rint(counts() + noise)
-    scan = understand(raw(frames.astype(dtype)), config())
+    scan = interpret(raw(frames.astype(dtype)), config())
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
     assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
     assert "Gaussian" in said(scan, "photon gain")
     data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
-    assert understand(raw(frames.astype(dtype)), config(gain=1.0)).counts
+    assert interpret(raw(frames.astype(dtype)), config(gain=1.0)).counts
     assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
 
 
@@ -162,7 +162,7 @@ def gap_of(number, every=1):
 @pytest.mark.parametrize("every", [1, 2, 8])
 def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     """In the gap of a detector, in all frames, in half of them, and in some."""
-    scan = understand(raw(gap_of(number, every).astype(dtype)), config())
+    scan = interpret(raw(gap_of(number, every).astype(dtype)), config())
     expected = np.zeros((H, W), bool)
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
@@ -180,9 +180,9 @@ def test_marks_among_read_noise():
 def test_negative_amplitudes_are_no_light():
     frames = np.sqrt(counts())
     frames[:, 0, :] = -0.3 - 0.1 * np.random.default_rng(0).random((J, W))
-    scan = understand(raw(frames.astype(np.float32), "amplitude"), config(negative="noise"))
+    scan = interpret(raw(frames.astype(np.float32), "amplitude"), config(negative="noise"))
     assert scan.detector.good.all() and not scan.mean[0].any()
-    N = understand(raw(frames.astype(np.float32), "amplitude"), config(negative="noise", N=46))
+    N = interpret(raw(frames.astype(np.float32), "amplitude"), config(negative="noise", N=46))
     assert not N.patterns(slice(0, 3))[:, : 46 // 2 - CENTRE[0] + 1].any()
 
 
@@ -190,7 +190,7 @@ def test_patterns_of_the_other_sign_are_refused():
     with pytest.raises(
         ConfigError, match=r"their sum over 40 inspected patterns is negative.* data\.keys\.dark"
     ):
-        understand(raw(-1 - counts()), config())
+        interpret(raw(-1 - counts()), config())
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_keys_out_of_range(changes, message):
 
 def kept(frames, tmp_path, **changes):
     data = config(**changes)
-    return make_dataset(understand(raw(frames), data), ScanRunConfig(data=data), tmp_path)
+    return make_dataset(interpret(raw(frames), data), ScanRunConfig(data=data), tmp_path)
 
 
 def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
@@ -241,12 +241,12 @@ def test_a_frame_without_a_photon_is_dropped_whatever_is_said(tmp_path):
 def test_amplitudes_whose_squares_are_whole_are_counts(tmp_path):
     """Counts without the noise of photons, which the noise does not give away, and their roots."""
     whole = np.rint(light())
-    scan = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config())
+    scan = interpret(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config())
     assert scan.counts and scan.detector.gain == 1
     assert "squares of the amplitudes are whole numbers" in said(scan, "photon gain")
     assert "set data.gain=… to change it" in said(scan, "photon gain")
     np.testing.assert_allclose(scan.patterns(slice(0, 2)) ** 2, whole[:2, 4:36, 8:40], rtol=1e-5)
-    stated = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config(gain=2.0))
+    stated = interpret(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config(gain=2.0))
     assert stated.counts and stated.detector.gain == 2
-    other = understand(raw(np.sqrt(light()).astype(np.float32), "amplitude"), config())
+    other = interpret(raw(np.sqrt(light()).astype(np.float32), "amplitude"), config())
     assert not other.counts

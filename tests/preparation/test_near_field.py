@@ -10,7 +10,7 @@ from ptycho.config import ConfigError, IdealDiskProbe, OwnProbe, RunProbe, ScanR
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
 from ptycho.preparation.near_field import NearField, probe_in_window, smell
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.optics import brought_back, seen_power
 
@@ -45,7 +45,7 @@ def said(scan, what):
 
 def test_a_parallel_beam():
     """1 Å, 10 cm, 1 µm: λz/dx² = 10; the object's pixel is the detector's."""
-    scan = understand(raw(), config())
+    scan = interpret(raw(), config())
     assert scan.pixel.metres == (1e-6, 1e-6)
     assert scan.fresnel.numbers == pytest.approx((10, 10))
     np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (24, 32))
@@ -54,7 +54,7 @@ def test_a_parallel_beam():
 
 def test_a_beam_that_diverges():
     """5 cm behind the focus: M = 3, pixels of a third, λ z12/M / dx² = 10·9/3."""
-    scan = understand(raw(), config(source_distance_m=0.05))
+    scan = interpret(raw(), config(source_distance_m=0.05))
     assert scan.near_field.magnification == pytest.approx(3)
     np.testing.assert_allclose(scan.pixel.metres, 1e-6 / 3)
     assert scan.fresnel.numbers == pytest.approx((30, 30))
@@ -62,19 +62,19 @@ def test_a_beam_that_diverges():
 
 
 def test_binned_and_oblong_pixels_that_are_turned():
-    scan = understand(raw(detector_pixel_m=(1e-6, 2e-6)), config(bin=2, transpose=True))
+    scan = interpret(raw(detector_pixel_m=(1e-6, 2e-6)), config(bin=2, transpose=True))
     np.testing.assert_allclose(scan.pixel.metres, (4e-6, 2e-6))
     assert scan.fresnel.numbers == pytest.approx((10 / 16, 10 / 4))
 
 
 def test_positions_in_pixels_are_those_of_the_detector():
-    scan = understand(raw(unit="px", positions=raw().positions * 1e6), config(bin=2))
+    scan = interpret(raw(unit="px", positions=raw().positions * 1e6), config(bin=2))
     np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (12, 16))
 
 
 def test_the_window_is_the_detector_and_a_margin():
     """52 columns, 3 + 4 pixels on each side (F/4 and some), the next fast size; the middle in the middle."""
-    scan = understand(raw(), config(zero_frequency="5,7"))
+    scan = interpret(raw(), config(zero_frequency="5,7"))
     assert scan.near_field.margin == 7 and scan.N == 66
     assert scan.detector.centre == (H // 2, W // 2)
     assert "no meaning" in said(scan, "middle").why and "zero frequency" not in {
@@ -83,20 +83,20 @@ def test_the_window_is_the_detector_and_a_margin():
     good = scan.detector.good_pixels
     rows, cols = (np.flatnonzero(good.any(axis=axis)) for axis in (1, 0))
     assert (rows[0], len(rows), cols[0], len(cols)) == (33 - 22, H, 33 - 26, W)
-    assert understand(raw(), config(N=64)).N == 64
+    assert interpret(raw(), config(N=64)).N == 64
 
 
 def test_what_is_missing_is_named():
     with pytest.raises(ConfigError, match=r"data\.distance_m=, data\.detector_pixel_m="):
-        understand(raw(distance_m=None, detector_pixel_m=None), config())
+        interpret(raw(distance_m=None, detector_pixel_m=None), config())
     with pytest.raises(ConfigError, match=r"data\.physics=near_field"):
         config(physics=None, source_distance_m=0.1)
 
 
 def test_a_transfer_function_that_aliases_is_told():
-    warnings = understand(raw(distance_m=3.0), config()).warnings
+    warnings = interpret(raw(distance_m=3.0), config()).warnings
     assert any("λz/dx² = 300" in line and "data.N=300" in line for line in warnings)
-    assert not understand(raw(), config()).warnings
+    assert not interpret(raw(), config()).warnings
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_the_mean_pattern_brought_back_gives_it_again():
 
 def test_light_to_the_edge_looks_like_a_near_field():
     """Once, unless the user says which it is."""
-    warnings = understand(raw(), config(physics=None)).warnings
+    warnings = interpret(raw(), config(physics=None)).warnings
     assert sum("data.physics=near_field" in line for line in warnings) == 1
-    assert not understand(raw(), config(physics="far_field")).warnings
+    assert not interpret(raw(), config(physics="far_field")).warnings
     assert smell(np.zeros((H, W)), np.ones((H, W), bool)) is None
 
 
@@ -180,8 +180,8 @@ def test_a_scan_smaller_than_a_pixel_asks_for_the_focus():
     """Steps of 8 nm under pixels of 1 µm."""
     small = {"positions": raw().positions / 1e3}
     with pytest.raises(ConfigError, match=r"spans 0\.024 × 0\.032 .*set data\.source_distance_m="):
-        understand(raw(**small), config())
+        interpret(raw(**small), config())
     with pytest.raises(ConfigError, match=r"looks? like a near field.*data\.physics=near_field"):
-        understand(raw(**small, distance_m=50.0, detector_pixel_m=(1e-5, 1e-5)), config(physics=None))
+        interpret(raw(**small, distance_m=50.0, detector_pixel_m=(1e-5, 1e-5)), config(physics=None))
     with pytest.raises(ConfigError, match=r"set the right data\.unit="):
-        understand(raw(**small), config(source_distance_m=1.0))
+        interpret(raw(**small), config(source_distance_m=1.0))

@@ -12,7 +12,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 
 N, J = 64, 40
@@ -140,11 +140,11 @@ def test_a_scan_of_counts_over_a_flat_field_is_one_of_counts():
     flat = 1 + 0.03 * rng.normal(size=(N, N))
     intensities = (rng.poisson(flat * means(1e4)) / flat).astype(np.float32)
     raw = RawScan("npz", Frames(intensities), "intensity", "centre", rng.uniform(0, 30, (J, 2)), "px")
-    scan = understand(raw, DataConfig(file=("x",)))
+    scan = interpret(raw, DataConfig(file=("x",)))
     told = next(one for one in scan.findings if one.what == "photon gain")
     assert scan.counts and float(told.value) == pytest.approx(1, abs=0.01) and "data.keys.flat" in told.why
     blind = replace(raw, flat=np.where(np.arange(N) < 3, 0.0, 1.0) * np.ones((N, 1)))
-    assert not understand(blind, DataConfig(file=("x",))).detector.good[:, :3].any()
+    assert not interpret(blind, DataConfig(file=("x",))).detector.good[:, :3].any()
 
 
 def test_interpolated_counts_are_none():
@@ -191,8 +191,8 @@ def raw(frames, domain, **changes):
     return replace(values, **changes)
 
 
-def understood(scan, **stated):
-    return understand(scan, DataConfig(file="scan", N=N, hot_pixels=False, **stated))
+def interpreted(scan, **stated):
+    return interpret(scan, DataConfig(file="scan", N=N, hot_pixels=False, **stated))
 
 
 def gain_of(scan):
@@ -203,7 +203,7 @@ def gain_of(scan):
 def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     n = counts(1e5)
     frames = (0.37 * n if domain == "intensity" else np.sqrt(0.37 * n)).astype(np.float32)
-    scan = understood(raw(frames, domain))
+    scan = interpreted(raw(frames, domain))
     assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
     assert gain_of(scan).value == "0.37" and "set data.gain=… to change it" in gain_of(scan).why
     np.testing.assert_allclose(scan.patterns(slice(0, 3)) ** 2, n[:3], rtol=1e-5)
@@ -214,7 +214,7 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
 @pytest.mark.parametrize("changes", [{}, {"dark": np.ones((N, N))}, {"flat": np.ones((N, N))}])
 def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
-    scan = understood(raw(frames, "intensity", **changes))
+    scan = interpreted(raw(frames, "intensity", **changes))
     assert not scan.counts and scan.detector.gain == 1
     assert gain_of(scan).value == "unknown"
     assert "patterns are not taken as counts; set data.gain=… if they are" in gain_of(scan).why
@@ -224,8 +224,8 @@ def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
 
 def test_a_stated_gain_stands_and_counts_have_none_to_be_found():
     n = counts(1e5)
-    scan = understood(raw((0.37 * n).astype(np.float32), "intensity"), gain=0.74)
+    scan = interpreted(raw((0.37 * n).astype(np.float32), "intensity"), gain=0.74)
     assert scan.counts and scan.detector.gain == 0.74 and gain_of(scan).why == "data.gain"
-    scan = understood(raw(n.astype(np.uint16), "counts"))
+    scan = interpreted(raw(n.astype(np.uint16), "counts"))
     assert scan.counts and scan.detector.gain == 1
     assert not any(finding.what == "photon gain" for finding in scan.findings)

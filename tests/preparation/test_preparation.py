@@ -18,7 +18,7 @@ from ptycho.preparation.dataset import (
 )
 from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.split import split_patterns
 
@@ -59,7 +59,7 @@ def config(**changes):
 
 @pytest.mark.parametrize("centre", [(22, 26), (19, 30), (25, 21)])
 def test_the_centre_is_found_to_a_pixel(centre):
-    scan = understand(raw(centre=centre), config())
+    scan = interpret(raw(centre=centre), config())
     assert np.abs(np.subtract(scan.detector.centre, centre)).max() <= 1
 
 
@@ -133,7 +133,7 @@ def test_the_orientation_is_a_transposition_and_then_flips():
 
 def test_a_zero_frequency_in_the_corner_comes_to_the_middle():
     frames = np.fft.ifftshift(beam((22, 26)), axes=(1, 2))
-    scan = understand(raw(frames, zero_frequency="corner"), config())
+    scan = interpret(raw(frames, zero_frequency="corner"), config())
     assert scan.detector.centre == (22, 26)
     expected = plain(N=32).amplitudes(beam((22, 26))[:3])
     np.testing.assert_array_equal(scan.patterns(np.arange(3)), expected)
@@ -143,12 +143,12 @@ def test_the_pixel_size_is_lambda_z_over_N_p():
     """8 keV is 0.155 nm; over 2 m and 128 pixels of 75 µm that is 32.28 nm. Binning changes nothing."""
     pixel = object_pixel(8000.0, 2.0, (75e-6, 75e-6), 128)
     assert pixel.metres[0] == pytest.approx(32.287e-9, rel=1e-4)
-    scan = understand(raw(), config(N=16, bin=2))
+    scan = interpret(raw(), config(N=16, bin=2))
     assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (32 * 75e-6), rel=1e-5)
 
 
 def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
-    scan = understand(raw(), config())
+    scan = interpret(raw(), config())
     step = 1e-7 / scan.pixel.metres[0]
     corners = scan.positions
     np.testing.assert_allclose(corners[10] - corners[0], [step, 0], rtol=1e-6)
@@ -158,7 +158,7 @@ def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
 
 def test_positions_are_turned_from_rows_to_columns():
     """By hand: a quarter of a turn brings a step down to one to the right, and one to the right to one up."""
-    plain, turned = understand(raw(), config()), understand(raw(), config(rotation_deg=90.0))
+    plain, turned = interpret(raw(), config()), interpret(raw(), config(rotation_deg=90.0))
     step = 1e-7 / plain.pixel.metres[0]
     np.testing.assert_allclose(turned.positions[10] - turned.positions[0], [0, step], atol=1e-9)
     np.testing.assert_allclose(turned.positions[1] - turned.positions[0], [-step, 0], atol=1e-9)
@@ -172,19 +172,19 @@ def test_a_scan_that_was_turned_is_read_as_before(tmp_path):
     turn = np.deg2rad(-121)
     matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     places = raw().positions
-    before = understand(raw(**pitch), config())
-    after = understand(raw(positions=places @ matrix.T, **pitch), config(rotation_deg=121.0))
+    before = interpret(raw(**pitch), config())
+    after = interpret(raw(positions=places @ matrix.T, **pitch), config(rotation_deg=121.0))
     np.testing.assert_allclose(np.ptp(after.positions, axis=0), np.ptp(before.positions, axis=0), atol=1e-6)
     steps = [scan.positions - scan.positions[0] for scan in (after, before)]
     np.testing.assert_allclose(*steps, atol=1e-6)
-    untold = understand(raw(positions=places @ matrix.T, **pitch), config())
+    untold = interpret(raw(positions=places @ matrix.T, **pitch), config())
     assert np.abs(untold.positions - before.positions).max() > 1
 
 
 def test_positions_are_sheared_after_they_are_turned():
     """(row, col) = (0, 1) is turned to (−1, 0), and that goes to (−2, −3)."""
     affine = [[2.0, 5.0], [3.0, 7.0]]
-    found = understand(raw(), config(rotation_deg=90.0, scan_affine=affine))
+    found = interpret(raw(), config(rotation_deg=90.0, scan_affine=affine))
     step = 1e-7 / found.pixel.metres[0]
     np.testing.assert_allclose(found.positions[1] - found.positions[0], [-2 * step, -3 * step], rtol=1e-6)
     assert any("data.scan_affine" in finding.why for finding in found.findings)
@@ -229,14 +229,14 @@ def test_pixels_of_a_larger_detector_shrink_with_the_cut():
 )
 def test_what_cannot_be_told_is_asked_for(changes, message):
     with pytest.raises(ConfigError, match=message):
-        understand(raw(**changes), config())
+        interpret(raw(**changes), config())
 
 
 def test_a_users_word_stands_above_the_files():
-    scan = understand(raw(domain=None), config(domain="intensity", energy_eV=16000.0, zero_frequency="20,27"))
+    scan = interpret(raw(domain=None), config(domain="intensity", energy_eV=16000.0, zero_frequency="20,27"))
     assert scan.detector.domain == "intensity" and scan.detector.centre == (20, 27)
-    assert scan.pixel.metres[0] == pytest.approx(understand(raw(), config()).pixel.metres[0] / 2)
-    turned = understand(raw(), config(position_sign=-1))
+    assert scan.pixel.metres[0] == pytest.approx(interpret(raw(), config()).pixel.metres[0] / 2)
+    turned = interpret(raw(), config(position_sign=-1))
     np.testing.assert_allclose(turned.positions[0] - turned.positions[1], [0, 1e-7 / turned.pixel.metres[0]])
 
 
@@ -252,7 +252,7 @@ def test_a_probe_is_resampled_by_its_far_field():
 def dataset(tmp_path):
     frames = beam((22, 26))
     frames[7] = 0
-    scan = understand(raw(frames), config())
+    scan = interpret(raw(frames), config())
     return make_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
 
 
@@ -268,7 +268,7 @@ def test_the_dataset_of_a_scan(dataset):
 
 def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
-    scan = understand(raw(), config())
+    scan = interpret(raw(), config())
     scan.raw.patterns.most = 0
     copy = scan.copied(tmp_path)[1]
     assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
@@ -277,22 +277,22 @@ def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
 
 def test_of_large_frames_fewer_are_looked_at(monkeypatch):
     monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 10 * H * W * 8)
-    scan = understand(raw(), config())
+    scan = interpret(raw(), config())
     assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
     monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 1)
-    scan = understand(raw(), config())
+    scan = interpret(raw(), config())
     assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
 
 
 def test_positions_are_judged_before_a_frame_is_read():
     scan = raw(positions=np.ones((J, 2)))
     with pytest.raises(ConfigError, match="all 60 are equal; nothing was scanned"):
-        understand(scan, config())
+        interpret(scan, config())
     assert scan.patterns.most == 0
 
 
 def test_every_so_many_th_frame_without_those_dropped():
-    scan = understand(raw(), config(stride=3, drop=(6, 7), frames=5))
+    scan = interpret(raw(), config(stride=3, drop=(6, 7), frames=5))
     assert scan.frames.tolist() == [0, 3, 9, 12, 15]
 
 
@@ -301,14 +301,14 @@ def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
     frames = beam((22, 26)).astype(float)
     frames[7, 22, 26] = np.nan
     with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
-        understand(raw(frames, domain="counts"), config()).copied(tmp_path)
-    assert len(understand(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
+        interpret(raw(frames, domain="counts"), config()).copied(tmp_path)
+    assert len(interpret(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
 
 
 def test_a_pixel_that_is_never_finite_is_bad():
     frames = beam((22, 26)).astype(float)
     frames[:, 3, 4] = np.nan
-    assert not understand(raw(frames, domain="counts"), config()).detector.good[3, 4]
+    assert not interpret(raw(frames, domain="counts"), config()).detector.good[3, 4]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_pixel_that_is_never_finite_is_bad():
 )
 def test_a_wrong_unit_is_named(factor, unit, message):
     with pytest.raises(ConfigError, match=message):
-        understand(raw(positions=factor * raw().positions, unit=unit), config())
+        interpret(raw(positions=factor * raw().positions, unit=unit), config())
 
 
 def test_positions_taken_twice_make_no_others_lonely():
@@ -368,7 +368,7 @@ def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_held_out(dataset
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
-    scan = understand(raw(probe=None), config())
+    scan = interpret(raw(probe=None), config())
     data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert any("estimated from the patterns" in finding.why for finding in found)
     assert np.abs(data.probe[0, 16, 16]) == np.abs(data.probe).max()
@@ -382,13 +382,13 @@ def test_a_mask_file(tmp_path):
     np.save(tmp_path / "mask.npy", bad)
     np.savez(tmp_path / "mask.npz", mask=bad.astype(np.uint8), other=np.zeros(3))
     for name in ("mask.npy", "mask.npz"):
-        scan = understand(raw(), config(mask_file=str(tmp_path / name)))
+        scan = interpret(raw(), config(mask_file=str(tmp_path / name)))
         assert (~scan.detector.good).sum() == 3
     with pytest.raises(ConfigError, match=r"data.mask_file=.*holds \(3, 4\)"):
         np.save(tmp_path / "odd.npy", np.zeros((3, 4)))
-        understand(raw(), config(mask_file=str(tmp_path / "odd.npy")))
+        interpret(raw(), config(mask_file=str(tmp_path / "odd.npy")))
     with pytest.raises(ConfigError, match=r"data\.mask_file=.*cannot be read"):
-        understand(raw(), config(mask_file=str(tmp_path / "none.npy")))
+        interpret(raw(), config(mask_file=str(tmp_path / "none.npy")))
     assert replace(raw(), good=~bad).good is not None
 
 
@@ -404,7 +404,7 @@ def test_the_probe_of_an_earlier_run(tmp_path):
     modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
     run = stored_probe(stored_probe(tmp_path / "run", modes[::-1], "refined"), modes, "solver")
     settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
-    data, _ = make_dataset(understand(raw(), config()), settings, tmp_path)
+    data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
     scale = data.probe[0, 0, 0] / modes[0, 0, 0]
     np.testing.assert_allclose(data.probe, scale * modes, rtol=1e-4)
     assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
@@ -424,7 +424,7 @@ def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
 
 def test_nothing_is_lit_outside_the_mask(tmp_path):
     settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
-    data, _ = make_dataset(understand(raw(), config()), settings, tmp_path)
+    data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
     axis = np.arange(32) - 16
     outside = np.hypot(axis[:, None], axis) > 5
     assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()

@@ -7,7 +7,7 @@ import pytest
 from helpers.scans import Frames
 
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 
 J, N = 6, 16
@@ -71,14 +71,14 @@ def check(scan, way):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("zero", ["centre", "corner"])
 def test_the_zero_frequency_stays_in_the_middle(shape, zero, way):
-    check(understand(raw(shape, zero), config(way)), way)
+    check(interpret(raw(shape, zero), config(way)), way)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stated_zero_frequency_is_a_pixel_of_the_stored_frame(shape, way):
     stored = shape[0] // 2 - 2, shape[1] // 2 + 1
-    scan = understand(raw(shape, None, stored), config(way, zero_frequency=f"{stored[0]},{stored[1]}"))
+    scan = interpret(raw(shape, None, stored), config(way, zero_frequency=f"{stored[0]},{stored[1]}"))
     check(scan, way)
     finding = next(str(each) for each in scan.findings if each.what == "zero frequency")
     assert f"row {stored[0]}, column {stored[1]}" in finding
@@ -94,14 +94,14 @@ def test_a_zero_frequency_that_is_found_is_turned_as_well(way):
     values = np.stack([frame + (frame > 0) * k for k in range(J)])
     scan = raw((30, 41), None)
     scan.patterns.array = values.astype(np.uint16)
-    (pattern,) = understand(scan, config(way)).patterns(slice(0, 1))
+    (pattern,) = interpret(scan, config(way)).patterns(slice(0, 1))
     assert np.unravel_index(pattern.argmax(), pattern.shape) == (N // 2, N // 2)
 
 
 def test_turning_a_frame_does_not_halve_the_pattern():
     """Flipped, an even frame has one row less before its zero frequency: it is outside, and bad."""
     for way in WAYS:
-        scan = understand(raw((32, 32), "centre"), config(way, N=None))
+        scan = interpret(raw((32, 32), "centre"), config(way, N=None))
         assert scan.N == 32
         _, flip_rows, flip_cols = way
         good = np.ones((32, 32), bool)
@@ -113,7 +113,7 @@ def test_turning_a_frame_does_not_halve_the_pattern():
 @pytest.mark.parametrize("transpose", [False, True])
 def test_the_pitch_is_turned_with_the_frame(transpose):
     """λz/(N p): 0.15498 nm · 2 m / 16 over 75 µm and 50 µm; positions stay those of the object."""
-    scan = understand(raw((24, 30), "centre"), config((transpose, False, False)))
+    scan = interpret(raw((24, 30), "centre"), config((transpose, False, False)))
     tall, wide = 0.1549802e-9 * 2 / 16 / 75e-6, 0.1549802e-9 * 2 / 16 / 50e-6
     pixel = (wide, tall) if transpose else (tall, wide)
     np.testing.assert_allclose(scan.pixel.metres, pixel, rtol=1e-5)
@@ -123,7 +123,7 @@ def test_the_pitch_is_turned_with_the_frame(transpose):
 
 
 def test_columns_are_exchanged_before_they_become_pixels():
-    scan = understand(raw((24, 30), "centre"), config((False, False, False), position_axes="xy"))
+    scan = interpret(raw((24, 30), "centre"), config((False, False, False), position_axes="xy"))
     step = scan.positions[3] - scan.positions[0]
     np.testing.assert_allclose(step, [0, 8e-7 / scan.pixel.metres[1]], rtol=1e-6, atol=1e-9)
 
@@ -141,6 +141,6 @@ def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
     table = {"positions_file": str(tmp_path / "xy.csv")}
     where = {"keys": KeyMap(**named)} if how == "array" else {"keys": KeyMap(patterns="data"), **table}
     settings = DataConfig(file=str(tmp_path / "scan.npz"), unit="px", position_axes="xy", N=16, **where)
-    positions = understand(open_raw(settings), settings).positions
+    positions = interpret(open_raw(settings), settings).positions
     np.testing.assert_allclose(positions[1] - positions[0], [0, 3])
     np.testing.assert_allclose(positions[4] - positions[0], [2, 0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptycho.config.data import DataConfig
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.preparation.virtual_images import integrated, raster_of, virtual_images
 from ptycho.readers.table import open_raw
 
@@ -24,7 +24,7 @@ def scan(tmp_path_factory):
     np.save(path, cube)
     keys = {"scan_step_nm": 100.0, "energy_eV": 8e3, "distance_m": 1.0, "detector_pixel_m": 1e-4}
     config = DataConfig(file=(str(path),), zero_frequency="centre", hot_pixels=False, zingers=False, **keys)
-    return understand(open_raw(config), config)
+    return interpret(open_raw(config), config)
 
 
 def test_dark_field_and_deflection_by_hand(scan):

@@ -8,7 +8,7 @@ from ptycho.config import ConfigError, ScanRunConfig, UNetModel, UnrolledModel
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.geometry import object_pixel, resampled_probe
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.preparation.window import finer_pixels, whole_detector
 from ptycho.readers.raw_scan import RawScan
 from workflows.reconstruct import scan_plan
@@ -118,7 +118,7 @@ def test_finer_pixels_are_a_finding_where_photons_are_known_and_N_is_not_told(ch
     source = raw((32, 32))
     brighter = np.arange(1, J + 1)[:, None, None]
     source.patterns.array[:] = np.rint(brighter * falling(2, 16, (32, 32)))
-    found = {finding.what for finding in understand(source, config(**changes)).findings}
+    found = {finding.what for finding in interpret(source, config(**changes)).findings}
     assert ("intensity at the detector edge" in found) == (not changes)
 
 
@@ -127,7 +127,7 @@ def test_finer_pixels_are_a_finding_where_photons_are_known_and_N_is_not_told(ch
 )
 def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre):
     source = raw(shape, centre)
-    scan = understand(source, config())
+    scan = interpret(source, config())
     counts = source.patterns.array
     amplitudes = scan.patterns(np.arange(J))
     np.testing.assert_allclose(
@@ -143,7 +143,7 @@ def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre
 
 def test_the_object_pixel_follows_the_window():
     """λz/(N·p) with N = 66: 0.15498 nm · 2 m / (66 · 75 µm)."""
-    scan = understand(raw((64, 64), (31, 32)), config())
+    scan = interpret(raw((64, 64), (31, 32)), config())
     assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (66 * 75e-6), rel=1e-5)
     step = scan.positions[4] - scan.positions[0]
     np.testing.assert_allclose(step, [2e-7 / scan.pixel.metres[0], 0], rtol=1e-6)
@@ -151,8 +151,8 @@ def test_the_object_pixel_follows_the_window():
 
 
 def test_a_side_that_is_asked_for_cuts_or_pads():
-    assert understand(raw((64, 64)), config(N=48)).N == 48
-    padded = understand(raw((64, 64)), config(N=90))
+    assert interpret(raw((64, 64)), config(N=48)).N == 48
+    padded = interpret(raw((64, 64)), config(N=90))
     assert padded.N == 90 and padded.detector.good_pixels.sum() == 64**2
     with pytest.raises(ConfigError, match=r"data\.N=2050: must be even, from 16 to 2048, or null"):
         config(N=2050)
@@ -162,7 +162,7 @@ def test_a_side_that_is_asked_for_cuts_or_pads():
 def test_a_probe_as_large_as_the_frame_says_that_the_middle_is_the_centre(probed):
     """The beam is seen at (31, 32) of 64 × 64."""
     probe = np.ones((1, 64, 64), np.complex64) if probed else None
-    scan = understand(raw((64, 64), (31, 32), zero_frequency=None, probe=probe), config())
+    scan = interpret(raw((64, 64), (31, 32), zero_frequency=None, probe=probe), config())
     side = 64 if probed else 66
     assert side == scan.N
     assert any("as in the probe of the file" in finding.why for finding in scan.findings) == probed
@@ -178,11 +178,11 @@ def test_a_probe_of_a_detector_that_is_not_square():
     probe, how = resampled_probe(gaussian(48, 64), None, object_pixel(None, None, None, 64), 64)
     np.testing.assert_allclose(probe, gaussian(64, 64), atol=1e-3)
     assert "48 × 64 to 64" in how
-    scan = understand(raw((48, 64), probe=gaussian(48, 64)), config())
+    scan = interpret(raw((48, 64), probe=gaussian(48, 64)), config())
     assert scan.probe.shape == (1, 64, 64) and not scan.warnings
-    turned = understand(raw((48, 64), probe=gaussian(64, 48)), config(transpose=True))
+    turned = interpret(raw((48, 64), probe=gaussian(64, 48)), config(transpose=True))
     assert turned.probe.shape == (1, 64, 64)
-    refused = understand(raw((48, 64), probe=gaussian(40, 64)), config())
+    refused = interpret(raw((48, 64), probe=gaussian(40, 64)), config())
     assert refused.probe is None and "is not square" in refused.warnings[0]
 
 

@@ -14,7 +14,7 @@ from benchmarks.hostile_scans import FORMATS, OVERRIDDEN, SCAN_CASES, ScanWorld
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 from workflows.convert.inspect_scan import InspectConfig, lines, report
 from workflows.reconstruct.scan_plan import plan
@@ -49,7 +49,7 @@ def test_there_are_enough_cases_and_not_too_many_of_a_kind():
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_good_files_are_accepted(world, form):
     data = config(world.made(form))
-    scan = understand(open_raw(data), data)
+    scan = interpret(open_raw(data), data)
     assert scan.raw.patterns.shape == (30, 32, 32) and scan.N == 32 and not told(scan, data)
     scan.raw.patterns.close()
     plan(ScanRunConfig(data=data))
@@ -73,7 +73,7 @@ def test_refused(world, case, caplog):
 @pytest.mark.parametrize("case", DOUBTFUL[::2], ids=lambda case: case.name)
 def test_doubtful(world, case):
     data = config(case.make(world))
-    scan = understand(open_raw(data), data)
+    scan = interpret(open_raw(data), data)
     warnings = told(scan, data)
     scan.raw.patterns.close()
     assert len([line for line in warnings if re.search(case.message, line)]) == 1, warnings
@@ -98,6 +98,6 @@ def test_what_the_user_states_stands_above_the_file(world, form):
     with pytest.raises(ConfigError):
         plan(ScanRunConfig(data=config([text for text in world.made(form, changes) if text not in said])))
     data = config(world.made(form, changes, *said))
-    scan = understand(open_raw(data), data)
+    scan = interpret(open_raw(data), data)
     assert (scan.raw.energy_eV, scan.raw.distance_m) == (data.energy_eV, data.distance_m)
     scan.raw.patterns.close()

@@ -89,13 +89,13 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from ptycho.config.data import DataConfig
     from ptycho.config.solver_config import SolverConfig
     from ptycho.methods.prepared import prepare
-    from ptycho.preparation.prepare import understand
+    from ptycho.preparation.prepare import interpret
     from ptycho.readers.table import open_raw
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")
     config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
-    understood = understand(open_raw(config.data), config.data)
-    each = prepare("scan", understood, config, RunContext(tmp_path))
+    interpreted = interpret(open_raw(config.data), config.data)
+    each = prepare("scan", interpreted, config, RunContext(tmp_path))
     data, free = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
     fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))
     count = len(each.whole.positions)

@@ -21,7 +21,7 @@ from ptycho.methods.pipeline import choose
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
@@ -32,7 +32,7 @@ from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import plan, understand_scan
+from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
@@ -118,7 +118,7 @@ def run_of(file, folder, patch, network=1.0):
     asked = ScanRunConfig(
         data=DataConfig(file=(file,), N=N), run="pretrained", holdout_fraction=0.1, denoise=False
     )
-    config, scan = understand_scan(plan(asked))
+    config, scan = interpret_scan(plan(asked))
     workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
@@ -228,7 +228,7 @@ def test_the_product_is_our_own_before_that_of_others():
 
 def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
-    config, scan = understand_scan(ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1))
+    config, scan = interpret_scan(ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1))
     good = scan.detector.good_pixels
     assert not good.all()
     with pytest.raises(Trained):
@@ -281,7 +281,7 @@ def test_a_scan_of_an_oblong_detector(transpose):
     frames = Frames(rng.poisson(beam * rng.uniform(0.8, 1.2, (30, 1, 1))).astype(np.uint16))
     raw = RawScan("keymap", frames, "counts", "centre", places, "px")
     config = DataConfig(file=("x",), N=16, transpose=transpose, hot_pixels=False)
-    scan = understand(raw, config)
+    scan = interpret(raw, config)
     height, width = (36, 24) if transpose else (24, 36)
     steps = np.diff(scan.positions, axis=0) / np.diff(places, axis=0)
     np.testing.assert_allclose(steps, np.broadcast_to([16 / height, 16 / width], steps.shape), rtol=1e-6)

@@ -32,7 +32,7 @@ from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names
@@ -139,7 +139,7 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
     if not name:
         raise ConfigError(f"run={run}: holds no reconstruction of {file}; resume it: resume={run}")
     object_ = read_object(run, name, 0)
-    scan = understand(open_raw(stored.data), stored.data)
+    scan = interpret(open_raw(stored.data), stored.data)
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
     with closing(Progress("reading", len(scan.frames))) as progress:

@@ -1,4 +1,4 @@
-"""What is in a measured scan, how it is understood, and what is missing; nothing here imports TensorFlow."""
+"""What is in a measured scan, how it is interpreted, and what is missing; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Text, key, settings
 from ptycho.files.atomic import write_atomically
-from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.readers.table import open_raw
 from ptycho.run.record import check_no_file_of_a_run
 
@@ -26,19 +26,19 @@ class InspectConfig:
 
 
 def report(config: InspectConfig) -> list[str]:
-    """Read a scan, draw it, and say what was understood, a line each."""
+    """Read a scan, draw it, and say what was interpreted, a line each."""
     path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
     check_no_file_of_a_run("output", path)
     if path.exists() and path.samefile(config.data.path):
         raise ConfigError(f"output={path}: is the input file; choose another file")
     raw = open_raw(config.data)
-    scan = understand(raw, config.data)
+    scan = interpret(raw, config.data)
     figure = Scan(path.stem, config.data, scan).plot(virtual=True)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 
 
-def lines(scan: Understood, config: DataConfig) -> list[str]:
+def lines(scan: ScanGeometry, config: DataConfig) -> list[str]:
     found = [f"{config.path}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
     found += [f"  {finding}" for finding in scan.findings]
     found += [f"  note: {note}" for note in scan.raw.notes]

@@ -120,7 +120,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
 def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
     from workflows.reconstruct import scan as workflow
-    from workflows.reconstruct.scan_plan import plan, understand_scan
+    from workflows.reconstruct.scan_plan import interpret_scan, plan
 
     resumed = config is None
     if resumed and is_finished(folder):
@@ -134,7 +134,7 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> lis
         if not resumed:
             run_folder.config(checked)
         start_tensorflow()
-        own, scan = understand_scan(checked)
+        own, scan = interpret_scan(checked)
         workflow.run(own, scan, run_folder, stop)
     write_page(folder)
     _show_verdict(folder)

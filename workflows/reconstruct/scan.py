@@ -1,4 +1,4 @@
-"""A measured scan: understand, train on it or take a trained network, reconstruct, judge, draw."""
+"""A measured scan: interpret, train on it or take a trained network, reconstruct, judge, draw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ptycho.methods.assessment import EXPLAINED, judged_arrays
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
-from ptycho.preparation.prepare import Understood
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
 from ptycho.run.file_cache import FileCache
@@ -50,7 +50,7 @@ class ScanResult:
 
 def run(
     config: ScanRunConfig,
-    scan: Understood,
+    scan: ScanGeometry,
     folder: RunFolder,
     stop: StopRequest | None = None,
     crew: Crew | None = None,
@@ -88,7 +88,7 @@ def run(
     return ScanResult(rows, recons, folder.path)
 
 
-def _prepare(scan: Understood, config: ScanRunConfig, context: RunContext) -> Prepared:
+def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
     report(scan.decisions, log)
     return prepare(config.data.name, scan, config, context)

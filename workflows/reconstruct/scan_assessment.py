@@ -19,7 +19,7 @@ from ptycho.training.history import History
 
 
 def metrics_of(prepared: Prepared, done: Assessed) -> dict[str, Any]:
-    """Return ``metrics.json``: how far the results can be trusted, and how the file was understood."""
+    """Return ``metrics.json``: how far the results can be trusted, and how the file was interpreted."""
     pixel, made = prepared.scan.pixel.metres, done.reconstructions.values()
     decisions = [
         *prepared.scan.decisions,

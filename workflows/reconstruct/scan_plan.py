@@ -6,20 +6,20 @@ from contextlib import closing
 from pathlib import Path
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
-from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.room import check_disk_for
 from ptycho.readers.table import open_raw
 from ptycho.run.scan_plan import plan_scan
 
 
-def understand_scan(config: JobConfig) -> tuple[ScanRunConfig, Understood]:
+def interpret_scan(config: JobConfig) -> tuple[ScanRunConfig, ScanGeometry]:
     """The scan that a configuration names, its patterns still in the file."""
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
     raw = open_raw(config.data)
     if config.output_dir:
         check_disk_for(raw, config.data, Path(config.output_dir))
-    return config, understand(raw, config.data)
+    return config, interpret(raw, config.data)
 
 
 def plan(config: JobConfig) -> ScanRunConfig:
@@ -31,6 +31,6 @@ def plan(config: JobConfig) -> ScanRunConfig:
         ConfigError: the scan cannot be read, the network of ``run`` cannot be read or does not fit, or
             the machine has too little memory.
     """
-    own, scan = understand_scan(config)
+    own, scan = interpret_scan(config)
     with closing(scan.raw.patterns):  # many scans may be planned before the first is read
         return plan_scan(own, scan)

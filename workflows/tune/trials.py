@@ -18,7 +18,7 @@ from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import judge
 from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import METHODS, SOLVER, MethodInputs
-from ptycho.preparation.prepare import understand
+from ptycho.preparation.prepare import interpret
 from ptycho.progress import OnEvent, ignore
 from ptycho.readers.table import open_raw
 from workflows.tune.space import with_settings
@@ -47,6 +47,6 @@ class Bench:
             probe = replace(probe, modes=None, learn=None)
         key = repr((config.data, probe, config.seed, config.holdout_fraction))
         if key not in self._ready:
-            scan = understand(open_raw(config.data), config.data)
+            scan = interpret(open_raw(config.data), config.data)
             self._ready = {key: prepare("scan", scan, config, context)}
         return self._ready[key]

@@ -1,4 +1,4 @@
-"""A growing HDF5 file at one moment, as a small file that the ordinary readers understand.
+"""A growing HDF5 file at one moment, as a small file that the ordinary readers interpret.
 
 Everything but the frames is copied; what has a row for every frame is cut to the rows that are asked for, and
 of the frames no more than a few are there, the others being zero. So whatever a reader knows of a format
