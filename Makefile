@@ -13,6 +13,8 @@ ARGS ?=
 PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 IN_VENV := $(VENV)/bin/python
+# Without bytecode every new process compiles TensorFlow's modules again: 14 s instead of 4.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test lite lint docs clean
 .DEFAULT_GOAL := help
