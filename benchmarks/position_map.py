@@ -5,6 +5,7 @@
     python benchmarks/position_map.py guessed            guessed for the positions as they are told
     python benchmarks/position_map.py jittered           positions err by 0.7 px besides
     python benchmarks/position_map.py dim                10⁴ photons
+    python benchmarks/position_map.py gains              the score test that comes before the search
     python benchmarks/position_map.py electrons          the default command, no probe, turned by −121°
 
 Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² under three lenses;
@@ -34,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.panel import MARGIN, far_light, object_of, probe_of
-from ptycho.align.affine_map import find_map
+from ptycho.align.affine_map import find_map, score_map
 from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
@@ -120,6 +121,18 @@ def photons(way: str) -> Iterator[Row]:
             }
 
 
+def gains() -> Iterator[Row]:
+    """Yield the score test of a map, of right positions and of scales that err by a few per cent."""
+    for name, kind, light, step in CASES:
+        for dose in (light, 1e4):
+            for scale in (1.0, 1.02, 1.03, 0.96, 0.8):
+                found = score_map(scan_of((name, kind, dose, step), scale, 0.0, 0.0))
+                assert found is not None
+                share = found.chi2 / found.deviance
+                row = {"scan": f"{name} {kind} {dose:.0e} {step}", "scale": scale}
+                yield row | {"gain of χ²": found.chi2, "over the deviance": share}
+
+
 def lens(defocus_nm: float) -> np.ndarray:
     """The probe of an aperture of 20 mrad, ``(N, N)``; positive is overfocus."""
     q = np.hypot(*np.ix_(*(np.fft.fftfreq(N, PIXEL_M),) * 2))
@@ -198,9 +211,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("way", choices=("told", "guessed", "jittered", "dim", "electrons"))
+    parser.add_argument("way", choices=("told", "guessed", "jittered", "dim", "gains", "electrons"))
     way = parser.parse_args().way
-    for row in electrons() if way == "electrons" else photons(way):
+    rows = {"electrons": electrons, "gains": gains}.get(way, lambda: photons(way))
+    for row in rows():
         print(json.dumps(row, ensure_ascii=False), flush=True)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,8 @@ class AffineOptions:
         z: standard errors that a map must differ by.
         single_steps: of the corrections of single patterns.
         unlikely, unlikely_share: gain of χ² by a map in the score test at the nominal positions, in all and
-            as a share of the deviance, below which none is looked for. Measured: right positions .2 to 31, at
-            most 10⁻⁴; 58 and 3.5·10⁻⁴ at least for a scale that errs by 2 %, at 10⁵ photons or more.
+            as a share of the deviance, below which none is looked for. ``benchmarks/position_map.py
+            gains``: right positions .1 to 31, at most 10⁻⁴, in 18 of 20 scans; a scale wrong by 2 % 58.
     """
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
@@ -146,6 +147,13 @@ class Start:
         return Start(scale * self.matrix, modes)
 
 
+class MapGain(NamedTuple):
+    """By how much χ² of the fitted patterns would fall along a map of the positions, and their deviance."""
+
+    chi2: float
+    deviance: float
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """Trials of maps on the same patterns, from ``nominal`` positions and the initial probe."""
@@ -160,13 +168,16 @@ class _Search:
         """The trial of the nominal positions, under a probe that is refined."""
         return self.together(self.nominal, positions=False)
 
-    def is_unlikely(self) -> bool:
-        """Return whether a score test at the nominal positions finds no map that would explain more."""
-        causes, limits = _causes(self.sample, self.own.state), self.options
-        if causes is None:
-            return False
+    def gain(self) -> MapGain | None:
+        """Return the score test of a map at the nominal positions; None: photons were not counted."""
+        causes = _causes(self.sample, self.own.state)
         deviance = float(self.own.fitted.sum()) * self.sample.fitted.pixels
-        return causes.gains[POSITION_MAP] < max(limits.unlikely, limits.unlikely_share * deviance)
+        return None if causes is None else MapGain(causes.gains[POSITION_MAP], deviance)
+
+    def is_unlikely(self) -> bool:
+        """Return whether that test finds no map that would explain more."""
+        found, limits = self.gain(), self.options
+        return found is not None and found.chi2 < max(limits.unlikely, limits.unlikely_share * found.deviance)
 
     def along_the_valley(self) -> Trial:
         """Return the best of several scales, each with a probe whose curvature goes with it."""
@@ -235,9 +246,8 @@ def find_map(
     """
     if len(data.positions) < options.trial.least:
         return None
-    sample = Sample.of(middle(data, options.trial.count(data.N)), options.trial)
-    nominal = Start(rotation(degrees), data.probe[:1])
-    search = _Search(data, sample, nominal, options)
+    search = _search_of(data, degrees, options)
+    nominal = search.nominal
     if not (turn_is_open or degrees) and search.is_unlikely():
         return None
     best, other = search.along_the_valley(), search.grow()
@@ -247,6 +257,16 @@ def find_map(
         best = search.to_the_end(best)
         best = best_of([best, search.to_the_end(search.anew(best.matrix))])
     return _judged(search, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
+
+
+def score_map(data: Dataset, options: AffineOptions = OPTIONS) -> MapGain | None:
+    """Return the score test that decides whether :func:`find_map` looks for a map."""
+    return _search_of(data, 0.0, options).gain()
+
+
+def _search_of(data: Dataset, degrees: float, options: AffineOptions) -> _Search:
+    sample = Sample.of(middle(data, options.trial.count(data.N)), options.trial)
+    return _Search(data, sample, Start(rotation(degrees), data.probe[:1]), options)
 
 
 def _judged(search: _Search, found: Trial, nominal: np.ndarray) -> PositionMap:

@@ -97,10 +97,13 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         free = Freedom(**{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()})
     except (KeyError, ValueError):
         return Begin(image)
-    why = "as in the run that start names"
-    kept |= {part: ("not refined", "refined")[getattr(free, part)] for part in wanted}
-    kept |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
-    return Begin(image, free, chosen, tuple(Finding(part, value, why) for part, value in kept.items()))
+    values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
+    values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
+    specified = {part for part, value in (wanted | {"modes": options.modes}).items() if value is not None}
+    if options.prior == "none" or weight is not None:
+        specified.add("regulariser")
+    why = {part: "specified" if part in specified else "as in the run that start names" for part in values}
+    return Begin(image, free, chosen, tuple(Finding(part, values[part], why[part]) for part in values))
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
@@ -159,7 +162,7 @@ def _with_slices(
     watch: Watch,
     tell: Callable[[Finding], object],
 ) -> Solved:
-    """The fit of slices after that of a thin object, with what held-out patterns say of the two.
+    """Fit slices after a thin object, and say how both explain the held-out patterns.
 
     The probe is refined unless it must stay: under a thin object, a better one may have explained no more.
     """
@@ -175,7 +178,7 @@ def _with_slices(
 
 
 def _holdout(prepared: Prepared, likelihood: ScanLikelihood) -> HoldOut | None:
-    """The patterns that are held out; None: there are none."""
+    """Return the held-out patterns; None: there are none."""
     out = prepared.left_out(prepared.whole.beam)
     return None if out is None else HoldOut(replace(likelihood, data=out, advance=silent))
 
@@ -261,7 +264,7 @@ def _completed(
 
 
 def _covered(state: State, data: Dataset) -> Reconstruction:
-    """The object of a state, zero where the probe did not light it; its slices are lit by a wider beam."""
+    """Return the object of a state, zero outside the illumination, with its slices, whose beam is wider."""
     made = covered_part(state.projection, data)
     return made if state.slices == 1 else replace(made, slices=state.object)
 

@@ -133,13 +133,20 @@ def move_positions(scan: ScanGeometry, data: Dataset, moves: np.ndarray, config:
 def place_patterns(
     scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig
 ) -> tuple[ScanGeometry, Dataset, np.ndarray]:
-    """The scan and its patterns at other positions, and by how many pixels (row, col) these are shifted.
+    """Return the scan and its patterns at other positions, and their common shift (row, col) in pixels.
 
     Args:
         positions: ``(J, 2)`` of all frames of the scan, also of those that the dataset lacks.
+
+    Raises:
+        ConfigError: frames were dropped from a regular raster, and positions do not say which.
     """
     frames = frames_of(scan, data)
-    assert frames is not None  # as they were read
+    if frames is None:
+        raise ConfigError(
+            f"start={config.start}: positions of a regular raster do not say which frames were dropped; "
+            "name those that the log reports in data.drop"
+        )
     wanted = positions[np.searchsorted(scan.frames, frames)]
     corners, size = place_on_object(positions, scan.N)
     placed = _on_the_object(wanted)
@@ -242,7 +249,7 @@ def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray,
 
 
 def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace | None:
-    """From one slice of a thick sample to the next; None: it has one.
+    """Return the free space between slices of a thick sample; None: it has one slice.
 
     Raises:
         ConfigError: a near field, or lengths that are not known.

@@ -95,8 +95,9 @@ def _product(path: str, file: Path) -> Product:
             archive.complain("has no object, probe and positions of a reconstruction")
         archive.refuse()
     assert product is not None
-    if not np.any(product.values["object"]):
-        raise ConfigError(f"start={path}: its object is zero everywhere")
+    for name in ("object", "probe"):
+        if not np.any(product.values[name]):
+            raise ConfigError(f"start={path}: its {name} is zero everywhere; name another run")
     return product
 
 

@@ -31,7 +31,7 @@ class Reconstruction:
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
         slices: of the first object, ``(L, M, M)`` complex64, whose product it is; None: it is thin.
-        before: the same before the patterns that were held out were fitted, too; it is judged by them.
+        before: the same before the patterns that were held out were fitted, too; it is assessed by them.
     """
 
     objects: np.ndarray

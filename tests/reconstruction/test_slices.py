@@ -89,13 +89,13 @@ def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
 
 
 def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
-    """The example of the page, smaller: what held-out patterns say is told, and files keep the slices."""
+    """The example of the page, smaller: a finding says what slices gain, and files keep them."""
     scan = ptycho.simulate(32, 30, nphotons=1e6, sample="blobs", seed=1, slices=2, slice_thickness_m=9e-6)
     quick = {"positions": False, "flux": False, "background": False, "compile_xla": False, "steps": 12}
     quick |= {"learn_probe": False, "regulariser": "none", "progress": False, "half_scans": False}
     result = ptycho.reconstruct(scan, slices=2, slice_thickness_m=6e-6, **quick)
-    told = next(one for one in result.decisions if one.what == "solver: slices")
-    assert "deviance of held-out patterns falls" in told.why
+    finding = next(one for one in result.decisions if one.what == "solver: slices")
+    assert "deviance of held-out patterns falls" in finding.why
     assert result.slices.shape == (2, *result.object.shape) and result.errors is None
     product = result.slices.prod(axis=0)
     np.testing.assert_allclose(np.where(result.mask, product, 0), result.object, atol=1e-4)

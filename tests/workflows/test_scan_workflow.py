@@ -143,7 +143,7 @@ def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):
     assert after["findings"]["start"][0].endswith("positions of 61 of 61 patterns")
     assert after["findings"]["solver: regulariser"] == [
         "edge_preserving, λ 1",
-        "as in the run that start names",
+        "specified",
     ]
     assert "geometry" not in json.loads((tmp_path / "run/manifest.json").read_text())["timings_s"]
     assert after["solver"]["r_factor"] < 1.1 * before["solver"]["r_factor"]
