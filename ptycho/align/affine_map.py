@@ -50,7 +50,7 @@ class AffineOptions:
         single_steps: of the corrections of single patterns.
         unlikely, unlikely_share: gain of χ² by a map in the score test at the nominal positions, in all and
             as a share of the deviance, below which none is looked for. ``benchmarks/position_map.py gains``:
-            so it is of right positions in 17 of 20 scans, and of no scale wrong by 2 % at 10⁵ photons or more.
+            so it is of right positions in 17 of 20 scans, and of no scale wrong by 2 % from 10⁵ photons on.
     """
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
