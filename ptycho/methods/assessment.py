@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,13 @@ from ptycho.evaluation.trust import (
 )
 from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
-from ptycho.reconstruction.causes import CauseLimits, Causes, score_causes
+from ptycho.progress import silent
+from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
 from ptycho.reconstruction.denoising import photon_noise
+from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
@@ -107,10 +110,14 @@ def judge(made: Reconstruction, prepared: Prepared) -> Fit:
         residuals(before.layers, used, mean, some),
         None if free is None else residuals(before.layers, free, mean, others),
         some,
-        score_causes(before.layers, used, spread(len(used.positions), CauseLimits.patterns))
-        if made.fit is not None
-        else None,
+        _causes(made.fit.terms.likelihood, before.layers, used) if isinstance(made.fit, Solved) else None,
     )
+
+
+def _causes(likelihood: ScanLikelihood, image: np.ndarray, used: Dataset) -> Causes | None:
+    """Return the score tests of a fit to its patterns, or to some of very many."""
+    some = used.subset(spread(len(used.positions), CauseLimits.patterns), 1)
+    return score_fit(image, replace(likelihood, data=some, advance=silent))
 
 
 def spread(count: int, most: int = JUDGED) -> np.ndarray:

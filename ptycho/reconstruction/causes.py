@@ -26,6 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.misfit import predictions
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.dataset import Dataset
 
 POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"
@@ -46,6 +50,7 @@ class CauseLimits:
         motion: half a variance of the sample's motion along an axis, px², at least.
         step: in object pixels, of the differences by which derivatives along positions are taken.
         patterns: number of them that is enough, of a large scan: a predicted pattern costs five.
+        unregularised: steps without a regulariser before the tests.
     """
 
     gain: float = 400.0
@@ -56,6 +61,7 @@ class CauseLimits:
     motion: float = 0.03
     step: float = 0.5
     patterns: int = 1024
+    unregularised: int = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,29 +91,50 @@ class Causes:
         first, second = sorted(self.gains, key=lambda name: -self.gains[name])[:2]
         gain = self.gains[first]
         enough = self.excess > 0 and gain > max(limits.gain, limits.share * self.excess)
-        if first == MOTION:  # a regularised object is too smooth, which looks like a little of it
+        if first == MOTION:  # an object that is smoother than its sample looks like a little of it
             enough = enough and self.sizes[MOTION].max() > limits.motion
         return first if enough and gain > limits.ahead * self.gains[second] else None
 
 
-def score_causes(
-    image: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, limits: CauseLimits | None = None
+def score_fit(
+    image: np.ndarray, likelihood: ScanLikelihood, limits: CauseLimits | None = None
 ) -> Causes | None:
+    """Return the score tests for a fit ``(M, M)`` under a regulariser.
+
+    A regularised object is smoother than its sample, which looks like motion. So a few steps lead to the most
+    likely object first: there the object's own score is zero, as Rao's test takes it to be.
+
+    Args:
+        image: the object, or its slices ``(L, M, M)``.
+        likelihood: of the patterns; its data have the beam that goes with the object.
+        limits: for the number of steps.
+    """
+    data, limits = likelihood.data, limits or CauseLimits()
+    if not _testable(data):
+        return None
+    start = State.of(data, image, normalisation=likelihood.normalisation)
+    state = fit(Terms(likelihood), start, OBJECT_ALONE, limits.unregularised).state
+    causes = score_causes(state.object, data, limits)
+    absorbed = 2 * state.slices * lit_pixels(state)  # of photon noise, by so many fitted numbers
+    return None if causes is None else replace(causes, excess=causes.excess + absorbed)
+
+
+def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = None) -> Causes | None:
     """Return the score tests for an object ``(M, M)`` under the beam of a dataset.
 
     Args:
-        image: the object.
+        image: the object, or its slices ``(L, M, M)``.
         data: the patterns, and the beam that goes with the object.
-        patterns: indices of those that are looked at; None: all.
+        limits: for the step of derivatives.
 
     Returns:
         None where photons were not counted, so that the noise is not known, and of a near field, whose
         patterns move with the object.
     """
-    if not data.counts or data.fresnel is not None:
+    if not _testable(data):
         return None
-    chosen = np.arange(len(data.positions)) if patterns is None else patterns
-    offsets = data.positions[chosen].astype(float)
+    chosen = np.arange(len(data.positions))
+    offsets = data.positions.astype(float)
     offsets -= offsets.mean(axis=0)
     step = (limits or CauseLimits()).step
     sums = {name: _Sums() for name in CAUSES}
@@ -129,6 +156,10 @@ def score_causes(
         excess,
         by_pixel / np.maximum(seen_by_pixel, 1),
     )
+
+
+def _testable(data: Dataset) -> bool:
+    return data.counts and data.fresnel is None
 
 
 class _Sums:

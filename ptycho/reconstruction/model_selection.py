@@ -58,6 +58,8 @@ class SelectionOptions:
         darkest: share of the pixels whose mean intensity is the start of a background,
         background_steps: of expectation maximisation from there.
         noise_rounds, same_noise: until the noise of amplitudes changes by a smaller share.
+        again: fall of the log-deviance since a part of the beam was refused, from which on it is offered
+            again.
     """
 
     core_pixels: int = 2**20
@@ -74,6 +76,7 @@ class SelectionOptions:
     background_steps: int = 8
     noise_rounds: int = 8
     same_noise: float = 0.03
+    again: float = 0.1
 
     def count(self, N: int) -> int:
         """Return how many patterns of ``N × N`` the core has, at least."""
@@ -157,6 +160,7 @@ class Selection:
         coarse: the object begins strongly denoised.
         decisions: in order; each is passed to ``tell``.
         tried: trials of regularisers.
+        refused: the mean log-deviance at which a part of the beam was refused, by its name.
     """
 
     noise: ScanLikelihood
@@ -170,6 +174,7 @@ class Selection:
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
+    refused: dict[str, float] = field(default_factory=dict)
     tell: Callable[[Finding], object] = lambda decision: None
 
     def note(self, what: str, value: str, why: str) -> None:
@@ -191,6 +196,11 @@ class Selection:
     @property
     def prior(self) -> Prior:
         return self.options.weak_prior
+
+    @property
+    def deviance(self) -> float:
+        """Return the mean log-deviance of what is held out."""
+        return float(np.log(self.scores).mean())
 
     def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
         """Make a fit the estimate."""
@@ -224,6 +234,8 @@ class Selection:
         self.note(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(found, free, scores)
+        elif specified is None:
+            self.refused[what] = self.deviance
 
     def _exceeds_errors(self, state: State) -> bool:
         """Return whether a background exceeds what errors of the object alone would produce.
@@ -238,7 +250,7 @@ class Selection:
 
     def describe(self, gain: Comparison, taken: bool) -> str:
         """Return how the deviance of what is held out changes, as a line for the log."""
-        middle = float(np.exp(np.log(self.scores).mean()))
+        middle = float(np.exp(self.deviance))
         after = middle * np.exp(-gain.gain)
         change = (("falls", "rises") if taken else ("would fall", "would rise"))[int(after >= middle)]
         return (
@@ -256,6 +268,7 @@ class Selection:
         likelihood = self.holdout.likelihood
         self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
         self.scores = self.holdout.score(self.state, self.free)
+        self.refused = {what: before - 2 * np.log(ratio) for what, before in self.refused.items()}
         self.last = None  # its objective is in other units
 
 
@@ -340,7 +353,25 @@ def _offer_background(selection: Selection) -> None:
         selection.offer("background", start, free, selection.options.background)
 
 
-HYPOTHESES = (_offer("probe"), _offer("positions"), _offer("flux"), _offer_modes, _offer_background)
+def _offer_again(selection: Selection) -> None:
+    """Offer positions and flux again where they were refused under a beam that explained clearly less.
+
+    A wrong probe hides errors of the positions.
+    """
+    for part in ("positions", "flux"):
+        if selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again:
+            selection.decisions = [one for one in selection.decisions if one.what != part]
+            _offer(part)(selection)
+
+
+HYPOTHESES = (
+    _offer("probe"),
+    _offer("positions"),
+    _offer("flux"),
+    _offer_modes,
+    _offer_background,
+    _offer_again,
+)
 """What is tried, in order; a new one is an entry."""
 
 
