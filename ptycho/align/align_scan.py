@@ -5,9 +5,10 @@ Each step takes an :class:`AlignedScan` and returns another:
 1. ``check_probe``: a probe of the file that does not belong to the patterns is dropped.
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
 3. ``estimate_probe``: where the file has none.
-4. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
-5. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
-6. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
+4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
+5. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
+6. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
+7. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
 
 Position jumps and an affine map exclude each other: where a map explains more, jumps are looked for behind
 it, too. If none are left there, or less is left unexplained than by jumps alone, the map is what is wrong: a
@@ -21,6 +22,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +38,7 @@ from ptycho.align.geometry import (
 from ptycho.align.initial_probe import guess_lens, guess_probe
 from ptycho.align.orientation import Orientation, advice, better, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
+from ptycho.align.several_scans import place_on_the_largest
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import (
@@ -58,6 +61,8 @@ from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
 
 log = logging.getLogger(__name__)
+
+ONE_OBJECT = ("object", "both")  # of data.shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +144,7 @@ def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Alig
     """Read all patterns of a scan, once."""
     progress = Progress("reading", len(scan.frames), bar=context.bar)
     with context.timed("reading"), closing(progress):
-        data, decisions = make_dataset(scan, config, context.scratch, progress.advance)
+        scan, data, decisions = make_dataset(scan, config, context.scratch, progress.advance)
     report(decisions, log)
     return AlignedScan(scan, data, config, tuple(decisions))
 
@@ -206,8 +211,43 @@ def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if aligned.scan.probe is not None or not isinstance(config.probe, OwnProbe):
         return aligned
     turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees), config)[1]
+    if config.data.shared in ONE_OBJECT:  # the places of the scans are not known yet
+        index = aligned.scan.scan_index
+        turned = turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
     guess = guess_lens(turned, coarse.curvatures) if coarse.curvatures else guess_probe(turned)
     return replace(aligned.under(guess.probe), estimated=True).decided(guess.finding)
+
+
+def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Place several scans of one object on the one that has the most patterns."""
+    config = aligned.config
+    if config.data.shared not in ONE_OBJECT:
+        return aligned
+    index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
+    view = coarser(aligned.data)
+    seen = aligned.data if view is None else view.data
+    ratio = 1.0 if view is None else view.ratio
+    first, places = place_on_the_largest(seen, index, config.probe.learn is not False)
+    positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
+    found: list[Finding] = []
+    for k, place in places.items():
+        if place is None:
+            text = (
+                f"{names[k]}: its object has nothing in common with that of {names[first]}; it stays where "
+                "its file places it; is it of the same sample?"
+            )
+            found.append(Finding.warning(text, POSITIONS))
+            continue
+        positions[index == k] = place.of(positions[index == k] * ratio) / ratio
+        flux[index == k] *= place.flux
+        row, col = place.shift / ratio
+        value = f"shift ({row:.2f}, {col:.2f}) px, rotation {place.degrees:.3g}°, flux × {place.flux**2:.3g}"
+        why = f"against {names[first]}; correlation {place.clear:.0f} times the rms of others"
+        why += f", refined by {place.refined} patterns" if place.refined else ""
+        found.append(Finding(f"place of {names[k]}", value, why))
+    scan, data, _ = place_patterns(aligned.scan, aligned.data, positions, config)
+    beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
+    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*found)
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -327,6 +367,7 @@ def _alternative_again(aligned: AlignedScan) -> Alternative | None:
 
 STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str], ...] = (
     (estimate_probe, "probe_and_orientation"),
+    (join_scans, "several_scans"),
     (correct_positions, "geometry"),
     (correct_orientation, "probe_and_orientation"),
     (correct_jumps, "position_jumps"),

@@ -33,7 +33,7 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
     """
     as_read = read(scan, config, context)
     if config.start is not None:
-        return begin_from(as_read, read_start(config.start, scan))
+        return begin_from(as_read, read_start(config.start, as_read.scan))
     if isinstance(context.cache, NoCache):
         return align_scan(as_read, context)
     name = name_of(as_read)
@@ -65,8 +65,8 @@ def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
         "no_probe": aligned.scan.probe is None,
         "alternative": other and [other.drift, asdict(other.applied), asdict(other.kept)],
     }
-    arrays = {"texts": np.asarray(json.dumps(texts)), "positions": aligned.data.positions}
-    arrays |= {"probe": aligned.data.probe, "scan_positions": aligned.scan.positions}
+    arrays = {"texts": np.asarray(json.dumps(texts)), "scan_positions": aligned.scan.positions}
+    arrays |= aligned.data.beam.arrays()
     arrays["object_size"] = np.asarray(aligned.scan.object_size)
     if other is not None:
         arrays["matrix"] = other.matrix
@@ -87,7 +87,7 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
     moves = arrays["positions"].astype(float) - data.positions
     if moves.any():
         data = move_positions(scan, data, moves, read.config)
-    beam = data.beam.with_probe(arrays["probe"])
+    beam = replace(data.beam.with_probe(arrays["probe"]), flux=arrays["flux"])
     scan = replace(scan, positions=arrays["scan_positions"], object_size=int(arrays["object_size"]))
     scan = replace(scan, probe=None) if texts["no_probe"] else scan
     other = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -251,11 +251,12 @@ class Scan:
 
 
 @name_arguments(DataConfig)
-def open_scan(file: str | Path, **data: Any) -> Scan:
+def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
     """A measured scan in a file of any format that is known; its patterns are read when they are needed.
 
     Args:
-        file: its path, or a folder of TIFF files.
+        file: its path, or a folder of TIFF files; several with ``shared="object"``, ``"probe"`` or
+            ``"both"``, what they have in common.
         **data: what the file does not say, or says wrongly: every key of the section ``data``
             (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
 
@@ -263,11 +264,12 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
         ConfigError: an unknown key, a wrong value, or a file that cannot be interpreted; the message is one
             line that names the key.
     """
-    config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
+    files = [str(file)] if isinstance(file, str | Path) else [str(one) for one in file]
+    config = from_mapping(plain({"data": {"file": files, **data}}))
     assert isinstance(config, ScanRunConfig)
     allow([config.data.format])
     found = interpret(open_raw(config.data), config.data)
-    return Scan(Path(file).stem, config.data, found, found.raw.object)
+    return Scan(config.data.name, config.data, found, found.raw.object)
 
 
 def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:

@@ -41,7 +41,7 @@ class KeyMap:
 
 @settings("data")
 class DataConfig:
-    """A measured scan. ``file`` names several only in a command that makes a run of each.
+    """A measured scan, or several that ``shared`` makes one. Else ``file`` names one for each run.
 
     What is null is taken from the file, or from its format's convention.
     """
@@ -49,8 +49,12 @@ class DataConfig:
     file: Texts = key(
         (),
         "HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files. [A,B,C] or scans/*.h5: one run "
-        "for each file",
+        "for each file, or one for all with data.shared",
         level="always",
+    )
+    shared: Literal["object", "probe", "both"] | None = key(
+        None,
+        "what the scans of several files have in common, which are then reconstructed together in one run",
     )
     format: Text | None = key(
         None,
@@ -217,6 +221,11 @@ class DataConfig:
     def __post_init__(self) -> None:
         check(bool(self.file), "data.file", "''", "the path of a measured scan, or a list")
         check(len(set(self.file)) == len(self.file), "data.file", list(self.file), "free of repetition")
+        if self.shared is not None:
+            several = f"at least two files, or null; data.file={list(self.file)}"
+            check(len(self.file) > 1, "data.shared", self.shared, several)
+            near = f"null with data.physics={self.physics}: scans of near fields are reconstructed one by one"
+            check(not self.near_field, "data.shared", self.shared, near)
         for name in ("patterns_file", "positions_file"):
             if len(self.file) > 1 and getattr(self, name) is not None:
                 raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
@@ -303,8 +312,13 @@ class DataConfig:
 
     @property
     def name(self) -> str:
-        """What the only scan is called: its file, without the ending."""
-        return Path(self.path).stem
+        """What the scan is called: its file, without the ending; of several that are joined, all of them."""
+        return "+".join(Path(file).stem for file in (self.file if self.shared else (self.path,)))
+
+    @property
+    def paths(self) -> str:
+        """The file of the scan, or the files that are joined, as a line says it."""
+        return ", ".join(self.file)
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:
         """``centre``, ``corner``, (row, col) in detector pixels, or None."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan, Pair
-from ptycho.preparation.dataset import frames_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
@@ -94,7 +93,7 @@ def from_measured(
         energy_eV=raw.energy_eV,
         distance_m=raw.distance_m,
         detector_pixel_m=scan.pitch_m,
-        numbers=frames_of(scan, data),
+        numbers=scan.frames,
         comments=f"Read from a file of the format {raw.format}; cut or padded to {scan.N} x {scan.N} pixels, "
         f"of {binned} x {binned} detector pixels each.{_near_field_keys(scan)}",
     )
@@ -121,13 +120,13 @@ def product_of(
         name: of the product.
         beam: as for :func:`from_measured`.
     """
-    made, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, frames_of(scan, data)
+    made, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
     return replace(
         made,
         pixel_m=pixel,
         detector_pixel_m=raw.detector_pixel_m,
         detector_side=scan.N * scan.detector.bin,
-        numbers=frames if frames is None or raw.numbers is None else raw.numbers[frames],
+        numbers=frames if raw.numbers is None else raw.numbers[frames],
         name=name,
         comments=" ".join([made.comments, *_to_state(scan)]),
     )

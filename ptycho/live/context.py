@@ -108,7 +108,7 @@ def make_context(
         ConfigError: something cannot be determined; the message names the key that says it.
     """
     scan = interpret(raw, config.data)
-    data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
     if scan.probe is None and isinstance(config.probe, OwnProbe):
         guess = guess_probe(data)
         data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))

@@ -16,7 +16,6 @@ from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, MethodInputs
-from ptycho.preparation.dataset import frames_of
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
@@ -107,13 +106,13 @@ def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInp
 def with_outliers(prepared: Prepared, made: Reconstruction, fit: Fit) -> Reconstruction:
     """Return a reconstruction with a warning that names single patterns which contradict the others."""
     patterns = prepared.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
-    frames = frames_of(prepared.scan, prepared.whole) if len(patterns) else None
-    if frames is None:
+    if not len(patterns):
         return made
-    some, more = listed(frames[patterns].tolist())
+    frames = prepared.scan.frames[patterns]
+    some, more = listed(frames.tolist())
     warning = Finding.warning(
         f"explained far worse than the others: frame{'s'[: len(patterns) > 1]} {some}{more}; a wrong "
-        f"position, or something else in the beam? {drop_words(frames[patterns])} leaves out what is wrong"
+        f"position, or something else in the beam? {drop_words(frames)} leaves out what is wrong"
     )
     report((warning,), log)
     return replace(made, decisions=(*made.decisions, warning))

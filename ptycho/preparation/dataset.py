@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 FEWEST = 3  # patterns: one or two leave the object and the beam open
 MUCH = 0.01  # of the frames, left out
-SAME_PLACE = 5e-3  # pixels, within which a dataset rounds positions
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
@@ -41,8 +40,8 @@ def make_dataset(
     config: ScanRunConfig,
     scratch: Path,
     advance: Advance = silent,
-) -> tuple[Dataset, list[Finding]]:
-    """All usable patterns of a scan, in groups; and what was settled.
+) -> tuple[ScanGeometry, Dataset, list[Finding]]:
+    """The scan with its usable frames alone, their patterns in groups, and what was settled.
 
     The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩`` (of a near field,
     whose window is wider than the detector, what of P arrives on it): amplitudes of the object are against
@@ -62,12 +61,14 @@ def make_dataset(
     modes = np.sqrt(some.statistics.mean_energy / seen) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     modes = modes.astype(np.complex64)
-    data = _group(scan, some, _on_the_object(scan.positions[kept]), modes, config, good)
+    data = _group(scan, some, Beam(modes, _on_the_object(scan.positions[kept])), config, good)
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
     found.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
-    return data, found
+    corners, size = place_on_object(usual.positions[kept], scan.N)
+    usual = replace(usual, frames=usual.frames[kept], positions=corners, object_size=size)
+    return usual, data, found
 
 
 def _on_the_object(positions: np.ndarray) -> np.ndarray:
@@ -81,20 +82,17 @@ def _on_the_object(positions: np.ndarray) -> np.ndarray:
 def _group(
     scan: ScanGeometry,
     patterns: Patterns,
-    positions: np.ndarray,
-    modes: np.ndarray,
+    beam: Beam,
     config: ScanRunConfig,
     good: np.ndarray | None,
 ) -> Dataset:
-    """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups.
-
-    ``good``: pixels ``(N, N)`` of the patterns; None: all are.
-    """
+    """Patterns under a beam, in groups; ``good``: pixels ``(N, N)`` of the patterns; None: all are."""
+    positions = beam.positions
     tiles, image = bool(config.tiles), np.zeros(len(positions), np.int32)
     groups = grouped(positions, image, config.patterns_in_group, tiles)
     data = Dataset(
         amplitudes=patterns,
-        beam=Beam(modes, positions),
+        beam=beam,
         image=image,
         groups=groups,
         photon_scale=1.0,
@@ -120,39 +118,28 @@ def map_positions(
     """The scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
     corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
     scan = replace(scan, positions=corners, object_size=size)
-    positions = _on_the_object(data.positions.astype(float) @ matrix.T)
-    return scan, _group(scan, data.amplitudes, positions, data.probe, config, data.good)
+    return scan, _moved(scan, data, data.positions.astype(float) @ matrix.T, config)
 
 
 def move_positions(scan: ScanGeometry, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
     """The patterns of a scan, each moved by so many object pixels, ``moves (J, 2)``."""
-    positions = _on_the_object(data.positions.astype(float) + moves)
-    return _group(scan, data.amplitudes, positions, data.probe, config, data.good)
+    return _moved(scan, data, data.positions.astype(float) + moves, config)
 
 
 def place_patterns(
     scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig
 ) -> tuple[ScanGeometry, Dataset, np.ndarray]:
-    """Return the scan and its patterns at other positions, and their common shift (row, col) in pixels.
-
-    Args:
-        positions: ``(J, 2)`` of all frames of the scan, also of those that the dataset lacks.
-
-    Raises:
-        ConfigError: frames were dropped from a regular raster, and positions do not say which.
-    """
-    frames = frames_of(scan, data)
-    if frames is None:
-        raise ConfigError(
-            f"start={config.start}: positions of a regular raster do not say which frames were dropped; "
-            "name those that the log reports in data.drop"
-        )
-    wanted = positions[np.searchsorted(scan.frames, frames)]
+    """Return the scan and its patterns at other positions ``(J, 2)``, and their common shift in pixels."""
     corners, size = place_on_object(positions, scan.N)
-    placed = _on_the_object(wanted)
     scan = replace(scan, positions=corners, object_size=size)
-    shift = np.rint((placed - wanted).mean(axis=0)).astype(int)
-    return scan, _group(scan, data.amplitudes, placed, data.probe, config, data.good), shift
+    placed = _moved(scan, data, positions, config)
+    return scan, placed, np.rint((placed.positions - positions).mean(axis=0)).astype(int)
+
+
+def _moved(scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig) -> Dataset:
+    """The patterns of a scan at positions ``(J, 2)`` of any origin, under the same beam."""
+    beam = replace(data.beam, positions=_on_the_object(positions))
+    return _group(scan, data.amplitudes, beam, config, data.good)
 
 
 def check_enough(count: int, path: str) -> None:
@@ -177,36 +164,8 @@ def _usable(
     if alone.any():
         found.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
-    check_enough(len(kept), config.data.path)
+    check_enough(len(kept), config.data.paths)
     return kept
-
-
-def frames_of(scan: ScanGeometry, data: Dataset) -> np.ndarray | None:
-    """Which frames ``(J,)`` of the file a dataset's patterns are, by positions; None if these do not tell.
-
-    The dataset has some of the interpreted patterns in their order, and their positions moved by a whole
-    number of pixels.
-    """
-    places, wanted = scan.positions, data.positions.astype(np.float64)
-    left_out = len(places) - len(wanted)
-    if left_out == 0:
-        return scan.frames
-    least, most = places.min(axis=0) - wanted.min(axis=0), places.max(axis=0) - wanted.max(axis=0)
-    moves = np.unique(np.rint(places[: left_out + 1] - wanted[0]), axis=0)  # the first one's partner is there
-    inside = (moves > least - 0.5).all(axis=1) & (moves < most + 0.5).all(axis=1)
-    found = [_in_order(places - move, wanted) for move in moves[inside]]
-    fitting = [indices for indices in found if indices is not None]
-    return scan.frames[fitting[0]] if len(fitting) == 1 else None
-
-
-def _in_order(places: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
-    """Indices into ``places``, increasing, of those that are ``wanted``; None if one is not there."""
-    indices, at = [], 0
-    for index, place in enumerate(places):
-        if at < len(wanted) and np.abs(place - wanted[at]).max() < SAME_PLACE:
-            indices.append(index)
-            at += 1
-    return np.array(indices) if at == len(wanted) else None
 
 
 def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:

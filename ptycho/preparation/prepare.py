@@ -42,6 +42,7 @@ from ptycho.preparation.near_field import (
 )
 from ptycho.preparation.numbers import find_gain, find_numbers, repeated_frames
 from ptycho.preparation.pattern_window import pattern_side, zero_frequency
+from ptycho.preparation.several_scans import place_scans
 from ptycho.preparation.window import finer_pixels
 from ptycho.preparation.zingers import Zingers
 from ptycho.readers.frames import check_positioned, checked_frames
@@ -106,6 +107,11 @@ class ScanGeometry:
         return self.detector.N
 
     @property
+    def scan_index(self) -> np.ndarray:
+        """``(J,)`` integers, which scan each of the used frames belongs to."""
+        return _scan_index(self.raw, self.frames)
+
+    @property
     def pitch_m(self) -> tuple[float, float] | None:
         """(row, col) of the patterns' pixels, turned and binned as they are."""
         pitch, b = _exchanged(self.raw.detector_pixel_m, self.detector.transpose), self.detector.bin
@@ -145,6 +151,10 @@ class ScanGeometry:
         mended = None if zingers is None else zingers.replace_in(copy, detector.good_pixels)
         new = tuple(finding for finding in (more, mended) if finding is not None)
         return (replace(self, detector=detector, decisions=(*self.decisions, *new)) if new else self), copy
+
+
+def _scan_index(raw: RawScan, frames: np.ndarray) -> np.ndarray:
+    return np.zeros(len(frames), int) if raw.scan_index is None else raw.scan_index[frames]
 
 
 def blocks_of(raw: RawScan, count: int) -> list[slice]:
@@ -199,6 +209,8 @@ def interpret(raw: RawScan, config: DataConfig) -> ScanGeometry:
         found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
     hint = magnification_hint(near, doubt is not None)
     positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found)
+    if config.shared is not None:
+        positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, found)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, found)
     return ScanGeometry(

@@ -13,6 +13,7 @@ want a map of the positions alone).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +38,7 @@ from ptycho.readers import (
     tike,
 )
 from ptycho.readers.archive import Archive, describe_error
+from ptycho.readers.joined import join_scans
 from ptycho.readers.places import find_container
 from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
@@ -92,7 +94,11 @@ def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
 
 
 def open_raw(config: DataConfig) -> RawScan:
-    """The scan that the section ``data`` names, its patterns still in the file."""
+    """The scan that the section ``data`` names, its patterns still in the file; several of them as one."""
+    if config.shared is not None:
+        every = replace(config, shared=None, drop=(), stride=1, frames=None)
+        scans = [open_raw(replace(every, file=(file,))) for file in config.file]
+        return join_scans(scans, config.file)
     options = ReadOptions(
         format=config.format,
         keys=config.keys.stated(),

@@ -31,7 +31,7 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
             or the machine has too little memory.
     """
     stored = check_settings(own)
-    fitted = _fitted(own.data.path, scan, own.holdout_fraction)
+    fitted = _fitted(own.data.paths, scan, own.holdout_fraction)
     if stored is not None:
         own = _as_stored(own, stored)
         _fits(stored, own, scan.N, fitted)

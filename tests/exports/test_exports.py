@@ -25,7 +25,7 @@ from ptycho.exports.from_dataset import from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
-from ptycho.preparation.dataset import frames_of, make_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
@@ -356,28 +356,6 @@ def test_without_patterns_their_numbers_are_not_looked_at(monkeypatch, dataset_o
     np.testing.assert_array_equal(exported.object, data.objects[0])
 
 
-def understood_and(places, kept, move=(3, -2)):
-    """What ``frames_of`` looks at: a scan at some places, and a dataset with some of them, moved."""
-    places = np.array(places, float)
-    moved = (places[kept] - move).astype(np.float32)
-    return SimpleNamespace(positions=places, frames=10 * np.arange(len(places))), SimpleNamespace(
-        positions=moved
-    )
-
-
-def test_frames_are_told_by_their_positions():
-    rng = np.random.default_rng(0)
-    places = rng.uniform(0, 50, (40, 2))
-    places[[3, 20]] = places[7]  # the same place three times
-    kept = np.setdiff1d(np.arange(40), [0, 1, 11, 39])
-    np.testing.assert_array_equal(frames_of(*understood_and(places, kept)), 10 * kept)
-    np.testing.assert_array_equal(frames_of(*understood_and(places, np.arange(40))), 10 * np.arange(40))
-    raster = np.stack(np.divmod(np.arange(30), 5), axis=1)
-    inner = np.setdiff1d(np.arange(30), [7, 8])
-    np.testing.assert_array_equal(frames_of(*understood_and(raster, inner)), 10 * inner)
-    assert frames_of(*understood_and(raster, np.arange(5, 30))) is None  # a row less: the first or the last
-
-
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """A CXI file of a simulated measurement with a dark frame, and what became of it."""
@@ -393,7 +371,7 @@ def simulated(tmp_path_factory):
         file["entry_1/instrument_1/detector_1/data"][17] = 0
     config = ScanRunConfig(data=DataConfig(file=str(path), N=32), group_size=2)
     scan = interpret(open_scan(path), config.data)
-    data, _ = make_dataset(scan, config, folder)
+    scan, data, _ = make_dataset(scan, config, folder)
     return SimpleNamespace(path=path, config=config, scan=scan, data=data)
 
 
@@ -414,7 +392,7 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     np.testing.assert_allclose(places, data.positions, atol=1e-6)
     assert raw.patterns.shape == (59, 32, 32) and raw.detector_pixel_m == pytest.approx((75e-6, 75e-6))
     again = interpret(raw, DataConfig(file="-", N=32, zero_frequency="centre"))
-    np.testing.assert_array_equal(again.patterns(slice(0, 59)), scan.patterns(kept))
+    np.testing.assert_array_equal(again.patterns(slice(0, 59)), scan.patterns(slice(0, 59)))
     np.testing.assert_allclose(np.diff(again.positions, axis=0), np.diff(data.positions, axis=0), atol=1e-5)
     np.testing.assert_allclose(again.probe, data.probe)
 

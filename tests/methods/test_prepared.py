@@ -21,6 +21,10 @@ from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
 from ptycho.reconstruction.causes import CauseLimits
+from ptycho.reconstruction.maximum_likelihood import Solved
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.solver import Terms
+from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -115,10 +119,14 @@ def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared,
     """Of a larger scan; they are spread over it, and each is looked at once."""
     looked_at = []
     monkeypatch.setattr(CauseLimits, "patterns", 5)
-    monkeypatch.setattr("ptycho.methods.assessment.score_causes", lambda *given: looked_at.append(given[2]))
+    monkeypatch.setattr(
+        "ptycho.methods.assessment.score_fit", lambda image, likelihood: looked_at.append(likelihood.data)
+    )
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
-    judge(replace(made, fit="of the solver"), prepared)
-    (patterns,) = looked_at
+    data = prepared.fitted(prepared.whole.beam)
+    judge(replace(made, fit=Solved(None, Freedom(), Terms(likelihood_of(data)), (), None)), prepared)
+    places = data.positions.tolist()
+    (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in looked_at]
     assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
 
 
@@ -236,7 +244,7 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
         "check_probe": lambda aligned: aligned,
         "coarse_rotation": lambda data, is_open: CoarseRotation(transposed=True),
         "rotation_is_open": lambda scan, config: True,
-        "STEPS": align_scan.STEPS[:2],
+        "STEPS": align_scan.STEPS[:3],
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(align_scan, name, fake)

@@ -95,7 +95,7 @@ def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplo
     data = DataConfig(file=str(path), domain="amplitude")
     scan = interpret(open_raw(data), data)
     assert scan.detector.good.all() and not scan.warnings
-    dataset, found = make_dataset(scan, ScanRunConfig(data=data), tmp_path)
+    _, dataset, found = make_dataset(scan, ScanRunConfig(data=data), tmp_path)
     assert len(dataset.amplitudes) == scan.raw.patterns.shape[0] and not caplog.messages
     assert not any(finding.what == "frames dropped" for finding in found)
 
@@ -145,7 +145,7 @@ def test_read_noise_is_noise(dtype, tmp_path):
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
     assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
     assert "Gaussian" in said(scan, "photon gain")
-    data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
     assert interpret(raw(frames.astype(dtype)), config(gain=1.0)).counts
     assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
@@ -210,7 +210,7 @@ def test_keys_out_of_range(changes, message):
 
 def kept(frames, tmp_path, **changes):
     data = config(**changes)
-    return make_dataset(interpret(raw(frames), data), ScanRunConfig(data=data), tmp_path)
+    return make_dataset(interpret(raw(frames), data), ScanRunConfig(data=data), tmp_path)[1:]
 
 
 def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):

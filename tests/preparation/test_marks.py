@@ -78,7 +78,7 @@ def test_every_frame_counts_for_saturation(tmp_path):
     frames[2, 19:21, 23:26] = 5000
     scan = scan_of(frames, saturation=5000)
     assert scan.detector.good.all()
-    data, found = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=32)), tmp_path)
+    _, data, found = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=32)), tmp_path)
     assert data.good is not None and np.count_nonzero(~data.good) == 6
     assert not data.amplitudes[:][:, ~data.good].any()
     said = next(str(finding) for finding in found if finding.what == "more bad pixels")

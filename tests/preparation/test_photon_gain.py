@@ -207,7 +207,7 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
     assert gain_of(scan).value == "0.37" and "set data.gain=… to change it" in gain_of(scan).why
     np.testing.assert_allclose(scan.patterns(slice(0, 3)) ** 2, n[:3], rtol=1e-5)
-    data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
+    _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert data.counts
 
 
@@ -218,7 +218,7 @@ def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
     assert not scan.counts and scan.detector.gain == 1
     assert gain_of(scan).value == "unknown"
     assert "patterns are not taken as counts; set data.gain=… if they are" in gain_of(scan).why
-    data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
+    _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert not data.counts
 
 

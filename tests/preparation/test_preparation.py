@@ -253,7 +253,7 @@ def dataset(tmp_path):
     frames = beam((22, 26))
     frames[7] = 0
     scan = interpret(raw(frames), config())
-    return make_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
+    return make_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)[1:]
 
 
 def test_the_dataset_of_a_scan(dataset):
@@ -264,6 +264,17 @@ def test_the_dataset_of_a_scan(dataset):
     energy = np.mean(np.sum(np.square(np.asarray(data.amplitudes), dtype=float), axis=(1, 2)))
     assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(energy, rel=1e-5)
     assert (data.groups[:, 0] == np.arange(J - 1)).all() and data.group_size == 3
+
+
+def test_a_scan_keeps_the_frames_that_are_used_alone(tmp_path):
+    frames = beam((22, 26))
+    frames[[0, 7]] = 0
+    before = interpret(raw(frames), config())
+    scan, data, _ = make_dataset(before, ScanRunConfig(data=config()), tmp_path)
+    kept = np.setdiff1d(np.arange(J), [0, 7])
+    assert scan.frames.tolist() == kept.tolist()
+    shifts = np.concatenate([before.positions[kept] - scan.positions, scan.positions - data.positions])
+    np.testing.assert_allclose(shifts, np.round(shifts), atol=1e-5)
 
 
 def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
@@ -369,10 +380,10 @@ def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_held_out(dataset
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
     scan = interpret(raw(probe=None), config())
-    data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    _, data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert any("estimated from the patterns" in finding.why for finding in found)
     assert np.abs(data.probe[0, 16, 16]) == np.abs(data.probe).max()
-    given, _ = make_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
+    _, given, _ = make_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
     assert given.probe.shape == (1, 32, 32)
 
 
@@ -404,7 +415,7 @@ def test_the_probe_of_an_earlier_run(tmp_path):
     modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
     run = stored_probe(stored_probe(tmp_path / "run", modes[::-1], "refined"), modes, "solver")
     settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
-    data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
+    _, data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
     scale = data.probe[0, 0, 0] / modes[0, 0, 0]
     np.testing.assert_allclose(data.probe, scale * modes, rtol=1e-4)
     assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
@@ -424,7 +435,7 @@ def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
 
 def test_nothing_is_lit_outside_the_mask(tmp_path):
     settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
-    data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
+    _, data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
     axis = np.arange(32) - 16
     outside = np.hypot(axis[:, None], axis) > 5
     assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()

@@ -137,7 +137,7 @@ def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre
     assert not amplitudes[:, ~scan.detector.good_pixels].any()
     middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre
     np.testing.assert_allclose(amplitudes[:, scan.N // 2, scan.N // 2] ** 2, counts[:, *middle], rtol=1e-6)
-    data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert (data.normalised(np.arange(J))[:, ~data.good] == -1).all()
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, light_of
+from helpers.likelihood import N, Scan, light_of, likelihood_of
+from scipy.ndimage import gaussian_filter
 
-from ptycho.reconstruction.causes import CAUSES, score_causes
+from ptycho.reconstruction.causes import CAUSES, CauseLimits, score_causes, score_fit
 
 PHOTONS = 1e5
 
@@ -122,3 +123,20 @@ def test_a_bad_pixel_stands_out_on_the_detector(truth):
     light[:, 2, 3] = 3 * light[:, 2, 3] + 40
     found = score_causes(truth.object.astype(np.complex64), seen_by(truth, light))
     assert np.unravel_index(found.by_pixel.argmax(), (N, N)) == (2 + N // 2, 3 + N // 2)
+
+
+def test_an_object_that_is_too_smooth_looks_like_no_motion_at_the_most_likely_one(truth):
+    """Smoothed by as much as a regulariser does; the same with a sample that moves."""
+    smooth = gaussian_filter(truth.object, 0.6).astype(np.complex64)
+    data = seen_by(truth, truth.light())
+    before, after = score_causes(smooth, data), score_fit(smooth, likelihood_of(data))
+    assert before.gains["motion"] > 400 > 4 * after.gains["motion"] and after.named() is None
+    moves = np.stack([np.zeros(5), np.linspace(-0.8, 0.8, 5)], axis=1)
+    moved = score_fit(smooth, likelihood_of(seen_by(truth, blurred_by(truth, moves))))
+    assert moved.named() == "motion"
+
+
+def test_what_fitted_numbers_absorb_of_the_noise_is_no_lack_of_misfit(truth):
+    data = seen_by(truth, truth.light())
+    found = score_fit(truth.object.astype(np.complex64), likelihood_of(data), CauseLimits(unregularised=60))
+    assert abs(found.excess) < 8 * np.sqrt(2 * 36 * N**2)

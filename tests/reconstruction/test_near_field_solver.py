@@ -119,7 +119,7 @@ def measured(patterns=36, **changes):
 def test_a_scan_from_its_patterns_alone(tmp_path):
     """Object and probe from the mean pattern, brought back to the sample; λz/dx² is found from lengths."""
     truth, scan = measured(49)
-    data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
+    _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
     assert data.N == 72 and data.good.sum() == SIDE**2
     terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
@@ -138,7 +138,7 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
 def test_a_turned_detector_is_seen(tmp_path):
     """Positions against patterns; eight ways, each with its twin."""
     _, scan = measured()
-    data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
+    _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     turned = Orientation(transpose=True).of(data)
     trials = orientations(turned, TrialOptions(patterns=20))
     assert len(trials) == 8 and {len(trial.hypothesis) for trial in trials} == {2}

@@ -143,7 +143,7 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
     with closing(Progress("reading", len(scan.frames))) as progress:
-        data, _ = make_dataset(scan, stored, scratch, progress.advance)
+        scan, data, _ = make_dataset(scan, stored, scratch, progress.advance)
     if object_.shape != (data.object_size, data.object_size):
         raise ConfigError(
             f"{file}: is another file than the run had: the object of {name} is {object_.shape}, "

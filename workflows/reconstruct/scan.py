@@ -89,7 +89,7 @@ def run(
 
 
 def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
-    log.info("%s: %s", config.data.path, scan.raw.format)
+    log.info("%s: %s", config.data.paths, scan.raw.format)
     report(scan.decisions, log)
     return prepare(config.data.name, scan, config, context)
 

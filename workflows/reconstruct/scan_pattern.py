@@ -24,7 +24,12 @@ def split(config: JobConfig) -> dict[str, JobConfig]:
     if not isinstance(config, ScanRunConfig):
         return {}
     files, patterned = config.data.file, any(map(is_pattern, config.data.file))
-    if len(files) == 1 and not patterned:
+    if config.data.shared and patterned:
+        raise ConfigError(
+            f"data.shared={config.data.shared}, data.file={config.data.paths}: is a pattern; name the files "
+            "one by one"
+        )
+    if config.data.shared or (len(files) == 1 and not patterned):
         return {}
     if len(files) > 1 and patterned:
         raise ConfigError(f"data.file={list(files)}: must be one pattern, or a list without patterns")

@@ -1,0 +1,239 @@
+"""Several scans of one object (key ``data.shared``): their relative shift, rotation and flux.
+
+    C(s) = |Σ_r a(r)* b(r − s)| / √(Σ_r |a(r)|² m_b(r − s) · Σ_r m_a(r) |b(r − s)|²)
+
+a, b: the objects of two scans, each reconstructed alone, less what is smooth over a few pixels; zero outside
+the masks m_a, m_b of what their probes light. The shift s of the largest C·√n, with n the pixels of overlap,
+is refined by the patterns: under the first object each pattern of the second scan moves to where it fits
+best; the moves of all determine a shift and a rotation by least squares.
+Source: Padfield, IEEE Trans. Image Process. 21 (2012) 2706, for the correlation of masked images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import fft
+from scipy.ndimage import gaussian_filter
+
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.trial import TrialOptions, constant_object
+from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import light_of
+from ptycho.scan.windows import inner_windows
+
+MOVES = Freedom(False, True, object=False)
+
+
+@dataclass(frozen=True)
+class PlaceOptions:
+    """How one scan is placed on another.
+
+    Attributes:
+        steps, probe_steps: of a scan's object alone, and then with the probe.
+        smooth: σ in pixels of what is taken off an object before it is correlated.
+        lit: share of the strongest light, above which a pixel belongs to an object.
+        overlap: of the pixels of the smaller object, at least.
+        clear: the largest C·√n over the rms of all; of two images that have nothing in common it is below 4.
+        known: share of a pattern's light that falls on the other object, for the pattern to be moved.
+        fewest: of these patterns, to refine the place by them; three times as many determine a rotation.
+        rounds, move_steps: of the refinement, and of the positions in each.
+        significant: standard errors, from which on a rotation is applied.
+        same_flux: a ratio of amplitudes that differs from one by less is taken as one.
+    """
+
+    steps: int = 30
+    probe_steps: int = 60
+    smooth: float = 4.0
+    lit: float = 0.1
+    overlap: float = 0.1
+    clear: float = 6.0
+    known: float = 0.75
+    fewest: int = 5
+    rounds: int = 3
+    move_steps: int = 12
+    significant: float = 4.0
+    same_flux: float = 0.02
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a scan lies on the object of another.
+
+    Attributes:
+        matrix: ``(2, 2)``, rotation about ``centre``; shift: ``(2,)`` pixels after it.
+        flux: factor of the amplitude of its probe.
+        clear: the largest C·√n over the rms of all.
+        refined: patterns that determined it; 0: the correlation alone did.
+    """
+
+    centre: np.ndarray
+    shift: np.ndarray
+    degrees: float
+    flux: float
+    clear: float
+    refined: int
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions ``(n, 2)`` of the scan on the other's object."""
+        return _turned(positions, self.centre, np.deg2rad(self.degrees)) + self.shift
+
+
+def place_on_the_largest(
+    data: Dataset, index: np.ndarray, refine_probe: bool, options: PlaceOptions | None = None
+) -> tuple[int, dict[int, Place | None]]:
+    """Return which scan has the most patterns, and where each of the others lies on its object.
+
+    Args:
+        data: the patterns of all scans at their nominal positions, under one probe.
+        index: ``(J,)`` which scan a pattern belongs to.
+        refine_probe: the probe is refined by the patterns of the largest scan.
+    """
+    options = options or PlaceOptions()
+    first, *others = np.argsort(-np.bincount(index), kind="stable").tolist()
+    parts = {k: data.subset(np.flatnonzero(index == k), 1) for k in (first, *others)}
+    units = likelihood_of(parts[first])
+    terms = {k: Terms(replace(units, data=part), TrialOptions().prior) for k, part in parts.items()}
+    start = constant_object(parts[first], data.object_size)
+    known = fit_from_constant(terms[first], start, options.steps).state
+    if refine_probe:
+        known = fit(terms[first], known, Freedom(), options.probe_steps).state
+    places: dict[int, Place | None] = {}
+    for k in others:
+        start = replace(State.of(parts[k], start.object), modes=known.modes)
+        own = fit_from_constant(terms[k], start, options.steps).state
+        places[k] = place_scan(known, terms[k].likelihood, own, options)
+    return first, places
+
+
+def place_scan(
+    known: State, likelihood: ScanLikelihood, own: State, options: PlaceOptions | None = None
+) -> Place | None:
+    """Return where a scan lies on the object of another; None: the objects have nothing in common.
+
+    Args:
+        known: object and probe of the other; own: those of this scan, both ``(M, M)`` on one canvas.
+        likelihood: of the patterns of this scan at their nominal positions, in the units of both states.
+    """
+    options = options or PlaceOptions()
+    masks = [_lit(state, options.lit) for state in (known, own)]
+    one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
+    shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
+    if clear < options.clear:
+        return None
+    one, two = _overlap(known.projection, own.projection, masks, np.rint(shift).astype(int))
+    flux = float(np.sqrt(np.mean(np.abs(two) ** 2) / np.mean(np.abs(one) ** 2)))
+    flux = 1.0 if abs(flux - 1) < options.same_flux else flux
+    nominal = likelihood.data.positions.astype(float)
+    place = Place(nominal.mean(axis=0), shift, 0.0, flux, clear, 0)
+    for _ in range(options.rounds):
+        place = _refined(known, masks[0], likelihood, place, options)
+    return place
+
+
+def correlate(
+    one: np.ndarray, two: np.ndarray, mask_one: np.ndarray, mask_two: np.ndarray, overlap: float
+) -> tuple[np.ndarray, float]:
+    """Return the shift ``(2,)`` of the largest C·√n, to a part of a pixel, and that over the rms of all.
+
+    Args:
+        one, two: complex ``(M, M)``, zero outside the masks ``(M, M)`` bool; feature r of ``two`` is feature
+            r + shift of ``one``.
+        overlap: least n, of the pixels of the smaller mask.
+    """
+    sides = [fft.next_fast_len(2 * side) for side in one.shape]
+    transform = [fft.fft2(part, sides) for part in (one, two, np.abs(one) ** 2, np.abs(two) ** 2)]
+    inside = [fft.fft2(mask.astype(float), sides) for mask in (mask_one, mask_two)]
+    product = fft.ifft2(transform[0] * transform[1].conj())
+    n = fft.ifft2(inside[0] * inside[1].conj()).real
+    powers = fft.ifft2(transform[2] * inside[1].conj()).real * fft.ifft2(inside[0] * transform[3].conj()).real
+    enough = n > max(overlap * min(mask_one.sum(), mask_two.sum()), 1.0)
+    if not enough.any():
+        return np.zeros(2), 0.0
+    floor = 1e-9 * powers.max()
+    score = np.where(enough, np.abs(product) * np.sqrt(np.maximum(n, 0) / np.maximum(powers, floor)), 0.0)
+    peak = np.unravel_index(np.argmax(score), score.shape)
+    clear = score[peak] / np.sqrt(np.mean(score[enough] ** 2))
+    shift = [_summit(np.take(score, peak[1 - axis], axis=1 - axis), int(peak[axis])) for axis in (0, 1)]
+    return np.array(shift), float(clear)
+
+
+def _summit(line: np.ndarray, at: int) -> float:
+    """Return the place of the largest of a periodic line ``(n,)``, by a parabola through three samples."""
+    below, top, above = line[at - 1], line[at], line[(at + 1) % len(line)]
+    bend = below - 2 * top + above
+    place = at + (0.0 if bend >= 0 else 0.5 * (below - above) / bend)
+    return float(place - len(line) if at > len(line) // 2 else place)
+
+
+def _lit(state: State, share: float) -> np.ndarray:
+    light = object_light(state)
+    return light > share * light.max()
+
+
+def _details(image: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:
+    """Return an image ``(M, M)`` less its smooth part; zero outside the mask."""
+    weight = np.maximum(gaussian_filter(mask.astype(float), sigma), 1e-6)
+    inside = np.where(mask, image, 0)
+    return np.where(mask, inside - gaussian_filter(inside, sigma) / weight, 0)
+
+
+def _overlap(
+    one: np.ndarray, two: np.ndarray, masks: list[np.ndarray], shift: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pixels of both images where both are lit, if ``two`` moves by a whole ``shift (2,)``."""
+    rows, cols = np.nonzero(masks[1])
+    there = rows + shift[0], cols + shift[1]
+    inside = np.all(
+        [(place >= 0) & (place < side) for place, side in zip(there, one.shape, strict=True)], axis=0
+    )
+    inside[inside] = masks[0][there[0][inside], there[1][inside]]
+    return one[there[0][inside], there[1][inside]], two[rows[inside], cols[inside]]
+
+
+def _turned(positions: np.ndarray, centre: np.ndarray, angle: float) -> np.ndarray:
+    c, s = np.cos(angle), np.sin(angle)
+    return (positions - centre) @ np.array([[c, s], [-s, c]]) + centre
+
+
+def _refined(
+    known: State, mask: np.ndarray, likelihood: ScanLikelihood, place: Place, options: PlaceOptions
+) -> Place:
+    """Return the place by which the patterns on the known object fit it best."""
+    nominal = likelihood.data.positions.astype(float)
+    there, N = place.of(nominal), likelihood.data.N
+    corners = np.rint(there).astype(int)
+    inside = np.flatnonzero(((corners >= 0) & (corners <= len(mask) - N)).all(axis=1))
+    light = light_of(known.modes)
+    share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), light / light.sum())
+    mine = inside[share > options.known]
+    if len(mine) < options.fewest:
+        return place
+    flux = np.full(len(mine), place.flux, np.float32)
+    start = replace(known, positions=there[mine], flux=flux)
+    terms = Terms(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
+    found = fit(terms, start, MOVES, options.move_steps).state
+    return _rigid(place, nominal[mine], found.positions, options)
+
+
+def _rigid(place: Place, nominal: np.ndarray, found: np.ndarray, options: PlaceOptions) -> Place:
+    """Return the shift and rotation from nominal positions to those found ``(n, 2)``, without outliers."""
+    moves = found - place.of(nominal)
+    off = np.linalg.norm(moves - np.median(moves, axis=0), axis=1)
+    kept = off <= 4 * max(float(np.median(off)), 1e-3)
+    arms = (place.of(nominal) - place.centre - place.shift)[kept]
+    turning = np.stack([-arms[:, 1], arms[:, 0]], axis=1)  # of a move by a small angle
+    columns = np.concatenate([np.tile(np.eye(2), (len(arms), 1)), turning.reshape(-1, 1)], axis=1)
+    values, *_ = np.linalg.lstsq(columns, moves[kept].reshape(-1), rcond=None)
+    rest = moves[kept].reshape(-1) - columns @ values
+    freedom = max(rest.size - 3, 1)
+    error = np.sqrt(rest @ rest / freedom * np.linalg.pinv(columns.T @ columns)[2, 2])
+    if kept.sum() < 3 * options.fewest or abs(values[2]) < options.significant * error:
+        return replace(place, shift=place.shift + moves[kept].mean(axis=0), refined=int(kept.sum()))
+    degrees = place.degrees + float(np.rad2deg(values[2]))
+    return replace(place, shift=place.shift + values[:2], degrees=degrees, refined=int(kept.sum()))

@@ -1,0 +1,109 @@
+"""Several scans as one (key ``data.shared``): their frames one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.raw_scan import PatternSource, RawScan
+
+SAME = 1e-4  # relative, within which lengths are equal
+EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")
+LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
+KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedPatterns:
+    """Patterns ``(J, H, W)`` of several sources, one after the other."""
+
+    sources: tuple[PatternSource, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, height, width = self.sources[0].shape
+        return sum(source.shape[0] for source in self.sources), height, width
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.result_type(*(source.dtype for source in self.sources))
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        """Some, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
+        wanted = np.arange(self.shape[0])[index]
+        found, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
+        for source in self.sources:
+            mine = np.flatnonzero((wanted >= begin) & (wanted < begin + source.shape[0]))
+            if len(mine):
+                found[mine] = source.read(wanted[mine] - begin)
+            begin += source.shape[0]
+        return found
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+
+
+def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
+    """Return several scans as one, whose ``scan_index`` says which pattern is of which.
+
+    The probe is that of the first scan that has one; a pixel is good where it is in all of them. The object
+    of a file is left out: its place is known in the coordinates of that file alone.
+
+    Args:
+        scans: of equal frames, units, wavelength and distances.
+        names: of their files, for messages.
+
+    Raises:
+        ConfigError: scans that differ in what must be equal; the message names the files.
+    """
+    first, counts = scans[0], [scan.patterns.shape[0] for scan in scans]
+    for scan, name in zip(scans[1:], names[1:], strict=True):
+        for what, one, two in _differences(first, scan):
+            key = KEYS.get(what, f"data.{what}")
+            remedy = f"set {key}" if what in (*KEYS, *LENGTHS) else "reconstruct them one by one"
+            raise ConfigError(f"data.file: {what} is {one} in {names[0]} and {two} in {name}; {remedy}")
+    good = [scan.good for scan in scans if scan.good is not None]
+    probes = [scan for scan in scans if scan.probe is not None] or [first]
+    return replace(
+        first,
+        patterns=JoinedPatterns(tuple(scan.patterns for scan in scans)),
+        positions=np.concatenate([scan.positions for scan in scans]),
+        probe=probes[0].probe,
+        probe_pixel_m=probes[0].probe_pixel_m,
+        object=None,
+        object_pixel_m=None,
+        object_centre_m=None,
+        good=np.logical_and.reduce(good) if good else None,
+        scan_index=np.repeat(np.arange(len(scans)), counts),
+        numbers=None,
+        notes=tuple(dict.fromkeys(note for scan in scans for note in scan.notes)),
+        warnings=tuple(
+            f"{name}: {text}" for scan, name in zip(scans, names, strict=True) for text in scan.warnings
+        ),
+    )
+
+
+def _differences(one: RawScan, two: RawScan) -> list[tuple[str, object, object]]:
+    """What must be equal and is not: its name, and both values."""
+    found = (
+        []
+        if one.patterns.shape[1:] == two.patterns.shape[1:]
+        else [("the size of a frame", one.patterns.shape[1:], two.patterns.shape[1:])]
+    )
+    pairs = [(name, getattr(one, name), getattr(two, name)) for name in EQUAL]
+    found += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
+    for name in LENGTHS:
+        lengths = getattr(one, name), getattr(two, name)
+        if None in lengths or not np.allclose(*lengths, rtol=SAME, atol=0):
+            found += [(name, *lengths)] if lengths != (None, None) else []
+    return [(name, _shown(first), _shown(second)) for name, first, second in found]
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return f"an array {value.shape}"
+    return "unknown" if value is None else value
