@@ -19,7 +19,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
-from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
+from ptycho.config import (
+    FourierModel,
+    LinesObject,
+    RunConfig,
+    TrainConfig,
+    UNetModel,
+    UnrolledModel,
+    XlaConfig,
+)
 
 # Tracing makes many objects that live; to look through them again and again takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
@@ -44,6 +52,7 @@ SMALL = {
 NETWORKS = {
     "unrolled": UnrolledModel(stages=2, width=8, blocks=1),
     "unet": UNetModel(filters_scale=1),
+    "fno": FourierModel(width=8, modes=6, layers=2),
     "unet_big": UNetModel(filters_scale=1, object_big=True),
 }
 

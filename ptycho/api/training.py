@@ -15,6 +15,7 @@ from ptycho.config import (
     ConfigError,
     CustomModel,
     EpochsConfig,
+    FourierModel,
     OwnProbe,
     ScanRunConfig,
     UNetModel,
@@ -33,11 +34,12 @@ from ptycho.run.own_code import check_own_code
 if TYPE_CHECKING:
     from ptycho.run.loaded import LoadedModel
 
-Model = Literal["unrolled", "unrolled_fast", "unet"]
+Model = Literal["unrolled", "unrolled_fast", "unet", "fno"]
 MODELS: Mapping[str, GeneratorConfig] = {
     "unrolled": UnrolledModel(),
     "unrolled_fast": FAST,
     "unet": UNetModel(),
+    "fno": FourierModel(),
 }
 """Name to what it stands for, as in the group ``model`` of the command line."""
 ARGUMENTS = {
@@ -49,7 +51,9 @@ ARGUMENTS = {
 """Keys of the configuration that have another name as arguments."""
 
 
-@name_arguments(EpochsConfig, UnrolledModel, UNetModel, CustomModel, DataConfig, renamed=ARGUMENTS)
+@name_arguments(
+    EpochsConfig, UnrolledModel, UNetModel, FourierModel, CustomModel, DataConfig, renamed=ARGUMENTS
+)
 def train(
     scan: Scan | str | Path,
     folder: str | Path,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ptycho.config.errors import ConfigError
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
-from ptycho.config.sections import BaselineConfig, GeneratorConfig, UNetModel, UnrolledModel
+from ptycho.config.sections import BaselineConfig, FourierModel, GeneratorConfig, UNetModel, UnrolledModel
 
 PROCESS = 2**30
 ROLES = {  # what a role is called, and what makes its scan smaller
@@ -118,6 +118,11 @@ def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cos
     if isinstance(model, UNetModel):
         most = 32 * model.filters_scale * 2 ** (model.halvings(N) - 1)  # channels
         return Cost(72 * most**2, 235 * model.filters_scale * N**2, keys="model.filters_scale")
+    if isinstance(model, FourierModel):
+        w, layers = model.width, model.layers
+        inner, ends = (4 * model.modes**2 + 1) * w**2 + w, (C + 3) * w + 2 * w * (w + 1) + 2 * C * (2 * w + 1)
+        parameters = layers * inner + ends
+        return Cost(parameters, (3 * layers + 5) * w * N**2, keys="model.width, model.modes or model.layers")
     if isinstance(model, BaselineConfig):
         scale = model.filters_scale
         return Cost(71 * (128 * scale) ** 2, 294 * scale * N**2, keys="baseline.filters_scale")

@@ -135,7 +135,7 @@ class ZonePlateProbe(LearnedProbe):
         )
 
 
-Resize = Literal["interpolate", "pad", "pad_quadratic"]
+Resize = Literal["interpolate", "pad", "pad_quadratic", "pad_extrapolate"]
 
 
 @settings("probe")
@@ -146,8 +146,8 @@ class FileProbe(LearnedProbe):
     file: Text = key("", "NPZ file with a complex square array under the key probeGuess")
     resize: Resize = key(
         "interpolate",
-        "method that brings the probe to N × N: interpolation, zero padding, or padding with a fitted "
-        "quadratic phase",
+        "method that brings the probe to N × N: interpolation, zero padding, or a fitted quadratic phase with "
+        "an amplitude beyond the file's that is zero (pad_quadratic) or that at the edge (pad_extrapolate)",
     )
     RESIZE: ClassVar[tuple[str, ...]] = get_args(Resize)
 
@@ -214,6 +214,27 @@ class UNetModel:
     def takes(self, N: int) -> bool:
         """Whether patterns of side N can be halved as often as the encoder does."""
         return N % 2 ** self.halvings(N) == 0
+
+
+@settings("model")
+class FourierModel:
+    """A Fourier neural operator; see :mod:`ptycho.networks.fno`."""
+
+    kind: Literal["fno"] = key("fno", "", kw_only=True)
+    FIXED: ClassVar[tuple[str, ...]] = ("group_size",)
+    width: Integer = key(32, "number of channels", ge=1, le=4096)
+    modes: Integer = key(12, "number of spatial frequencies along an axis", ge=1, le=512)
+    layers: Integer = key(4, "number of Fourier layers", ge=1, le=1000)
+    neighbours: Integer = key(
+        0, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
+    )
+    neighbour_distance_px64: Number = key(
+        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
+    )
+
+    def takes(self, N: int) -> bool:
+        """Whether a pattern of side N has so many frequencies."""
+        return 2 * self.modes <= N
 
 
 @settings("model")
@@ -335,7 +356,7 @@ class StitchConfig:
 
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
 ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
-GeneratorConfig = UnrolledModel | UNetModel | CustomModel
+GeneratorConfig = UnrolledModel | UNetModel | FourierModel | CustomModel
 OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}

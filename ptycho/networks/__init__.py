@@ -17,6 +17,7 @@ import keras
 from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.custom import build_custom
+from ptycho.networks.fno import FourierOperator
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unet import UNet
@@ -26,6 +27,7 @@ from ptycho.physics import PROJECTIVE, SEPARABLE, WHOLE, PatchMover
 GENERATORS: dict[str, Callable[..., keras.layers.Layer]] = {
     "unrolled": Unrolled,
     "unet": UNet,
+    "fno": FourierOperator,
     "custom": build_custom,
 }
 

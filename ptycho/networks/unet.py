@@ -12,6 +12,7 @@ from ptycho.config import UNetModel
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import Decoder, Encoder, Layer, channels_first, channels_last, sizes
 from ptycho.physics import SEPARABLE, PatchMover
+from ptycho.physics.waves import Waves
 
 
 def encoder_filters(N: int, scale: int) -> list[int]:
@@ -67,14 +68,15 @@ class UNet(Layer):
         patches = physics.of_parts(amplitude * tf.cos(phase), amplitude * tf.sin(phase), probe)
         patches = physics.by_part(channels_first, patches)
         if self.settings.object_big:
-            return self._assemble(physics.pad_to(patches, self.geometry.N), offsets)
+            return mean_of_patches(patches, offsets, self.geometry, self.mover)
         return physics.pad_to(patches[:, 0], self.geometry.region_size)
 
-    def _assemble(self, patches, offsets):
-        """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
-        N, R = self.geometry.N, self.geometry.region_size
-        positions = offsets + (R - N) / 2
-        support = physics.pad_to(tf.ones((*sizes(offsets)[:2], N // 2, N // 2)), N)
-        total = self.mover.place(patches, positions, (R, R))
-        count = self.mover.place(support, positions, (R, R))
-        return physics.scaled(total, 1 / tf.maximum(count, 1.0))
+
+def mean_of_patches(patches: Waves, offsets: tf.Tensor, geometry: Geometry, mover: PatchMover) -> Waves:
+    """Mean of placed patches ``(B, C, n, n)``, n ≤ N, where they support a pixel; zero where none does."""
+    N, R = geometry.N, geometry.region_size
+    positions = offsets + (R - N) / 2
+    support = physics.pad_to(tf.ones((*sizes(offsets)[:2], *sizes(patches)[2:4])), N)
+    total = mover.place(physics.pad_to(patches, N), positions, (R, R))
+    count = mover.place(support, positions, (R, R))
+    return physics.scaled(total, 1 / tf.maximum(count, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -152,9 +152,9 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
             f"probe.resize={config.resize}: the probe in {config.file} is {side} × {side}, larger than "
             f"N={N}; use probe.resize=interpolate"
         )
-    amplitude = _pad(np.abs(probe), N)
     if config.resize == "pad":
         return _pad(probe, N)
+    amplitude = _pad(np.abs(probe), N, "edge" if config.resize == "pad_extrapolate" else "constant")
     return amplitude * np.exp(1j * _quadratic_phase(probe, N))
 
 
@@ -194,10 +194,10 @@ def _zoom(probe: np.ndarray, N: int) -> np.ndarray:
     return map_coordinates(probe, np.meshgrid(axis, axis, indexing="ij"), order=3, mode="nearest")
 
 
-def _pad(array: np.ndarray, N: int) -> np.ndarray:
-    """Zero-pad to N × N so that sample ``n//2`` becomes sample ``N//2``."""
+def _pad(array: np.ndarray, N: int, beyond: Literal["constant", "edge"] = "constant") -> np.ndarray:
+    """Pad to N × N with zeros, or with the values at the edge; sample ``n//2`` becomes sample ``N//2``."""
     before = N // 2 - array.shape[0] // 2
-    return np.pad(array, (before, N - array.shape[0] - before))
+    return np.pad(array, (before, N - array.shape[0] - before), beyond)
 
 
 def _quadratic_phase(probe: np.ndarray, N: int) -> np.ndarray:

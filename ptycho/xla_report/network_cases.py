@@ -7,6 +7,7 @@ import tensorflow as tf
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import (
+    FourierModel,
     GeneratorConfig,
     ProbeConfig,
     RunConfig,
@@ -73,5 +74,6 @@ NETWORK_CASES: dict[str, CompileCase] = {
     "model unrolled_fast": _pinn(UnrolledModel(stages=3)),
     "model unet": _pinn(UNetModel()),
     "model unet, object_big": _pinn(UNetModel(object_big=True)),
+    "model fno": _pinn(FourierModel()),
     "model baseline": _baseline(),
 }

@@ -89,7 +89,7 @@ REFUSED = [
     (
         cfg.FileProbe,
         {"file": "p.npz", "resize": "stretch"},
-        "probe.resize=stretch: must be one of interpolate, pad, pad_quadratic",
+        "probe.resize=stretch: must be one of interpolate, pad, pad_quadratic, pad_extrapolate",
     ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid, refined"),
@@ -331,6 +331,7 @@ def test_every_experiment_says_what_it_is_and_composes(name):
         (["model=unrolled_fast"], "model", cfg.UnrolledModel(stages=3, width=32, blocks=1)),
         (["model=unrolled_fine"], "model", cfg.UnrolledModel(width=16, coarsening=1)),
         (["model=unet"], "model", cfg.UNetModel()),
+        (["model=fno", "model.modes=8"], "model", cfg.FourierModel(modes=8)),
         (["model=custom", "model.target=mine:build"], "model", cfg.CustomModel(target="mine:build")),
         (["stitch=refined"], "stitch", cfg.StitchConfig(method="refined")),
     ],
@@ -347,7 +348,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
     assert options == {
         "object": {"lines"},
         "probe": {"from_file", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
-        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet", "custom"},
+        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet", "fno", "custom"},
         "stitch": {"probe", "grid", "refined"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from ptycho.config import (
     BaselineConfig,
     ConfigError,
+    FourierModel,
     LinesObject,
     RunConfig,
     ScanRunConfig,
@@ -86,6 +87,7 @@ def test_the_parts_of_a_small_run_by_hand():
         *(("pinn", {"model": model}) for model in NETWORKS.values()),
         ("pinn", {"model": UnrolledModel(stages=3, width=5, blocks=0, coarsening=3)}),
         ("pinn", {"model": UNetModel(filters_scale=2), "N": 128, "size": 200}),
+        ("pinn", {"model": FourierModel(width=16), "N": 64}),
         ("baseline", {"baseline": BaselineConfig(filters_scale=2)}),
     ],
     ids=str,

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import BaselineConfig, IdealDiskProbe, UNetModel, UnrolledModel, XlaConfig
+from ptycho.config import BaselineConfig, FourierModel, IdealDiskProbe, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks import count_parameters
+from ptycho.networks.fno import SpectralConvolution
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import MaxPool2x2
 from ptycho.networks.unrolled import ResidualCNN
@@ -17,7 +18,7 @@ from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe, probe_support
 from ptycho.training.competitors import COMPETITORS, training_geometry
 
-ALL = ("unrolled", "unet", "unet_big", "baseline")
+ALL = ("unrolled", "unet", "unet_big", "fno", "baseline")
 GROUPS = np.array([0, 5, 11])
 
 
@@ -77,6 +78,20 @@ def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
     np.testing.assert_allclose(cnn(features)[0], features[..., :2], rtol=1e-6)
 
 
+def test_a_spectral_convolution_is_that_of_fast_transforms():
+    rng, m = np.random.default_rng(0), 3
+    layer = SpectralConvolution(width=4, modes=m, seed=0)
+    inputs = rng.normal(size=(2, 11, 14, 4)).astype(np.float32)
+    found = layer(tf.constant(inputs)).numpy()
+    weights = layer.real.numpy() + 1j * layer.imaginary.numpy()
+    far, kept = np.fft.rfft2(inputs, axes=(1, 2)), np.zeros((2, 11, 8, 4), complex)
+    for row in range(-m, m):
+        for col in range(m):
+            kept[:, row, col] = far[:, row, col] @ weights[row + m, col]
+    expected = np.fft.irfft2(kept, s=(11, 14), axes=(1, 2))
+    np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
+
+
 # ---- sizes
 
 
@@ -95,7 +110,9 @@ def test_impossible_sizes_are_refused(changes, message):
         Geometry(**(sizes | changes))
 
 
-@pytest.mark.parametrize("model", [UnrolledModel(stages=2, width=8), UNetModel(filters_scale=1), "baseline"])
+@pytest.mark.parametrize(
+    "model", [UnrolledModel(stages=2, width=8), UNetModel(filters_scale=1), FourierModel(8, 6, 2), "baseline"]
+)
 def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
     """``fixed_sizes`` says where the weights of one training serve."""
     name = "baseline" if model == "baseline" else "pinn"

@@ -18,7 +18,7 @@ import tensorflow as tf
 from helpers import reference
 from helpers.measurement import diffract
 
-from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
+from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.denoiser import load_denoiser
@@ -83,6 +83,7 @@ CASES = {
     "told the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
     "unet": (UNetModel(filters_scale=1), {}, {}),
     "unet, one patch a pattern": (UNetModel(filters_scale=1, object_big=True), {}, {"masked": True}),
+    "fno": (FourierModel(width=8, modes=6, layers=2), {}, {"masked": True}),
     "baseline": (None, {"group_size": 1}, {"group_size": 1}),
 }
 

@@ -265,17 +265,20 @@ def test_padding_keeps_every_sample_about_the_centre(saved, n):
 
 @pytest.mark.parametrize("n", [24, 25])
 @pytest.mark.parametrize("curvature", [0.05, -0.08])
-def test_padding_with_a_quadratic_phase_continues_it(saved, n, curvature):
+@pytest.mark.parametrize("resize", ["pad_quadratic", "pad_extrapolate"])
+def test_padding_with_a_quadratic_phase_continues_it(saved, n, curvature, resize):
     amplitude = np.exp(-(distance(n) ** 2) / 50)
     wave = amplitude * np.exp(1j * (0.4 + curvature * distance(n) ** 2))
-    probe = file_probe(FileProbe(saved(probeGuess=wave), "pad_quadratic"), 48)
-    before = 24 - n // 2
-    padded = np.zeros((48, 48))
-    padded[before : before + n, before : before + n] = amplitude
+    probe = file_probe(FileProbe(saved(probeGuess=wave), resize), 48)
+    nearest = np.arange(48) - 24 + n // 2
+    inside = (nearest >= 0) & (nearest < n)
+    nearest = np.clip(nearest, 0, n - 1)
+    padded = amplitude[np.ix_(nearest, nearest)]  # of the file's edge beyond it
+    padded = padded if resize == "pad_extrapolate" else padded * np.outer(inside, inside)
     np.testing.assert_allclose(probe, padded * np.exp(1j * (0.4 + curvature * distance(48) ** 2)), atol=1e-6)
 
 
-@pytest.mark.parametrize("resize", ["pad", "pad_quadratic"])
+@pytest.mark.parametrize("resize", ["pad", "pad_quadratic", "pad_extrapolate"])
 def test_padding_refuses_a_larger_probe(saved, resize):
     with pytest.raises(ConfigError, match=rf"probe.resize={resize}.*40 × 40, larger than\s+N=32"):
         make_probe(FileProbe(saved(probeGuess=gaussian_wave(40)), resize), 32)

@@ -34,7 +34,7 @@ WORDS: dict[str, dict[str, list[str]]] = {  # flag: its values, or none, and the
     "probe-scale-mode": {
         "interpolate": ["probe.resize=interpolate"],
         "pad_preserve": ["probe.resize=pad"],
-        "pad_extrapolate": ["probe.resize=pad_quadratic"],
+        "pad_extrapolate": ["probe.resize=pad_extrapolate"],
     },
     "no-probe-mask": {"": ["probe.mask_diameter_px=null"]},
 }

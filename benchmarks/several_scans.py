@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What do two sparse scans of one object give together? Each alone, and both by `data.shared=both`.
+
+    python benchmarks/several_scans.py                 into outputs/several_scans
+
+The object is a photograph, the probe a defocused lens (benchmarks/panel.py, no part of our simulator). Two
+rasters of equal step, one in the gaps of the other; the second has 1.3 times the photons, and its stated
+positions are turned by half a degree and shifted by (3.3, −5.7) px. Error: |A − T| / |T − mean T| where there
+is a tenth of the strongest light, after one complex scale, one phase plane and one shift. Alone, each scan
+has the positions as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import ptycho
+from benchmarks.panel import error_of, far_light, object_of, probe_of
+from benchmarks.tables import markdown
+from ptycho.scan.beam import Beam
+
+CELLS = [  # photons, step in pixels, the probe is known
+    (1e5, 24, True),
+    (1e6, 24, False),
+    (1e6, 30, False),
+    (1e6, 36, False),
+]
+TURN, SHIFT, FLUX, EDGE = np.deg2rad(0.5), np.array([3.3, -5.7]), 1.3, 12
+
+
+def scans_of(photons: float, step: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """Object, probe, true positions and counts of both scans."""
+    rng, count, probe = np.random.default_rng(5), max(5, 180 // step), probe_of("lens", 64)
+    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
+    places = [grid + rng.uniform(-2, 2, grid.shape) + EDGE + offset for offset in (0, step / 2)]
+    image = object_of("a", 64 + int(max(map(np.max, places))) + EDGE)
+    light = [far_light(image, probe, positions) for positions in places]
+    scale = photons / light[0].sum(axis=(1, 2)).mean()
+    return (
+        image,
+        probe,
+        places,
+        [rng.poisson(scale * f * part) for f, part in zip((1, FLUX), light, strict=True)],
+    )
+
+
+def written(
+    folder: Path, name: str, positions: np.ndarray, counts: np.ndarray, probe: np.ndarray | None
+) -> Path:
+    path = folder / f"{name}.npz"
+    np.savez(path, patterns=counts, positions=positions, **({} if probe is None else {"probe": probe}))
+    return path
+
+
+def row_of(files: list[Path], truth: np.ndarray, probe: np.ndarray, places: np.ndarray, known: bool) -> tuple:
+    keys = {"patterns": "patterns", "positions": "positions"} | ({"probe": "probe"} if known else {})
+    shared = {"shared": "both"} if len(files) > 1 else {}
+    begin = time.perf_counter()
+    scan = ptycho.open_scan(files, keys=keys, unit="px", domain="counts", **shared)
+    found = ptycho.reconstruct(scan, error_map=False)
+    seconds = time.perf_counter() - begin
+    move = np.rint((places - found.beam.positions).mean(axis=0)).astype(int)
+    image, canvas = found.reconstruction.object, np.zeros(truth.shape, np.complex64)
+    low, high = np.maximum(move, 0), np.minimum(move + len(image), len(truth))
+    here, there = (tuple(slice(*ends) for ends in zip(low - m, high - m, strict=True)) for m in (0, move))
+    canvas[here] = image[there]
+    error = error_of(canvas, truth, Beam(probe.astype(np.complex64), places), probe)
+    return round(error, 4), round(seconds, 1), [str(one) for one in found.decisions if "place of" in one.what]
+
+
+def main() -> None:
+    out = Path("outputs/several_scans")
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for photons, step, known in CELLS:
+        truth, probe, places, counts = scans_of(photons, step)
+        c, s = np.cos(TURN), np.sin(TURN)
+        middle = places[1].mean(axis=0)
+        stated = (places[1] - middle) @ np.array([[c, s], [-s, c]]) + middle + SHIFT
+        with tempfile.TemporaryDirectory() as name:
+            given = probe if known else None
+            files = [written(Path(name), k, places[j], counts[j], given) for j, k in enumerate("ab")]
+            alone = [row_of([files[j]], truth, probe, places[j], known) for j in (0, 1)]
+            files[1] = written(Path(name), "b", stated, counts[1], given)
+            both = row_of(files, truth, probe, np.concatenate(places), known)
+        ratio = both[0] / min(one[0] for one in alone)
+        values = photons, step, known, alone[0][0], alone[1][0], both[0], round(ratio, 2), both[1], *both[2]
+        heads = ("photons", "step_px", "probe known", "first", "second", "both", "ratio", "seconds", "place")
+        rows.append(dict(zip(heads, values, strict=False)))
+        print(rows[-1], flush=True)
+        (out / "several_scans.md").write_text(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()
