@@ -54,7 +54,8 @@ class DataConfig:
     )
     shared: Literal["object", "probe", "both"] | None = key(
         None,
-        "what the scans of several files have in common, which are then reconstructed together in one run",
+        "reconstruct the scans of several files together, in one run: scans of one object, with one probe, "
+        "or both; null: a run for each",
     )
     format: Text | None = key(
         None,

@@ -146,8 +146,8 @@ class FileProbe(LearnedProbe):
     file: Text = key("", "NPZ file with a complex square array under the key probeGuess")
     resize: Resize = key(
         "interpolate",
-        "method that brings the probe to N × N: interpolation, zero padding, or a fitted quadratic phase with "
-        "an amplitude beyond the file's that is zero (pad_quadratic) or that at the edge (pad_extrapolate)",
+        "method that brings the probe to N × N: interpolation, zero padding, or a fitted quadratic phase "
+        "with zeros (pad_quadratic) or the edge amplitude (pad_extrapolate) around",
     )
     RESIZE: ClassVar[tuple[str, ...]] = get_args(Resize)
 
