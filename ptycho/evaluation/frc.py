@@ -9,6 +9,7 @@ from ptycho.scan.bands import bands
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Frequencies as fractions of Nyquist, and correlations."""
+DIRECTIONS = {"row": "row axis (vertical detail)", "col": "column axis (horizontal detail)"}
 
 
 def frc(a: np.ndarray, b: np.ndarray) -> Curve:
@@ -26,6 +27,26 @@ def frc(a: np.ndarray, b: np.ndarray) -> Curve:
         Frequencies ``(min(H, W)//2,)`` as fractions of Nyquist, and correlations in [−1, 1], 0 for a ring in
         which an image has no power.
     """
+    frequency, (correlation,) = _correlations(a, b, None)
+    return frequency, correlation
+
+
+def frc_by_direction(
+    a: np.ndarray, b: np.ndarray, half_angle_deg: float = 30.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`frc` of whole rings, and of their sectors around the row axis and around the column axis.
+
+    A sector holds the spatial frequencies within ``half_angle_deg`` of its axis, on both sides of zero. The
+    row axis is that of detail which changes from row to row.
+
+    Returns:
+        Frequencies ``(K,)`` as fractions of Nyquist, and correlations ``(3, K)``: all, row, column.
+    """
+    return _correlations(a, b, np.tan(np.radians(half_angle_deg)))
+
+
+def _correlations(a: np.ndarray, b: np.ndarray, slope: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """``(K,)``, ``(1, K)`` of rings; with the ``slope`` of their edges ``(3, K)``, of both sectors, too."""
     if a.ndim != 2 or a.shape != b.shape or min(a.shape) < 2:
         raise ValueError(f"a and b must share one shape of at least 2 × 2, got {a.shape} and {b.shape}")
     side, real = min(a.shape), np.isrealobj(a) and np.isrealobj(b)
@@ -33,14 +54,19 @@ def frc(a: np.ndarray, b: np.ndarray) -> Curve:
     along = np.fft.rfftfreq(a.shape[1]) if real else np.fft.fftfreq(a.shape[1])
     both = 1.0 + (real & (along > 0) & (along < 0.5))  # of a real image half of the spectrum is enough
     fa, fb = _spectrum(a, real), _spectrum(b, real)
-    sums = np.zeros((3, side + 1))
+    sums = np.zeros((1 if slope is None else 3, 3, side + 1))
     for rows in bands(fa.shape):
-        ring = np.floor(np.hypot(down[rows], along) * side + 0.5).astype(int).ravel()
+        ring = np.floor(np.hypot(down[rows], along) * side + 0.5).astype(int)
         one, two = fa[rows], fb[rows]
-        terms = (one * two.conj()).real, np.abs(one) ** 2, np.abs(two) ** 2
-        sums += [np.bincount(ring, (both * term).ravel(), side + 1) for term in terms]
+        terms = both * (one * two.conj()).real, both * np.abs(one) ** 2, both * np.abs(two) ** 2
+        parts: list = [np.s_[...]]
+        if slope is not None:
+            row, col = np.broadcast_arrays(np.abs(down[rows]), np.abs(along))
+            parts += [col <= slope * row, row <= slope * col]
+        for total, part in zip(sums, parts, strict=True):
+            total += [np.bincount(ring[part].ravel(), term[part].ravel(), side + 1) for term in terms]
     rings = np.arange(1, side // 2 + 1)
-    cross, power_a, power_b = sums[:, rings]
+    cross, power_a, power_b = np.moveaxis(sums[..., rings], 1, 0)
     norm = np.sqrt(power_a * power_b)
     return 2 * rings / side, np.divide(cross, norm, out=np.zeros_like(cross), where=norm > 0)
 

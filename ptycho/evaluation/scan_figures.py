@@ -291,13 +291,14 @@ def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: Pixel, pixels: int = 
 def quality(
     positions: np.ndarray,
     r_factors: np.ndarray,
-    halves: tuple[np.ndarray, np.ndarray] | None,
+    halves: tuple[np.ndarray, dict[str, np.ndarray]] | None,
     histories: dict[str, list[dict[str, float]]],
     by_pixel: np.ndarray | None = None,
 ) -> Figure:
     """Return R-factors ``(J,)`` of the patterns over the scan, and what else there is.
 
-    That is the mean χ² of each detector pixel ``(N, N)``, ring correlation of halves, and losses.
+    That is the mean χ² of each detector pixel ``(N, N)``, ring correlation of halves (frequencies ``(K,)``
+    and correlations by direction), and losses.
     """
     panels = 1 + (by_pixel is not None) + (halves is not None) + bool(histories)
     figure = Figure(figsize=(5.4 * panels, 4.6), layout="constrained")
@@ -326,8 +327,10 @@ def _detector(figure: Figure, axes: Axes, by_pixel: np.ndarray) -> None:
     axes.set(title="misfit of each detector pixel", xlabel="column / pixel", ylabel="row / pixel")
 
 
-def _half_scans(axes: Axes, frequency: np.ndarray, correlation: np.ndarray) -> None:
-    axes.plot(frequency, correlation)
+def _half_scans(axes: Axes, frequency: np.ndarray, correlations: dict[str, np.ndarray]) -> None:
+    for name, correlation in correlations.items():
+        axes.plot(frequency, correlation, label=name, linewidth=1.2)
+    axes.legend(loc="lower left", fontsize="small")
     for value, style in ((0.5, "--"), (1 / 7, ":")):
         axes.axhline(value, color="gray", linestyle=style, linewidth=1)
     axes.set(

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.ndimage import binary_erosion
 
 from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
     IN_NOISE,
@@ -56,8 +57,9 @@ EXPLAINED = (
         "aligned by one scale and one phase "
         "plane; of a large scan, of some thousand patterns in its middle; where it falls below 0.5, 1/7, and "
         "the half-bit curve (van Heel & Schatz 2005), as a "
-        "fraction of Nyquist, and as a half period in object pixels and in metres; null: never. Null "
-        "as a whole for a tiny scan, and where a half is explained worse than the whole",
+        "fraction of Nyquist, and as a half period in object pixels and in metres; frc50_row, frc50_col: the "
+        "same of spatial frequencies within 30 degrees of the row axis and of the column axis; null: never. "
+        "Null as a whole for a tiny scan, and where a half is explained worse than the whole",
     }
     | {
         "beam": "probe and positions that belong to the object: share of the power in each mode of the "
@@ -235,6 +237,7 @@ def judged_arrays(
     found = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
     if halves is not None:
         found |= {"frequency": halves.frequency, "correlation": halves.correlation}
+        found |= {f"correlation_{key}": halves.by_axis[k] for k, key in enumerate(DIRECTIONS)}
     for name, fit in fits.items():
         used, made = fit.used, recons[name]
         found[f"{name}_patterns"] = prepared.kept[fit.looked_at]

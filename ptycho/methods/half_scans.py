@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.evaluation import metrics
-from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+from ptycho.evaluation.frc import DIRECTIONS, frc, frc_by_direction, frc_crossing, half_bit
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.holdout import coverage
@@ -28,13 +28,16 @@ class Halves:
 
     Attributes:
         frequency, correlation: ``(K,)``, frequencies as fractions of Nyquist.
-        crossings: where it falls below the thresholds; None: never.
+        by_axis: ``(2, K)``, the same of the sectors around the row axis and around the column axis.
+        crossings: where it falls below the thresholds, in any direction and (``frc50_row``, ``frc50_col``)
+            along the axes; None: never.
         by_photons: where it would fall below one half by the noise that photons leave in the halves alone.
         lit_to: the largest frequency at which there are photons; see :func:`lit_frequency`.
     """
 
     frequency: np.ndarray
     correlation: np.ndarray
+    by_axis: np.ndarray
     crossings: dict[str, float | None]
     by_photons: float = 1.0
     lit_to: float = 1.0
@@ -44,6 +47,13 @@ class Halves:
         """Return where the correlation falls below one half, of Nyquist; 1: never."""
         crossing = self.crossings["frc50"]
         return 1.0 if crossing is None else crossing
+
+    @property
+    def curves(self) -> dict[str, np.ndarray]:
+        """Return the correlations by the names of their directions, for figures."""
+        return {"all directions": self.correlation} | dict(
+            zip(DIRECTIONS.values(), self.by_axis, strict=True)
+        )
 
 
 def half_scans(
@@ -86,18 +96,20 @@ def half_scans(
         return None
     first = np.where(mask, images[0], 0)
     second = metrics.align(images[1], first, mask).object
-    frequency, correlation = frc(second, first)
+    frequency, (correlation, *by_axis) = frc_by_direction(second, first)
     crossings = {}
-    thresholds: dict[str, float | np.ndarray] = {
-        "frc50": 0.5,
-        "frc1over7": 1 / 7,
-        "frc_half_bit": half_bit(frequency, first.shape),
+    thresholds: dict[str, tuple[np.ndarray, float | np.ndarray]] = {
+        "frc50": (correlation, 0.5),
+        "frc1over7": (correlation, 1 / 7),
+        "frc_half_bit": (correlation, half_bit(frequency, first.shape)),
+        "frc50_row": (by_axis[0], 0.5),
+        "frc50_col": (by_axis[1], 0.5),
     }
-    for name, threshold in thresholds.items():
-        value, crossed = frc_crossing(frequency, correlation, threshold)
+    for name, (curve, threshold) in thresholds.items():
+        value, crossed = frc_crossing(frequency, curve, threshold)
         crossings[name] = value if crossed else None
     by_photons = _limit_by_photons((first + second) / 2, noise, mask, rng) if data.counts else 1.0
-    return Halves(frequency, correlation, crossings, by_photons, lit_frequency(data))
+    return Halves(frequency, correlation, np.array(by_axis), crossings, by_photons, lit_frequency(data))
 
 
 def lit_frequency(data: Dataset) -> float:
@@ -151,8 +163,10 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
     precision = 1 / max(min(halves.agree_to, halves.lit_to), 1e-6)
     lengths: dict[str, float | None] = {"lit_to": halves.lit_to, "precision_px": precision}
     lengths["precision_m"] = None if pixel is None else precision * max(pixel)
+    pitch = {} if pixel is None else {"frc50_row": pixel[0], "frc50_col": pixel[1]}
     for name, value in halves.crossings.items():
         half_period = None if value is None else 1 / max(value, 1e-6)
         lengths[f"{name}_px"] = half_period
-        lengths[f"{name}_m"] = None if half_period is None or pixel is None else half_period * max(pixel)
+        known = half_period is not None and pixel is not None
+        lengths[f"{name}_m"] = half_period * pitch.get(name, max(pixel)) if known else None
     return halves.crossings | lengths

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.lengths import length_text, round_down
 from ptycho.evaluation.scan_figures import ends_of
 from ptycho.report.charts import Axis, Curve, Level, axis_of, line_chart, place_chart
@@ -111,23 +112,34 @@ def _halves(scan: ScanRecord) -> Iterator[Chart]:
         return
     halves = section(scan.metrics, "half_scan_frc")
     levels = [Level(0.5, "1/2"), Level(1 / 7, "1/7")]
-    for name, text in (("frc50", "1/2"), ("frc1over7", "1/7"), ("frc_half_bit", "half bit")):
-        at, metres = number(halves.get(name)), number(halves.get(f"{name}_m"))
-        if at is not None:
-            label = f"{text}: {length_text(1e9 * metres)}" if metres else f"{text}: {at:.2f}"
-            levels.append(Level(at, label, vertical=True))
-    ends = (
-        Axis("spatial frequency / Nyquist", 0, 1),
-        Axis("ring correlation", min(-0.1, float(y.min())), 1.05),
-    )
+    levels += [
+        Level(number(halves[name]) or 0.0, f"{text}: {_half_period(halves, name)}", vertical=True)
+        for name, text in (("frc50", "1/2"), ("frc1over7", "1/7"), ("frc_half_bit", "half bit"))
+        if number(halves.get(name)) is not None
+    ]
+    sectors = {name: scan.assessment.get(f"correlation_{key}") for key, name in DIRECTIONS.items()}
+    parts = [Curve(x, part, name) for name, part in sectors.items() if part is not None and part.shape == x.shape]
+    curves = [Curve(x, y, "all directions" if parts else ""), *parts]
+    low = min(float(curve.y.min()) for curve in curves)
+    ends = Axis("spatial frequency / Nyquist", 0, 1), Axis("ring correlation", min(-0.1, low), 1.05)
     never = "" if any(level.vertical for level in levels) else " Here it never falls below the thresholds."
+    by_axis = [f"{name} {_half_period(halves, f'frc50_{key}')}" for key, name in DIRECTIONS.items() if parts]
     yield Chart(
         "Resolution by two halves of the scan",
-        line_chart([Curve(x, y)], *ends, "Fourier ring correlation of two halves", levels),
+        line_chart(curves, *ends, "Fourier ring correlation of two halves", levels),
         "Correlation of two images, each from half of the patterns, over spatial frequency (FRC). What both "
         "halves show is real; where the curve falls below a threshold the image ends, given as half periods. "
-        f"Good is a curve that stays near one.{never}",
+        f"Good is a curve that stays near one.{never}"
+        + (f" Half periods at 1/2 along the axes: {', '.join(by_axis)}." if by_axis else ""),
     )
+
+
+def _half_period(halves: dict, name: str) -> str:
+    """Return where the halves stop to agree: a length, else a fraction of Nyquist."""
+    at, metres = number(halves.get(name)), number(halves.get(f"{name}_m"))
+    if metres:
+        return length_text(1e9 * metres)
+    return "never below" if at is None else f"{at:.2f}"
 
 
 def _course(scan: ScanRecord) -> Iterator[Chart]:

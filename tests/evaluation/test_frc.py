@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import reference
 
-from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+from ptycho.evaluation.frc import frc, frc_by_direction, frc_crossing, half_bit
 
 
 @pytest.mark.parametrize("kind", ["real", "complex"])
@@ -86,3 +86,42 @@ def test_a_real_image_is_a_complex_one_without_imaginary_part(shape):
     b += a
     for real, wave in zip(frc(a, b), frc(a.astype(complex), b.astype(complex)), strict=True):
         np.testing.assert_allclose(real, wave, atol=1e-12)
+
+
+def test_sectors_see_noise_that_depends_on_the_direction():
+    """Noise of √(q_c/c) times the image's amplitude, q_c the horizontal frequency, c = .2 cycles per pixel.
+
+    Powers add, so a ring has the mean over its angles of 1/(1 + q_c/c), nearly. Rings are averaged by tens.
+    """
+    shape, c = (161, 208), 0.2
+    across = np.abs(np.fft.fftfreq(shape[1]))
+    curves = []
+    for seed in range(6):
+        a, *noise = np.random.default_rng(seed).normal(size=(3, *shape))
+        images = [np.fft.ifft2(np.fft.fft2(a) + np.sqrt(across / c) * np.fft.fft2(n)).real for n in noise]
+        frequency, correlations = frc_by_direction(*images)
+        curves.append(correlations)
+    angles = np.radians(np.linspace(-30, 30, 61))
+    q = frequency / 2
+    for found, part in zip(np.mean(curves, axis=0)[1:], (np.abs(np.sin(angles)), np.cos(angles)), strict=True):
+        expected = 1 / (1 + q * part.mean() / c)
+        np.testing.assert_allclose(*(x.reshape(8, 10).mean(axis=1) for x in (found, expected)), atol=0.07)
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_sectors_equal_a_sum_over_their_samples(kind):
+    """Ring 7 of (21, 35), sample by sample; a transposed image has the other sector."""
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=(21, 35)) + 2 + (1j * rng.normal(size=(21, 35)) if kind == "complex" else 0)
+    b = a + rng.normal(size=a.shape)
+    hann = np.outer(*[np.sin(np.pi * (np.arange(n) + 0.5) / n) ** 2 for n in a.shape])
+    fa, fb = (np.fft.fft2(hann * (x - np.average(x, weights=hann))) for x in (a, b))
+    cross = power_a = power_b = 0
+    for i, u in enumerate(np.fft.fftfreq(21)):
+        for j, v in enumerate(np.fft.fftfreq(35)):
+            if abs(21 * np.hypot(u, v) - 7) < 0.5 and np.degrees(np.arctan2(abs(v), abs(u))) <= 20:
+                cross += (fa[i, j] * fb[i, j].conj()).real
+                power_a, power_b = power_a + abs(fa[i, j]) ** 2, power_b + abs(fb[i, j]) ** 2
+    found = frc_by_direction(a, b, 20.0)[1]
+    assert found[1, 6] == pytest.approx(cross / np.sqrt(power_a * power_b), abs=1e-12)
+    np.testing.assert_allclose(frc_by_direction(a.T, b.T, 20.0)[1][2], found[1], atol=1e-12)

@@ -71,7 +71,7 @@ def draw(
         ratio = used.residual / np.maximum(used.measured, 1e-30)
         causes = done.fits[last].causes
         by_pixel = None if causes is None else causes.by_pixel
-        curve = None if halves is None else (halves.frequency, halves.correlation)
+        curve = None if halves is None else (halves.frequency, halves.curves)
         rows = {name: history.rows for name, history in histories.items()}
         folder.figure(names.figure("quality"), scan_figures.quality(positions, ratio, curve, rows, by_pixel))
 
