@@ -37,6 +37,11 @@ from ptycho.readers.quantities import ELECTRON
 VERSION = 160
 INVALID = 1  # bit of the mask
 NEEDED = ("pixel_m", "energy_eV", "distance_m", "detector_pixel_m")
+LINKS = {
+    "data_1/data": "instrument_1/detector_1/data",
+    "data_1/translation": "sample_1/geometry_1/translation",
+    "instrument_1/detector_1/translation": "sample_1/geometry_1/translation",
+}
 SIGN = "of the sample: row of the probe = -translation . basis_vectors[0], column = -translation . [1]"
 
 
@@ -47,16 +52,22 @@ def write(path: Path, scan: ExportedScan) -> None:
         ConfigError: patterns are missing, or something that the format states in metres or joule is unknown.
         WriteError: the file cannot be written.
     """
+    check_complete(path, scan, "CXI")
+    write_hdf5(path, lambda file: fill(file, scan))
+
+
+def check_complete(path: Path, scan: ExportedScan, name: str) -> None:
+    """Raise :class:`ConfigError` if a scan lacks a length or an energy that the format ``name`` states."""
     missing = [key for key in NEEDED if getattr(scan, key) is None]
     if missing:
         raise ConfigError(
-            f"{path}: CXI states lengths in metres, and {', '.join(missing)} is not known; set it, or "
+            f"{path}: {name} states lengths in metres, and {', '.join(missing)} is not known; set it, or "
             "choose another format"
         )
-    write_hdf5(path, lambda file: _fill(file, scan))
 
 
-def _fill(file: h5py.File, scan: ExportedScan) -> None:
+def fill(file: h5py.File, scan: ExportedScan) -> None:
+    """Write everything into an open file."""
     file["cxi_version"] = VERSION
     entry = make_group(file, "entry_1")
     entry["title"], entry["comment"] = scan.name, scan.comments
@@ -64,12 +75,7 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
     _source(make_group(entry, "instrument_1/source_1"), scan)
     _translation(make_group(entry, "sample_1/geometry_1"), scan)
     _image(entry, scan)
-    links = {
-        "data_1/data": "instrument_1/detector_1/data",
-        "data_1/translation": "sample_1/geometry_1/translation",
-        "instrument_1/detector_1/translation": "sample_1/geometry_1/translation",
-    }
-    for name, target in links.items():
+    for name, target in LINKS.items():
         make_group(entry, name.rpartition("/")[0])
         entry[name] = h5py.SoftLink(f"/entry_1/{target}")
     write_truth(file, scan.truth, entry.get("image_1/data"))

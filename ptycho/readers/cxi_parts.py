@@ -35,9 +35,13 @@ def read_description(file: Archive) -> dict[str, Any]:
     return {
         "energy_eV": read_energy(file, "J", energy, length, probe=f"{SOURCE}/probe"),
         "distance_m": read_number(file, DISTANCE, "m", f"{DETECTOR}/distance"),
-        "probe": read_probe(file, file.first(*PROBES)),
-        "object": _object(file),
+        **read_result(file),
     }
+
+
+def read_result(file: Archive, probes: tuple[str, ...] = PROBES) -> dict[str, Any]:
+    """Probe, at the first of some keys, and object of the file."""
+    return {"probe": read_probe(file, file.first(*probes)), "object": _object(file)}
 
 
 def read_parts(file: Archive, options: ReadOptions) -> Product | None:

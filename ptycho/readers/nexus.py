@@ -15,6 +15,7 @@ under ``entry_1``, ``entry``
                                                             ``beam_center_{x,y}`` (pixels, or a length)
 ``detector_1/pixel_mask``       (H, W)                      0 is good
 ``detector_1/{dark,flat}field`` (H, W) or (n, H, W)         ``detector_1``, ``beam_1`` are in ``instrument_1``
+``source_1/illumination``       as in CXI                   probe; ``image_1/data``: object; of ``entry_1``
 =============================== =========================== ==================================================
 
 Signs: a file that says NXcxi_ptycho has the sample's positions, which are negated. Other NXdata are taken as
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.cxi_parts import read_translation
+from ptycho.readers.cxi_parts import PROBES, read_result, read_translation
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.places import place_scan
 from ptycho.readers.positions import Positions, read_columns
@@ -104,6 +105,7 @@ def _values(file: Archive, entry: str, detector: str, source: Patterns | None) -
         "good": read_good(file, mask, "bad" if str(mask).endswith("pixel_mask") else "cxi"),
         "dark": read_frame(file, f"{detector}/darkfield"),
         "flat": read_frame(file, f"{detector}/flatfield"),
+        **(read_result(file, PROBES[:1]) if entry == ENTRIES[0] else {}),
     }
 
 

@@ -117,8 +117,8 @@ def _halves(scan: ScanRecord) -> Iterator[Chart]:
         for name, text in (("frc50", "1/2"), ("frc1over7", "1/7"), ("frc_half_bit", "half bit"))
         if number(halves.get(name)) is not None
     ]
-    sectors = {name: scan.assessment.get(f"correlation_{key}") for key, name in DIRECTIONS.items()}
-    parts = [Curve(x, part, name) for name, part in sectors.items() if part is not None and part.shape == x.shape]
+    sectors = ((name, scan.assessment.get(f"correlation_{key}")) for key, name in DIRECTIONS.items())
+    parts = [Curve(x, z, name) for name, z in sectors if z is not None and z.shape == x.shape]
     curves = [Curve(x, y, "all directions" if parts else ""), *parts]
     low = min(float(curve.y.min()) for curve in curves)
     ends = Axis("spatial frequency / Nyquist", 0, 1), Axis("ring correlation", min(-0.1, low), 1.05)

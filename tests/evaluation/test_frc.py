@@ -103,7 +103,8 @@ def test_sectors_see_noise_that_depends_on_the_direction():
         curves.append(correlations)
     angles = np.radians(np.linspace(-30, 30, 61))
     q = frequency / 2
-    for found, part in zip(np.mean(curves, axis=0)[1:], (np.abs(np.sin(angles)), np.cos(angles)), strict=True):
+    parts = np.abs(np.sin(angles)), np.cos(angles)
+    for found, part in zip(np.mean(curves, axis=0)[1:], parts, strict=True):
         expected = 1 / (1 + q * part.mean() / c)
         np.testing.assert_allclose(*(x.reshape(8, 10).mean(axis=1) for x in (found, expected)), atol=0.07)
 

@@ -19,7 +19,7 @@ from helpers.cli import ROOT, files
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.datasets.own import to_arrays
-from ptycho.exports import cxi, npz, product, tiff
+from ptycho.exports import cxi, nexus, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -91,9 +91,9 @@ def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     path = tmp_path / f"scan{SUFFIX[kind]}"
     FORMATS[kind](path, scan)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]  # nothing temporary is left
-    found = read(path, **({"zero_frequency": "centre"} if kind == "cxi" else {}))
+    found = read(path, **({"zero_frequency": "centre"} if kind in ("cxi", "nexus") else {}))
     assert found.raw.format == {"npz": "ptychopinn"}.get(kind, kind)
-    assert found.raw.domain == ("counts" if kind == "cxi" else "amplitude")
+    assert found.raw.domain == ("counts" if kind in ("cxi", "nexus") else "amplitude")
     assert (found.N, found.detector.centre) == (N, (N // 2, N // 2))
     seen = found.patterns(slice(0, J)).astype(float) ** 2
     np.testing.assert_allclose(seen, counts_of(scan), rtol=1e-6)
@@ -124,6 +124,39 @@ def test_cxi_keeps_the_mask_and_says_units_and_signs(scan, tmp_path):
         for group in ("data_1", "sample_1/geometry_1", "instrument_1/detector_1"):
             assert file[f"entry_1/{group}/translation"].attrs["units"] == "m"
             assert "sample" in file[f"entry_1/{group}/translation"].attrs["sign"]
+
+
+def test_nexus_has_what_the_definition_requires_and_is_still_cxi(scan, tmp_path):
+    """Classes, fields and attributes of NXcxi_ptycho.nxdl.xml that are required; our two readers agree."""
+    nexus.write(tmp_path / "scan.nxs", scan)
+    with h5py.File(tmp_path / "scan.nxs") as file:
+        entry = file["entry_1"]
+        assert entry["definition"][()] == b"NXcxi_ptycho" and file["cxi_version"][()] == 160
+        required = {
+            "NXinstrument": ["instrument_1/source_1", "instrument_1/beam_1", "instrument_1/detector_1"],
+            "NXsource": [f"instrument_1/source_1/{key}" for key in ("name", "energy", "probe", "type")],
+            "NXbeam": [f"instrument_1/beam_1/{key}" for key in ("energy", "incident_energy_spread")],
+            "NXdetector": [f"instrument_1/detector_1/{key}" for key in ("data", "translation", "distance")],
+            "NXdata": [f"data/{key}" for key in ("data", "x", "y", "x_indices", "y_indices")],
+            "NXcollection": ["data_1/data", "data_1/translation"],
+            "NXsample": ["sample_1/geometry_1/translation", "sample_1/transformations/x"],
+        }
+        found = {
+            item.attrs["NX_class"] for item in [entry, *map(entry.get, nexus.CLASSES)] if item is not None
+        }
+        assert found >= set(required) and all(key in entry for keys in required.values() for key in keys)
+        motors, moves = entry["sample_1/transformations"], entry["data_1/translation"][()]
+        np.testing.assert_array_equal(np.stack([motors["x"], motors["y"]], 1), moves[:, :2])
+        np.testing.assert_array_equal(entry["instrument_1/detector_1/pixel_mask"][()] == 0, scan.good)
+        assert entry["instrument_1/detector_1/beam_center_x"][()] == pytest.approx(N / 2 * PITCH)
+    ours, theirs = (
+        open_scan(tmp_path / "scan.nxs"),
+        open_scan(tmp_path / "scan.nxs", ReadOptions(format="cxi")),
+    )
+    assert (ours.format, theirs.format) == ("nexus", "cxi") and not ours.warnings
+    np.testing.assert_array_equal(ours.positions, theirs.positions)
+    np.testing.assert_array_equal(ours.good, scan.good)
+    assert ours.zero_frequency == pytest.approx((N / 2, N / 2))
 
 
 def hand_made(**changes):
@@ -300,11 +333,11 @@ def test_what_a_format_needs_and_the_scan_lacks(scan, tmp_path):
 
 def test_the_format_is_told_by_the_name(tmp_path):
     assert set(SUFFIXES.values()) == set(FORMATS)
-    assert [format_of(None, f"a/b{suffix}") for suffix in (".h5", ".CXI", ".npz")] == [*FORMATS]
+    assert [format_of(None, f"a/b{suffix}") for suffix in (".h5", ".CXI", ".nxs", ".npz")] == [*FORMATS]
     assert format_of("cxi", "scan.npz") == "cxi"
     with pytest.raises(ConfigError, match=r"output=a\.tif: has no known ending; add format=ptychodus or"):
         format_of(None, "a.tif")
-    with pytest.raises(ConfigError, match="format=mat: must be one of ptychodus, cxi, npz"):
+    with pytest.raises(ConfigError, match="format=mat: must be one of ptychodus, cxi, nexus, npz"):
         format_of("mat", "a.mat")
     held = tmp_path / "held.h5"
     held.touch()
@@ -587,7 +620,7 @@ def test_a_disk_that_fills_is_an_error_and_no_signal(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["ptychodus", "cxi"])
+@pytest.mark.parametrize("kind", ["ptychodus", "cxi", "nexus"])
 def test_the_same_scan_is_the_same_bytes_at_another_time(kind, scan, tmp_path):
     written = []
     for name in ("a.h5", "b.h5"):

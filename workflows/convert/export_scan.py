@@ -58,7 +58,8 @@ class ExportConfig:
         allowed="the path of the file to write",
     )
     format: Text | None = key(
-        None, "file format: ptychodus | cxi | npz; null: by the ending of the output (.h5, .cxi, .npz)"
+        None,
+        "file format: ptychodus | cxi | nexus | npz; null: by the ending of the output (.h5, .cxi, .nxs, .npz)",
     )
     source: Text | None = key(
         None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"

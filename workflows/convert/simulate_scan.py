@@ -35,7 +35,8 @@ class SimulateConfig(ScanSettings):
 
     output: Text | None = key(None, "file to write")
     format: Text | None = key(
-        None, "file format: cxi | ptychodus | npz; null: by the ending of the output (.cxi, .h5, .npz)"
+        None,
+        "file format: cxi | ptychodus | nexus | npz; null: by the ending of the output (.cxi, .h5, .nxs, .npz)",
     )
     overwrite: Flag = key(False, "replace an existing file")
     probe: Shape = key(
