@@ -163,10 +163,11 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
     precision = 1 / max(min(halves.agree_to, halves.lit_to), 1e-6)
     lengths: dict[str, float | None] = {"lit_to": halves.lit_to, "precision_px": precision}
     lengths["precision_m"] = None if pixel is None else precision * max(pixel)
-    pitch = {} if pixel is None else {"frc50_row": pixel[0], "frc50_col": pixel[1]}
+    along = {"frc50_row": 0, "frc50_col": 1}
     for name, value in halves.crossings.items():
         half_period = None if value is None else 1 / max(value, 1e-6)
-        lengths[f"{name}_px"] = half_period
-        known = half_period is not None and pixel is not None
-        lengths[f"{name}_m"] = half_period * pitch.get(name, max(pixel)) if known else None
+        lengths[f"{name}_px"] = lengths[f"{name}_m"] = half_period
+        if half_period is not None:
+            pitch = None if pixel is None else pixel[along[name]] if name in along else max(pixel)
+            lengths[f"{name}_m"] = None if pitch is None else half_period * pitch
     return halves.crossings | lengths

@@ -59,7 +59,7 @@ class ExportConfig:
     )
     format: Text | None = key(
         None,
-        "file format: ptychodus | cxi | nexus | npz; null: by the ending of the output (.h5, .cxi, .nxs, .npz)",
+        "file format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)",
     )
     source: Text | None = key(
         None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"

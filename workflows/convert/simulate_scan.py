@@ -36,7 +36,7 @@ class SimulateConfig(ScanSettings):
     output: Text | None = key(None, "file to write")
     format: Text | None = key(
         None,
-        "file format: cxi | ptychodus | nexus | npz; null: by the ending of the output (.cxi, .h5, .nxs, .npz)",
+        "file format: cxi | ptychodus | nexus | npz; null: by the ending of output (.cxi, .h5, .nxs, .npz)",
     )
     overwrite: Flag = key(False, "replace an existing file")
     probe: Shape = key(
