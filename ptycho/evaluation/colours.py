@@ -125,6 +125,27 @@ def unwrap(phase: np.ndarray) -> np.ndarray:
     return np.where(known, np.ma.getdata(found), np.nan)
 
 
+def residues(phase: np.ndarray) -> np.ndarray:
+    """Return the residues (phase vortices) of a wrapped phase: ``(n, 3)`` of row, column and charge.
+
+        charge = (W[φ₁₀ − φ₀₀] + W[φ₁₁ − φ₁₀] + W[φ₀₁ − φ₁₁] + W[φ₀₀ − φ₀₁]) / 2π,   W: wrapped to [−π, π)
+
+    of each square of four pixels, whose middle is its place. The charge is 1 where the phase grows by 2π
+    counter-clockwise in the picture (row ↓, column →). No unwrapping is consistent around a residue.
+
+    Args:
+        phase: ``(h, w)`` rad; NaN where nothing is known, and a square with a NaN has no residue.
+
+    Source: Goldstein, Zebker & Werner, Radio Science 23 (1988) 713.
+    """
+    corners = phase[:-1, :-1], phase[1:, :-1], phase[1:, 1:], phase[:-1, 1:]
+    steps = (b - a for a, b in zip(corners, (*corners[1:], corners[0]), strict=True))
+    loop = np.sum([(step + np.pi) % (2 * np.pi) - np.pi for step in steps], axis=0)
+    charge = np.rint(np.nan_to_num(loop) / (2 * np.pi))
+    rows, cols = np.nonzero(charge)
+    return np.stack([rows + 0.5, cols + 0.5, charge[rows, cols]], axis=1)
+
+
 def _jumps(phase: np.ndarray) -> float:
     """Share of the pairs of known neighbours that differ by more than π."""
     steps = np.concatenate([np.diff(phase, axis=axis).ravel() for axis in (0, 1)])

@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ptycho.evaluation.colours import ORIENTATION, WRAPPED, ShownPhase, hue, show_phase, wheel
+from ptycho.evaluation.colours import ORIENTATION, WRAPPED, ShownPhase, hue, residues, show_phase, wheel
 from ptycho.evaluation.lengths import scale_length
 from ptycho.evaluation.shrinking import shrink
 from ptycho.scan.ramp import levelled
@@ -108,6 +108,8 @@ class Picture:
         colour: the ends of the colours of the phase.
         pixels: of the object, along the side of a pixel of the picture.
         probe: complex ``(N, N)``, the strongest mode.
+        residues: ``(n, 3)``, place (row, col) in pixels of the picture and charge of each residue of the
+            phase, found in the object's own pixels.
     """
 
     amplitude: np.ndarray
@@ -116,6 +118,7 @@ class Picture:
     colour: Ends
     pixels: int
     probe: np.ndarray
+    residues: np.ndarray
 
     @classmethod
     def of(
@@ -134,7 +137,9 @@ class Picture:
         level[~shown[part]] = np.nan
         amplitude, pixels = shrink(level, side, np.abs)
         phase = show_phase(np.angle(shrink(level, side)[0]))
-        return cls(amplitude, phase, ends_of(amplitude), phase_ends(phase), pixels, probe)
+        marks = residues(np.angle(level))
+        marks[:, :2] = (marks[:, :2] + 0.5) / pixels - 0.5
+        return cls(amplitude, phase, ends_of(amplitude), phase_ends(phase), pixels, probe, marks)
 
     def in_scale_of(self, other: Picture) -> Picture:
         """Return the picture with the scales of another; a wrapped and an unwrapped phase keep their own."""
@@ -186,6 +191,7 @@ def draw_reconstruction(picture: Picture, pixel_m: Pixel, title: str) -> Figure:
     for ax, channel in zip(axes, picture.channels, strict=False):
         show_channel(figure, ax, channel, pixel_m, picture.pixels)
     show_probe(axes[2], picture.probe, pixel_m)
+    mark_residues(axes[1], picture.residues)
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set_title(text)
     figure.suptitle(title)
@@ -203,6 +209,7 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: Pixel) -> Figure:
     for column, (title, picture) in zip(axes.T, pictures.items(), strict=True):
         for ax, channel in zip(column, picture.in_scale_of(last).channels, strict=False):
             show_channel(figure, ax, channel, pixel_m, picture.pixels)
+        mark_residues(column[1], picture.residues)
         show_probe(column[2], picture.probe, pixel_m)
         column[0].set_title(title)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
@@ -240,6 +247,18 @@ def show_channel(
     scale_bar(axes, values.shape, pixel_m, pixels)
     axes.set(xticks=[], yticks=[], facecolor=NOTHING)
     axes.set_xlabel(ORIENTATION, fontsize="small")
+
+
+def mark_residues(axes: Axes, marks: np.ndarray) -> None:
+    """Mark residues ``(n, 3)`` of :attr:`Picture.residues` by their charge; many of them by small marks."""
+    if not len(marks):
+        return
+    size = float(np.clip(4000 / len(marks), 3, 24))
+    for charge, face, edge in ((1, "white", "black"), (-1, "black", "white")):
+        rows, cols = marks[np.sign(marks[:, 2]) == charge, :2].T
+        axes.scatter(cols, rows, s=size, c=face, edgecolors=edge, linewidths=0.6)
+    text = f"{len(marks)} residue{'s'[: len(marks) != 1]} (phase vortices): ○ +, ● −"
+    axes.set_xlabel(f"{axes.get_xlabel()}\n{text}", fontsize="small")
 
 
 def show_probe(axes: Axes, probe: np.ndarray, pixel_m: Pixel) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.ndimage import binary_erosion
 
 from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.colours import residues
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
@@ -72,6 +73,9 @@ EXPLAINED = (
         "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
         "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
+        "phase_residues": "number of phase vortices of the object where the illumination is more than a tenth "
+        "of its maximum: squares of four pixels around which the phase changes by 2π; no unwrapping is "
+        "consistent there",
         "noise_share": "photon noise over the standard deviation of the amplitude",
         "error_map": "standard deviations of the object by photon noise, medians over the pixels with "
         "more than a tenth of the maximum illumination: of the amplitude, over the mean amplitude, and of "
@@ -218,6 +222,7 @@ def trust_row(
         "noise_share": share,
         **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
+        "phase_residues": residue_count(made, data),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, prepared.whole.beam),
@@ -285,6 +290,14 @@ def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) 
     if not data.counts or not known.any():
         return None
     return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
+
+
+def residue_count(made: Reconstruction, data: Dataset) -> int:
+    """Return how many phase vortices the object has where much light fell."""
+    lit = made.covered & covered(data, WELL_LIT)[0]
+    part = scan_figures.box_of(lit)
+    level = levelled(made.object[part], lit[part])
+    return len(residues(np.where(lit[part], np.angle(level), np.nan)))
 
 
 def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:

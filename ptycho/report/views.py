@@ -31,7 +31,7 @@ from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
 
 MAP_PIXELS = 640  # of a side of a map that is read out
-MODES = 6
+MODES, MARKS = 6, 500  # drawn at most
 TITLES = {"gt": "the truth"}  # of reconstructions
 MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
 FIGURES = {
@@ -73,6 +73,7 @@ class ScanView:
     amplitude: Picture | None = None
     phase: Picture | None = None
     phase_note: str = ""
+    residues: np.ndarray | None = None  # (n, 3): row, column in shares of the picture, and charge
     maps: tuple[Map, ...] = ()
     map_pixel_nm: float | None = None
     modes: tuple[Mode, ...] = ()
@@ -133,7 +134,8 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),
-        "phase_note": phase.note,
+        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues))))),
+        "residues": np.add(picture.residues[:MARKS], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made, pixel)),
@@ -141,6 +143,14 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
         "others": tuple(_others(scan, picture)),
         "charts": tuple(charts_of(record.path, scan, made)),
     }
+
+
+def _residue_note(count: int) -> str:
+    """Return a sentence on the residues of the phase; empty where there are none."""
+    if not count:
+        return ""
+    marked = "" if count <= MARKS else f", {MARKS} of them marked"
+    return f"It has {count} residue{'s'[: count != 1]} (phase vortices{marked}): white +, black −."
 
 
 def picture_of(made: StoredRecon) -> scan_figures.Picture:

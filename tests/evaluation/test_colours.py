@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.evaluation.colours import hue, show_phase, wheel
+from ptycho.evaluation.colours import hue, residues, show_phase, wheel
 
 # sRGB → Oklab as published (Ottosson 2020), the other way than the code goes
 RGB_TO_CONES = np.array(
@@ -71,3 +71,14 @@ def test_a_phase_without_a_consistent_value_stays_wrapped():
 @pytest.mark.parametrize("phase", [np.full((4, 5), np.nan), np.zeros((1, 1)), np.array([[-3.0, 3.0, 3.0]])])
 def test_next_to_nothing_is_shown(phase):
     assert show_phase(phase).values.shape == phase.shape
+
+
+def test_residues_are_the_zeros_of_a_wave():
+    """(z − a)(z − b)* with z = column + i row: a vortex at a, an opposite one at b; a ramp of .6 rad/px."""
+    z = COLS + 1j * ROWS
+    wave = (z - (20.5 + 31.5j)) * np.conj(z - (60.5 + 10.5j)) * np.exp(1j * (0.5 * ROWS + 0.3 * COLS))
+    np.testing.assert_array_equal(residues(np.angle(wave)), [[10.5, 60.5, 1], [31.5, 20.5, -1]])
+    known = np.where(np.hypot(ROWS - 31.5, COLS - 20.5) > 1, np.angle(wave), np.nan)
+    np.testing.assert_array_equal(residues(known), [[10.5, 60.5, 1]])
+    assert not len(residues(np.angle(np.exp(20j * np.exp(-((ROWS - 30) ** 2 + (COLS - 40) ** 2) / 400)))))
+    assert residues(np.zeros((1, 5))).shape == (0, 3)

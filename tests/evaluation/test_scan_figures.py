@@ -64,6 +64,19 @@ def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     assert shown_in(both)[1].images[0].get_clim() != image.get_clim()  # radians without jumps
 
 
+@pytest.mark.parametrize("side", [1200, 10])
+def test_residues_are_marked_where_they_are(side):
+    """One vortex at (20.5, 26.5), and one outside of what is shown; also of a shrunk picture."""
+    z = (COLS - 26.5) + 1j * (ROWS - 20.5)
+    rim = (COLS - 26.5) + 1j * (ROWS - 5.5)
+    picture = Picture.of(z * rim / np.abs(z * rim), MASK, LIT, PROBE, side)
+    where = (np.array([20.5, 26.5]) - (8, 14) + 0.5) / picture.pixels - 0.5
+    np.testing.assert_allclose(picture.residues, [[*where, -1]])
+    axes = shown_in(draw_reconstruction(picture, None, "a"))[1]
+    np.testing.assert_allclose(axes.collections[1].get_offsets(), where[None, ::-1])
+    assert "1 residue (phase vortices)" in axes.get_xlabel()
+
+
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_an_object_that_is_nothing_is_drawn(value):
     empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
