@@ -60,7 +60,7 @@ def reconstruct_and_assess(
         tuple(finding.in_words(context.words) for finding in findings_of(decisions)),
         tuple(finding.in_words(context.words) for finding in prepared.scan.findings),
         tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(decisions)))),
-        judged_arrays(prepared, done.reconstructions, done.fits, done.halves),
+        judged_arrays(prepared, done.reconstructions, done.fits, done.halves, done.caustic),
         last,
         prepared,
     )

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import binary_erosion
 
+from ptycho.config.waves import wavelength_m
 from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.caustic import Caustic, caustic
 from ptycho.evaluation.colours import residues
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.registration import in_frame
@@ -73,7 +75,12 @@ EXPLAINED = (
         "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
         "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
-        "phase_residues": "number of phase vortices of the object where the illumination is more than a tenth "
+        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance of "
+        "its narrowest plane from the sample, positive along the beam (the beam is narrowest behind the "
+        "sample), null: not in reach; its width there and at the sample, as the full width at half maximum of "
+        "the Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "
+        "power. Null as a whole for a near field, or without wavelength or pixel size",
+        "phase_residues": "phase vortices of the object where the illumination is more than a tenth "
         "of its maximum: squares of four pixels around which the phase changes by 2π; no unwrapping is "
         "consistent there",
         "noise_share": "photon noise over the standard deviation of the amplitude",
@@ -230,19 +237,25 @@ def trust_row(
 
 
 def judged_arrays(
-    prepared: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
+    prepared: Prepared,
+    recons: dict[str, Reconstruction],
+    fits: dict[str, Fit],
+    halves: Halves | None,
+    focus: Caustic | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
     ``nominal_positions (J, 2)`` as the file tells them, ``held_out``; ring correlation of the halves; and of
     each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_holdout_patterns`` with
     their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
-    objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel.
+    objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel. ``caustic_…`` is of
+    the product's probe.
     """
     found = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
     if halves is not None:
         found |= {"frequency": halves.frequency, "correlation": halves.correlation}
         found |= {f"correlation_{key}": halves.by_axis[k] for k, key in enumerate(DIRECTIONS)}
+    found |= {} if focus is None else focus.arrays()
     for name, fit in fits.items():
         used, made = fit.used, recons[name]
         found[f"{name}_patterns"] = prepared.kept[fit.looked_at]
@@ -321,6 +334,15 @@ def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
         "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
         "background_per_pixel": None if beam.background is None else float(beam.background.mean()),
     }
+
+
+def probe_caustic(prepared: Prepared, made: Reconstruction) -> Caustic | None:
+    """Return the caustic of the strongest probe mode; None: a near field, or lengths are unknown."""
+    scan, probe = prepared.scan, prepared.beam_under(made).probe[0]
+    energy, pixel = scan.raw.energy_eV, scan.pixel.metres
+    if scan.near_field is not None or energy is None or pixel is None or not probe.any():
+        return None
+    return caustic(probe, wavelength_m(energy), pixel) if np.isfinite(probe).all() else None
 
 
 def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
-from ptycho.methods.assessment import Fit, compare_with_truth, judge, trust_row
+from ptycho.methods.assessment import Fit, compare_with_truth, judge, probe_caustic, trust_row
 from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
@@ -39,6 +40,7 @@ class Assessed:
         halves: ring correlation of two half scans; None: not computed, or they say nothing.
         product: the name of the one that the run stands for.
         rows: the scores of each, as in ``metrics.json``.
+        caustic: of the product's strongest probe mode; None: a near field, or lengths are unknown.
     """
 
     reconstructions: dict[str, Reconstruction]
@@ -46,6 +48,7 @@ class Assessed:
     halves: Halves | None
     product: str
     rows: dict[str, dict[str, Any]]
+    caustic: Caustic | None = None
 
 
 def assess(
@@ -80,7 +83,9 @@ def assess(
     made = {name: move_ramp(replace(one, beam=prepared.beam_under(one))) for name, one in made.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, made, fits, halves, flags, context.words)
-    return Assessed(made, fits, halves, product, rows)
+        focus = probe_caustic(prepared, made[product])
+        rows[product]["probe_focus"] = None if focus is None else focus.facts()
+    return Assessed(made, fits, halves, product, rows, focus)
 
 
 def choose(fits: dict[str, Fit]) -> str:

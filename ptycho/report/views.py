@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptycho.evaluation import scan_figures
+from ptycho.evaluation.caustic import Caustic
+from ptycho.evaluation.caustic_figure import draw_caustic
 from ptycho.evaluation.shrinking import shrink
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
@@ -99,7 +102,7 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         tuple(one for one in findings if one not in decided),
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-        pictures=tuple(_stored_figures(record)) if record.kind in KNOWN_TRUTH else (),
+        pictures=tuple(_stored_figures(record)) if record.kind in KNOWN_TRUTH else tuple(_caustic(scan)),
         **drawn,
     )
 
@@ -188,6 +191,20 @@ def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Thumbna
             "(data.mask_file), lines and blocks an obstruction or a detector module."
         )
         yield Thumbnail("misfit on the detector", palette_png(shrink(misfit, HERO)[0], ends, MAGMA), caption)
+
+
+def _caustic(scan: ScanRecord) -> Iterator[Thumbnail]:
+    """The probe through its focus, drawn as in the folder of the run."""
+    if (focus := Caustic.of_arrays(scan.assessment)) is None:
+        return
+    file = io.BytesIO()
+    draw_caustic(focus, f"{scan.product}: probe").savefig(file, format="png", dpi=90)
+    caption = (
+        "Intensity of the strongest probe mode around the sample, along the beam, in two cuts. A good focus is "
+        "one narrow waist, at the same distance in both cuts; an hourglass that differs between them is astigmatism. "
+        "Far from the sample the picture depends on small errors of the probe."
+    )
+    yield Thumbnail("probe_caustic", data_uri(file.getvalue()), caption)
 
 
 def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:

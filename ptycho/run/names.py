@@ -51,7 +51,16 @@ TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOC
 
 _OBJECTS = ("gt", "solver", "pinn", "baseline", "lsqml", "refined", "denoised")
 _FIGURES = (
-    *("side_by_side", "quality", "error_map", "slices", "compare_amp_phase", "frc_curves", "history"),
+    *(
+        "side_by_side",
+        "quality",
+        "error_map",
+        "slices",
+        "probe_caustic",
+        "compare_amp_phase",
+        "frc_curves",
+        "history",
+    ),
     *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
 )
 _OF_A_SCAN = (

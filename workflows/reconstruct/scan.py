@@ -140,7 +140,7 @@ def reconstruct(
     made = done.reconstructions
     for name, one in made.items():
         folder.arrays(names.recon(name), one.arrays())
-    folder.arrays(names.ASSESSMENT, judged_arrays(prepared, made, done.fits, done.halves))
+    folder.arrays(names.ASSESSMENT, judged_arrays(prepared, made, done.fits, done.halves, done.caustic))
     best, pixel = made[done.product], prepared.scan.pixel.metres
     exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.evaluation import scan_figures
+from ptycho.evaluation.caustic_figure import draw_caustic
 from ptycho.methods.assessment import picture_of, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, number
@@ -61,6 +62,8 @@ def draw(
             title = f"{done.product}: one standard deviation by the noise of the patterns"
             image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
             folder.figure(names.figure("error_map"), image)
+        if done.caustic is not None:
+            folder.figure(names.figure("probe_caustic"), draw_caustic(done.caustic, f"{done.product}: probe"))
         if best.slices is not None:
             each = [picture_of(replace(best, objects=one[None]), prepared) for one in best.slices]
             title = f"{done.product}: slices along the beam"

@@ -1,0 +1,202 @@
+"""The caustic of a probe: the wave around the sample, by the exact angular spectrum, and where it is narrowest.
+
+======== ==================================================================================================
+``P``    probe in the sample plane, ``(N, N)``; ``z`` along the beam from the sample, waves are exp(+ikz)
+``I_z``  ``|F⁻¹[H_z F P]|²``, H_z of :class:`ptycho.config.waves.FreeSpace`, in a periodic window
+``A_z``  ``(Σ I_z)² / Σ I_z²`` in square metres; ``π w²`` of a Gaussian beam with the 1/e² radius w
+width    ``√(2 ln 2 A/π)``: the full width at half maximum of the Gaussian beam with the same A
+``NA``   sine of half the angle of the cone that holds a share of the power; depth of field ``λ/NA²``
+======== ==================================================================================================
+
+Of a Gaussian beam ``A_z = π w₀² (1 + (z − z₀)²/z_R²)``, so a parabola through three planes has its waist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from scipy import fft
+
+from ptycho.config.waves import FreeSpace
+
+Pair = tuple[float, float]
+PREFIX = "caustic_"
+
+
+@dataclass(frozen=True)
+class CausticOptions:
+    """How far, and how finely, a probe is propagated.
+
+    Attributes:
+        depths: of field on each side of the sample, at least.
+        beyond: the range is at least so many times the distance of the waist.
+        planes, fewest: of the picture, and where planes are large.
+        pixels: of all planes together, beyond which there are fewer.
+        energy: share of the power in the cone of ``NA``.
+        cone: radii of this cone, beyond which spatial frequencies are left out.
+    """
+
+    depths: float = 3.0
+    beyond: float = 1.3
+    planes: int = 101
+    fewest: int = 41
+    pixels: int = 2**23
+    energy: float = 0.9
+    cone: float = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Caustic:
+    """Two cuts through the wave around the sample, and its width.
+
+    Attributes:
+        distance_m: ``(n,)``, z from the sample, ascending.
+        row_cut, col_cut: ``(n, side)`` float32, intensity along the row and the column axis through the
+            brightest point of the waist.
+        fwhm_m: ``(n,)``, width of each plane.
+        pixel_m: ``(2,)``, pitch along rows and columns.
+        waist_m: ``(2,)``, distance and width of the narrowest plane; NaN: none is in reach.
+        depth_m: depth of field.
+    """
+
+    distance_m: np.ndarray
+    row_cut: np.ndarray
+    col_cut: np.ndarray
+    fwhm_m: np.ndarray
+    pixel_m: np.ndarray
+    waist_m: np.ndarray
+    depth_m: np.ndarray
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the attributes under names for a file."""
+        return {f"{PREFIX}{name}": value for name, value in asdict(self).items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Caustic | None:
+        """Return what :meth:`arrays` gave; None where it is not there, or not of the right shapes."""
+        values = {name: arrays.get(f"{PREFIX}{name}") for name in cls.__dataclass_fields__}
+        if any(value is None or value.dtype.kind != "f" for value in values.values()):
+            return None
+        found = cls(**values)  # type: ignore[arg-type]
+        n, side = len(np.atleast_1d(found.distance_m)), np.shape(found.row_cut)[-1:]
+        shapes = [value.shape for value in asdict(found).values()]
+        fits = shapes == [(n,), (n, *side), (n, *side), (n,), (2,), (2,), ()] and n > 2 and side > (2,)
+        finite = all(np.isfinite(value).all() for name, value in asdict(found).items() if name != "waist_m")
+        return found if fits and finite and np.all(np.diff(found.distance_m) > 0) else None
+
+    def facts(self) -> dict[str, float | None]:
+        """Return distance and widths for ``metrics.json``; distance and width null: no waist is in reach."""
+        at_sample = np.interp(0.0, self.distance_m, self.fwhm_m)
+        distance, width = (float(value) if np.isfinite(value) else None for value in self.waist_m)
+        depth = float(self.depth_m)
+        return {
+            "distance_m": distance,
+            "fwhm_m": width,
+            "fwhm_at_sample_m": float(at_sample),
+            "depth_of_field_m": depth,
+        }
+
+
+def caustic(
+    probe: np.ndarray, wavelength_m: float, pixel_m: Pair, options: CausticOptions | None = None
+) -> Caustic:
+    """Propagate a probe through its focus.
+
+    The range is symmetric about the sample. It holds the waist, some depths of field, and no more than where
+    the cone of the beam fills the window, beyond which a periodic window says nothing.
+
+    Args:
+        probe: complex ``(N, N)``, not zero; its middle at ``N//2``.
+        wavelength_m, pixel_m: wavelength, and pitch along rows and columns, in metres.
+    """
+    options = options or CausticOptions()
+    spectrum, radius = fft.fft2(probe.astype(complex)), _cone(probe, pixel_m, options.energy)
+    window = min(len(probe) * pitch for pitch in pixel_m)
+    spectrum, pixel_m = _cropped(spectrum, pixel_m, options.cone * radius)
+    side, NA = len(spectrum), wavelength_m * radius
+    depth, reach = wavelength_m / NA**2, window / (2 * NA)
+    planes = int(np.clip(options.pixels // side**2, options.fewest, options.planes)) // 2 * 2 + 1
+
+    def waves(distances: np.ndarray) -> Iterator[np.ndarray]:
+        first, step = (
+            FreeSpace.of(z, wavelength_m, pixel_m).transfer(side)
+            for z in (distances[0], distances[1] - distances[0])
+        )
+        travelling = np.abs(FreeSpace.of(wavelength_m, wavelength_m, pixel_m).transfer(side)) > 1 - 1e-6
+        wave = np.where(travelling, spectrum * first, 0)
+        step = np.where(travelling, step, 0)
+        for _ in distances:
+            yield np.square(np.abs(fft.ifft2(wave)))
+            wave *= step
+
+    coarse = np.linspace(-reach, reach, planes)
+    rough = coarse[int(np.argmin([_area(light) for light in waves(coarse)]))]
+    half = min(reach, max(options.depths * depth, options.beyond * abs(rough)))
+    distances = np.linspace(-half, half, planes)
+    light = next(waves(np.array([rough, 0.0])))
+    row, col = np.unravel_index(int(light.argmax()), light.shape)
+    cuts = [(light[:, col].copy(), light[row].copy(), _area(light)) for light in waves(distances)]
+    row_cut, col_cut, areas = (np.array(part) for part in zip(*cuts, strict=True))
+    place, least = _vertex(distances, areas)
+    widths = np.sqrt(2 * np.log(2) / np.pi * np.prod(pixel_m) * np.array([least, *areas]))
+    return Caustic(
+        distances,
+        row_cut.astype(np.float32),
+        col_cut.astype(np.float32),
+        widths[1:],
+        np.array(pixel_m),
+        np.array([place, widths[0]]),
+        np.array(depth),
+    )
+
+
+def _area(light: np.ndarray) -> float:
+    """``(Σ I)² / Σ I²`` in pixels."""
+    return float(light.sum() ** 2 / np.sum(light**2))
+
+
+def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:
+    """Return where a parabola through the least of values ``(n,)`` and its neighbours is least, and that value.
+
+    NaN: the least is at an end.
+    """
+    k = int(np.argmin(values))
+    if not 0 < k < len(values) - 1:
+        return np.nan, np.nan
+    a, b, c = np.polyfit([-1, 0, 1], values[k - 1 : k + 2], 2)
+    return float(places[k] - b / (2 * a) * (places[1] - places[0])), float(c - b**2 / (4 * a))
+
+
+def _frequencies(side: int, pixel_m: Pair) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows ``(side, 1)`` and columns ``(1, side)``, cycles per metre, zero frequency at sample 0."""
+    rows, cols = (fft.fftfreq(side, pitch) for pitch in pixel_m)
+    return rows[:, None], cols[None]
+
+
+def _cone(probe: np.ndarray, pixel_m: Pair, share: float) -> float:
+    """Radius in cycles per metre, around the mean, that holds a share of the power of a probe's spectrum."""
+    power = np.square(np.abs(fft.fft2(probe.astype(complex))))
+    rows, cols = _frequencies(len(probe), pixel_m)
+    middle = [np.sum(part * power) / power.sum() for part in (rows, cols)]
+    radius = np.hypot(rows - middle[0], cols - middle[1]).ravel()
+    order = np.argsort(radius)
+    least = 0.5 / (len(probe) * max(pixel_m))
+    return max(float(np.interp(share * power.sum(), np.cumsum(power.ravel()[order]), radius[order])), least)
+
+
+def _cropped(spectrum: np.ndarray, pixel_m: Pair, radius: float) -> tuple[np.ndarray, Pair]:
+    """Return the part of a spectrum that holds a radius around its middle and zero, and its larger pixels."""
+    N, power = len(spectrum), np.square(np.abs(spectrum))
+    frequencies = _frequencies(N, pixel_m)
+    reach = [
+        pitch * (radius + abs(np.sum(part * power) / power.sum()))
+        for part, pitch in zip(frequencies, pixel_m, strict=True)
+    ]
+    half = int(np.ceil(N * max(reach)))
+    if 2 * half + 1 >= N:
+        return spectrum, pixel_m
+    kept = np.r_[0 : half + 1, N - half : N]
+    side = len(kept)
+    return spectrum[np.ix_(kept, kept)] * (side / N) ** 2, (pixel_m[0] * N / side, pixel_m[1] * N / side)
