@@ -1,4 +1,4 @@
-"""The caustic of a probe: the wave around the sample by the angular spectrum, and where it is narrowest.
+"""The caustic of a probe: the wave around the sample, by the exact angular spectrum, and where it is narrowest.
 
 ======== ==================================================================================================
 ``P``    probe in the sample plane, ``(N, N)``; ``z`` along the beam from the sample, waves are exp(+ikz)
@@ -158,7 +158,7 @@ def _area(light: np.ndarray) -> float:
 
 
 def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:
-    """Return where a parabola through the least value of ``(n,)`` and its neighbours is least, and its value.
+    """Return where a parabola through the least of values ``(n,)`` and its neighbours is least, and that value.
 
     NaN: the least is at an end.
     """

@@ -51,7 +51,7 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
     if np.isfinite(distance):
         sign = "behind" if distance >= 0 else "before"
         text = f"narrowest {length_text(1e9 * abs(distance))} {sign} the sample: {length_text(1e9 * width)}"
-    axes[2].set_title(f"{text}\nat the sample {at_sample}", fontsize="medium")
+    axes[2].set_title(f"{text}; at the sample {at_sample}", fontsize="medium")
     for ax in axes:
         ax.set_xlabel(f"distance from the sample along the beam / {unit}")
     axes[2].legend(loc="upper center", fontsize="small")

@@ -28,8 +28,6 @@ APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
 BY_PHOTONS = 0.6  # of the frequency to which they would agree if photon noise were all that differs
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
 PHASE_LEFT = 0.5  # of a phase that is put into the object of a near field, that the solver leaves there
-RASTER_EXCESS = 15.0  # power at the frequencies of the raster over that around; of photographs below 10.4
-RASTER_SHARE = 1e-3  # of the power of the image
 ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
 
 UNEXPLAINED, SOME_UNEXPLAINED = "poor_fit", "outlier_patterns"
@@ -40,7 +38,6 @@ POSITIONS, PHASES = "positions_doubtful", "phase_insensitive"
 SHIFT, MOTION = "pattern_shift", "motion_blur"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE = "probe_far_from_training"
-RASTER = "raster_artefact"
 
 
 class Flag(NamedTuple):
@@ -157,14 +154,6 @@ FLAGS = {
         "read the phase, or the denoised object; measure longer",
         False,
     ),
-    RASTER: Flag(
-        f"the image has more than {RASTER_EXCESS:g} times the power at the spatial frequencies of the "
-        "raster than around them (raster in metrics.json): a pattern with the period of the scan that is not "
-        "in the sample, unless the sample has this period itself",
-        "scan on a spiral or with random offsets; refine the probe and its modes, the intensities and the "
-        "background, whose errors it shows",
-        False,
-    ),
     plausibility.NOISE: Flag(
         "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
         "inspect the mean pattern and the probe",
@@ -264,11 +253,6 @@ def outside_training(
     least = max(r_noise or 0.0, solver or 0.0)
     limit = EXCESS if least else UNKNOWN_EXCESS
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
-
-
-def shows_raster(excess: float, share: float) -> bool:
-    """Whether an image shows its raster; see :mod:`ptycho.evaluation.raster_artefact`."""
-    return excess > RASTER_EXCESS and share > RASTER_SHARE
 
 
 def phase_insensitive(left: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,16 @@ from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.caustic import Caustic, caustic
 from ptycho.evaluation.colours import residues
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.evaluation.raster_artefact import RasterArtefact, raster_artefact
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
     IN_NOISE,
     MEANS,
     NOT_CONVERGED,
     OUTSIDE,
-    RASTER,
     Evidence,
     amplitude_in_noise,
     noise_share,
     outside_training,
-    shows_raster,
 )
 from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
@@ -78,17 +75,14 @@ EXPLAINED = (
         "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
         "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
-        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance "
-        "of its narrowest plane from the sample, positive along the beam (the beam is narrowest behind "
-        "the sample), null: not in reach; its width there and at the sample, as the full width at half "
-        "maximum of the Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with "
-        "90 % of the power. Null as a whole for a near field, or without wavelength or pixel size",
+        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance of "
+        "its narrowest plane from the sample, positive along the beam (the beam is narrowest behind the "
+        "sample), null: not in reach; its width there and at the sample, as the full width at half maximum of "
+        "the Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "
+        "power. Null as a whole for a near field, or without wavelength or pixel size",
         "phase_residues": "phase vortices of the object where the illumination is more than a tenth "
         "of its maximum: squares of four pixels around which the phase changes by 2π; no unwrapping is "
         "consistent there",
-        "raster": "power of the object at the spatial frequencies of the raster of the scan: over that "
-        "around them (excess), beyond it as a share of the power of the image, and the longest period of the "
-        "raster in pixels; null: the positions form no raster",
         "noise_share": "photon noise over the standard deviation of the amplitude",
         "error_map": "standard deviations of the object by photon noise, medians over the pixels with "
         "more than a tenth of the maximum illumination: of the amplitude, over the mean amplitude, and of "
@@ -220,9 +214,6 @@ def trust_row(
     share = share_of_noise(made, data, region)
     if not made.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
-    raster = raster_of(made, prepared)
-    if raster is not None and shows_raster(raster.excess, raster.share):
-        flags.append(RASTER)
     flags += flags_of((*prepared.decisions, *made.decisions))
     return {
         "r_factor": used.r_factor,
@@ -239,7 +230,6 @@ def trust_row(
         **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
         "phase_residues": residue_count(made, data),
-        "raster": None if raster is None else asdict(raster),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, prepared.whole.beam),
@@ -353,26 +343,6 @@ def probe_caustic(prepared: Prepared, made: Reconstruction) -> Caustic | None:
     if scan.near_field is not None or energy is None or pixel is None or not probe.any():
         return None
     return caustic(probe, wavelength_m(energy), pixel) if np.isfinite(probe).all() else None
-
-
-def raster_of(made: Reconstruction, prepared: Prepared, most: int = 512) -> RasterArtefact | None:
-    """Return the power of the middle of the well-lit object at the frequencies of the scan's raster.
-
-    Args:
-        most: pixels on a side that are looked at.
-    """
-    part = _largest(well_lit(made, prepared))
-    if part is None:
-        return None
-    image, corner = made.object[part], np.array([axis.start for axis in part])
-    cut = [max(side - most, 0) // 2 for side in image.shape]
-    image = image[tuple(slice(low, low + most) for low in cut)]
-    beam = prepared.beam_under(made)
-    middles = beam.positions + beam.N / 2 - corner - cut
-    inside = ((middles >= 0) & (middles < image.shape)).all(axis=1)
-    if not np.isfinite(image).all() or inside.sum() < 2:
-        return None
-    return raster_artefact(image, middles[inside].astype(float))
 
 
 def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture:

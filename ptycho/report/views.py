@@ -200,9 +200,9 @@ def _caustic(scan: ScanRecord) -> Iterator[Thumbnail]:
     file = io.BytesIO()
     draw_caustic(focus, f"{scan.product}: probe").savefig(file, format="png", dpi=90)
     caption = (
-        "Intensity of the strongest probe mode around the sample, along the beam, in two cuts. A good focus "
-        "is one narrow waist, at the same distance in both cuts; where it differs between them, the beam is "
-        "astigmatic. Far from the sample the picture depends on small errors of the probe."
+        "Intensity of the strongest probe mode around the sample, along the beam, in two cuts. A good focus is "
+        "one narrow waist, at the same distance in both cuts; an hourglass that differs between them is astigmatism. "
+        "Far from the sample the picture depends on small errors of the probe."
     )
     yield Thumbnail("probe_caustic", data_uri(file.getvalue()), caption)
 
