@@ -1,4 +1,4 @@
-"""The caustic of a probe: the wave around the sample, by the exact angular spectrum, and where it is narrowest.
+"""The caustic of a probe: the wave around the sample by the exact angular spectrum, and its narrowest plane.
 
 ======== ==================================================================================================
 ``P``    probe in the sample plane, ``(N, N)``; ``z`` along the beam from the sample, waves are exp(+ikz)
@@ -20,6 +20,7 @@ import numpy as np
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
+from ptycho.evaluation.lengths import length_text
 
 Pair = tuple[float, float]
 PREFIX = "caustic_"
@@ -90,13 +91,23 @@ class Caustic:
         """Return distance and widths for ``metrics.json``; distance and width null: no waist is in reach."""
         at_sample = np.interp(0.0, self.distance_m, self.fwhm_m)
         distance, width = (float(value) if np.isfinite(value) else None for value in self.waist_m)
-        depth = float(self.depth_m)
-        return {
-            "distance_m": distance,
-            "fwhm_m": width,
-            "fwhm_at_sample_m": float(at_sample),
-            "depth_of_field_m": depth,
-        }
+        facts = {"distance_m": distance, "fwhm_m": width, "fwhm_at_sample_m": float(at_sample)}
+        return facts | {"depth_of_field_m": float(self.depth_m)}
+
+
+def waist_text(facts: Mapping[str, float | None], near: float = 0.05) -> str:
+    """Return width and place of the waist in words, from :meth:`Caustic.facts`.
+
+    Args:
+        near: depths of field; closer to the sample it is in its plane.
+    """
+    distance, width = facts["distance_m"], facts["fwhm_m"]
+    if distance is None or width is None:
+        return "not in reach"
+    where = f"{length_text(1e9 * abs(distance))} {'behind' if distance > 0 else 'before'} the sample"
+    if abs(distance) < near * (facts["depth_of_field_m"] or 0.0):
+        where = "at the sample"
+    return f"{length_text(1e9 * width)} wide, {where}"
 
 
 def caustic(
@@ -158,7 +169,7 @@ def _area(light: np.ndarray) -> float:
 
 
 def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:
-    """Return where a parabola through the least of values ``(n,)`` and its neighbours is least, and that value.
+    """Return place and value of the vertex of a parabola through the least of values ``(n,)`` and two beside.
 
     NaN: the least is at an end.
     """

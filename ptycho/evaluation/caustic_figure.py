@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 
-from ptycho.evaluation.caustic import Caustic
+from ptycho.evaluation.caustic import Caustic, waist_text
 from ptycho.evaluation.lengths import length_text
 from ptycho.evaluation.scan_figures import ShownFigure
 
@@ -20,7 +20,7 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
     figure = ShownFigure(figsize=(16, 4.6), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.8))
     scale, unit = _unit(float(np.abs(found.distance_m).max()))
-    z, (distance, width) = scale * found.distance_m, found.waist_m
+    z, distance = scale * found.distance_m, found.waist_m[0]
     cuts = ("column (x)", found.col_cut, found.pixel_m[1]), ("row (y)", found.row_cut, found.pixel_m[0])
     top = max(float(found.row_cut.max()), float(found.col_cut.max()), 1e-30)
     for ax, (name, cut, pitch) in zip(axes, cuts, strict=False):
@@ -46,12 +46,9 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
     axes[2].plot(z, across * found.fwhm_m, color="tab:blue")
     axes[2].set(ylim=(0, None), xlim=(z[0], z[-1]), ylabel=f"width (FWHM) / {across_unit}")
     _mark(axes[2], scale * distance)
-    at_sample = length_text(1e9 * float(np.interp(0.0, found.distance_m, found.fwhm_m)))
-    text = "no waist in reach"
-    if np.isfinite(distance):
-        sign = "behind" if distance >= 0 else "before"
-        text = f"narrowest {length_text(1e9 * abs(distance))} {sign} the sample: {length_text(1e9 * width)}"
-    axes[2].set_title(f"{text}; at the sample {at_sample}", fontsize="medium")
+    facts = found.facts()
+    at_sample = length_text(1e9 * (facts["fwhm_at_sample_m"] or 0.0))
+    axes[2].set_title(f"waist: {waist_text(facts)}\nprobe at the sample: {at_sample} wide", fontsize="medium")
     for ax in axes:
         ax.set_xlabel(f"distance from the sample along the beam / {unit}")
     axes[2].legend(loc="upper center", fontsize="small")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.evaluation import metrics
+from ptycho.evaluation.raster import RasterLimits
 from ptycho.scan import plausibility
 
 EXCESS = 0.045  # of the R-factor over photon noise
@@ -37,7 +38,7 @@ ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
 POSITIONS, PHASES = "positions_doubtful", "phase_insensitive"
 SHIFT, MOTION = "pattern_shift", "motion_blur"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
-FAR_PROBE = "probe_far_from_training"
+FAR_PROBE, RASTER = "probe_far_from_training", "raster_artefact"
 
 
 class Flag(NamedTuple):
@@ -152,6 +153,15 @@ FLAGS = {
         "photons are too few for the amplitude: they leave a noise in each pixel of more than "
         f"{NOISE_SHARE:g} of the amplitude's standard deviation (noise_share); phases may be better",
         "read the phase, or the denoised object; measure longer",
+        False,
+    ),
+    RASTER: Flag(
+        "the object has the periods of the scan's raster: waves of more than "
+        f"{RasterLimits.contrast:g} of its contrast stand out at the frequencies of the lattice of the "
+        "positions (raster_artefact). The patterns of a raster cannot tell whether they belong to the object "
+        "or to the probe",
+        "do not believe these periods, unless the sample has them; measure on a spiral, or on a grid whose "
+        "positions are shifted at random; probe.learn=false if the probe is known well",
         False,
     ),
     plausibility.NOISE: Flag(

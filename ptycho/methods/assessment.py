@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,14 @@ from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.caustic import Caustic, caustic
 from ptycho.evaluation.colours import residues
 from ptycho.evaluation.frc import DIRECTIONS
+from ptycho.evaluation.raster import RasterLimits, raster_artefact
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
     IN_NOISE,
     MEANS,
     NOT_CONVERGED,
     OUTSIDE,
+    RASTER,
     Evidence,
     amplitude_in_noise,
     noise_share,
@@ -75,14 +77,18 @@ EXPLAINED = (
         "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
         "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
-        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance of "
-        "its narrowest plane from the sample, positive along the beam (the beam is narrowest behind the "
-        "sample), null: not in reach; its width there and at the sample, as the full width at half maximum of "
-        "the Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "
+        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance "
+        "from the sample to the plane in which it is narrowest, positive along the beam (behind the sample), "
+        "null: not in reach; its width there and at the sample, as the full width at half maximum of the "
+        "Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "
         "power. Null as a whole for a near field, or without wavelength or pixel size",
         "phase_residues": "phase vortices of the object where the illumination is more than a tenth "
         "of its maximum: squares of four pixels around which the phase changes by 2π; no unwrapping is "
         "consistent there",
+        "raster_artefact": "waves of the object at the frequencies of the lattice of the scan positions that "
+        "stand out from its spectrum: their rms in the amplitude, over its mean, and in the phase; contrast: "
+        "the larger of both over the standard deviation of its image; 0: none. Null as a whole where the "
+        "positions are not on a lattice",
         "noise_share": "photon noise over the standard deviation of the amplitude",
         "error_map": "standard deviations of the object by photon noise, medians over the pixels with "
         "more than a tenth of the maximum illumination: of the amplitude, over the mean amplitude, and of "
@@ -214,6 +220,10 @@ def trust_row(
     share = share_of_noise(made, data, region)
     if not made.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
+    level, lit = well_lit_part(made, data)
+    artefact = raster_artefact(level, lit, data.positions[data.image == 0])
+    if artefact is not None and artefact.contrast > RasterLimits.contrast:
+        flags.append(RASTER)
     flags += flags_of((*prepared.decisions, *made.decisions))
     return {
         "r_factor": used.r_factor,
@@ -229,7 +239,8 @@ def trust_row(
         "noise_share": share,
         **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
-        "phase_residues": residue_count(made, data),
+        "phase_residues": len(residues(np.where(lit, np.angle(level), np.nan))),
+        "raster_artefact": None if artefact is None else asdict(artefact),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, prepared.whole.beam),
@@ -305,12 +316,11 @@ def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) 
     return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
 
 
-def residue_count(made: Reconstruction, data: Dataset) -> int:
-    """Return how many phase vortices the object has where much light fell."""
+def well_lit_part(made: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of the object where much light fell, without its phase plane, and what is lit there."""
     lit = made.covered & covered(data, WELL_LIT)[0]
     part = scan_figures.box_of(lit)
-    level = levelled(made.object[part], lit[part])
-    return len(residues(np.where(lit[part], np.angle(level), np.nan)))
+    return levelled(made.object[part], lit[part]), lit[part]
 
 
 def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:

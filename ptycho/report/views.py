@@ -200,9 +200,8 @@ def _caustic(scan: ScanRecord) -> Iterator[Thumbnail]:
     file = io.BytesIO()
     draw_caustic(focus, f"{scan.product}: probe").savefig(file, format="png", dpi=90)
     caption = (
-        "Intensity of the strongest probe mode around the sample, along the beam, in two cuts. A good focus is "
-        "one narrow waist, at the same distance in both cuts; an hourglass that differs between them is astigmatism. "
-        "Far from the sample the picture depends on small errors of the probe."
+        "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good focus "
+        "is one narrow waist. If it is at another distance in the other cut, the optic is astigmatic."
     )
     yield Thumbnail("probe_caustic", data_uri(file.getvalue()), caption)
 

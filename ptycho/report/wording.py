@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ptycho.evaluation.caustic import waist_text
 from ptycho.evaluation.lengths import length_text
 from ptycho.evaluation.trust import FLAGS
 from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, number, section
@@ -90,6 +91,12 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
     if count and side:
         yield KeyFigure(
             "patterns", f"{count:.0f} of {side:.0f} × {side:.0f}", "diffraction patterns that were used"
+        )
+    focus = row.get("probe_focus")
+    if isinstance(focus, dict) and focus.keys() >= {"distance_m", "fwhm_m", "depth_of_field_m"}:
+        facts = {name: number(value) for name, value in focus.items()}
+        yield KeyFigure(
+            "probe waist", waist_text(facts), "full width at half maximum where the beam is narrowest"
         )
     r_factor, noise, free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
     if r_factor is not None:
