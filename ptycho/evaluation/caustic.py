@@ -123,7 +123,7 @@ def caustic(
         wavelength_m, pixel_m: wavelength, and pitch along rows and columns, in metres.
     """
     options = options or CausticOptions()
-    spectrum, radius = fft.fft2(probe.astype(complex)), _cone(probe, pixel_m, options.energy)
+    spectrum, radius = fft.fft2(fft.ifftshift(probe.astype(complex))), _cone(probe, pixel_m, options.energy)
     window = min(len(probe) * pitch for pitch in pixel_m)
     spectrum, pixel_m = _cropped(spectrum, pixel_m, options.cone * radius)
     side, NA = len(spectrum), wavelength_m * radius
@@ -139,7 +139,7 @@ def caustic(
         wave = np.where(travelling, spectrum * first, 0)
         step = np.where(travelling, step, 0)
         for _ in distances:
-            yield np.square(np.abs(fft.ifft2(wave)))
+            yield np.square(np.abs(fft.fftshift(fft.ifft2(wave))))
             wave *= step
 
     coarse = np.linspace(-reach, reach, planes)
@@ -171,12 +171,14 @@ def _area(light: np.ndarray) -> float:
 def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:
     """Return place and value of the vertex of a parabola through the least of values ``(n,)`` and two beside.
 
-    NaN: the least is at an end.
+    NaN: the least is at an end, or values are equal.
     """
     k = int(np.argmin(values))
     if not 0 < k < len(values) - 1:
         return np.nan, np.nan
     a, b, c = np.polyfit([-1, 0, 1], values[k - 1 : k + 2], 2)
+    if not a > 1e-9 * c:
+        return np.nan, np.nan
     return float(places[k] - b / (2 * a) * (places[1] - places[0])), float(c - b**2 / (4 * a))
 
 

@@ -160,8 +160,8 @@ FLAGS = {
         f"{RasterLimits.contrast:g} of its contrast stand out at the frequencies of the lattice of the "
         "positions (raster_artefact). The patterns of a raster cannot tell whether they belong to the object "
         "or to the probe",
-        "do not believe these periods, unless the sample has them; measure on a spiral, or on a grid whose "
-        "positions are shifted at random; probe.learn=false if the probe is known well",
+        "do not believe these periods, unless the sample has them; remove probe.learn=false, unless the "
+        "probe is exact; measure on a spiral, or on a grid whose positions are shifted at random",
         False,
     ),
     plausibility.NOISE: Flag(
