@@ -94,11 +94,12 @@ def line_chart(
 ) -> Markup:
     """Curves in one chart; ``description`` is what is read to those who do not see it."""
     parts = [*_frame(x, y)]
-    upright = [level for level in levels if level.vertical]  # their texts stand one above the other
-    for level in levels:
-        parts += _level(level, x, y, upright.index(level) if level.vertical else 0)
     heights = np.concatenate([y.share(np.asarray(curve.y, float)) for curve in curves])
     low_key = float(np.nanmean(heights)) > 0.5  # where the curves are not
+    upright = [level for level in levels if level.vertical]  # their texts stand above the key and each other
+    lines = sum(bool(curve.name) for curve in curves) if low_key else 0
+    for level in levels:
+        parts += _level(level, x, y, lines + upright.index(level) if level.vertical else 0)
     first = HEIGHT - BOTTOM - 8 - LINE * len(curves) if low_key else TOP
     for number, curve in enumerate(curves):
         parts += _curve(curve, x, y, number, first + LINE * (number + 1))

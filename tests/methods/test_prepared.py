@@ -14,9 +14,9 @@ from ptycho.align.geometry import CoarseRotation
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
+from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
 from ptycho.methods import denoised, network, solver
-from ptycho.methods.assessment import judge, trust_row
+from ptycho.methods.assessment import judge, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
@@ -161,6 +161,41 @@ def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(prepared):
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), decisions=doubts, converged=False)
     flags = trust_row(judge(made, prepared), made, prepared)["flags"]
     assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
+
+
+@pytest.mark.parametrize("moved, flagged", [(0.0, True), (3.0, False)])
+def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, flagged):
+    """A wave of a tenth in noise of the same size; a raster of its period, with and without a jitter."""
+    rng = np.random.default_rng(4)
+    raster = np.stack(np.divmod(np.arange(100), 10), axis=1) * 5 + moved * rng.uniform(0, 1, (100, 2))
+    whole = dataset_of(raster, np.arange(100)[:, None], region_size=18)
+    waves = 1 + 0.1 * np.cos(2 * np.pi * np.arange(64) / 5)[:, None] + 0.1 * rng.normal(size=(64, 64))
+    made = Reconstruction(waves[None].astype(np.complex64), np.ones((1, 64, 64), bool))
+    scan = Prepared("scan", None, whole, np.arange(0, 100), np.zeros(0, int))
+    row = trust_row(judge(made, scan), made, scan)
+    assert (RASTER in row["flags"]) is flagged
+    if flagged:
+        assert row["raster_artefact"]["amplitude"] == pytest.approx(0.1 / 2**0.5, rel=0.3)
+    else:
+        assert row["raster_artefact"] is None
+
+
+def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool))
+    known = {"raw": SimpleNamespace(energy_eV=8e3), "pixel": SimpleNamespace(metres=(1e-8, 1e-8))}
+    known["near_field"] = None
+    lacking = {
+        "raw": SimpleNamespace(energy_eV=None),
+        "pixel": SimpleNamespace(metres=None),
+        "near_field": object(),
+    }
+    whole = replace(prepared, scan=SimpleNamespace(**known))
+    assert probe_caustic(whole, made).facts()["fwhm_at_sample_m"] > 0
+    for name, value in lacking.items():
+        assert probe_caustic(replace(prepared, scan=SimpleNamespace(**known | {name: value})), made) is None
+    for probe in (0.0, np.nan):
+        beam = replace(prepared.whole.beam, probe=np.full((1, N, N), probe, np.complex64))
+        assert probe_caustic(whole, replace(made, beam=beam)) is None
 
 
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
