@@ -34,7 +34,7 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
             cmap="magma",
             aspect="auto",
             extent=(z[0] - half, z[-1] + half, high, low),
-            interpolation="nearest",
+            interpolation="bilinear",
         )
         lit = np.abs(across * axis[(cut > faint * top).any(axis=0)])
         reach = 1.1 * float(lit.max(initial=across * pitch))
