@@ -77,7 +77,7 @@ EXPLAINED = (
         "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
         "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
-        "probe_focus": "of the product's strongest probe mode, propagated by the angular spectrum: distance "
+        "probe_focus": "of the strongest probe mode, propagated by the angular spectrum: distance "
         "from the sample to the plane in which it is narrowest, positive along the beam (behind the sample), "
         "null: not in reach; its width there and at the sample, as the full width at half maximum of the "
         "Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "

@@ -83,9 +83,10 @@ def assess(
     made = {name: move_ramp(replace(one, beam=prepared.beam_under(one))) for name, one in made.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, made, fits, halves, flags, context.words)
-        focus = probe_caustic(prepared, made[product])
-        rows[product]["probe_focus"] = None if focus is None else focus.facts()
-    return Assessed(made, fits, halves, product, rows, focus)
+        caustics = {name: probe_caustic(prepared, one) for name, one in made.items()}
+        for name, focus in caustics.items():
+            rows[name]["probe_focus"] = None if focus is None else focus.facts()
+    return Assessed(made, fits, halves, product, rows, caustics[product])
 
 
 def choose(fits: dict[str, Fit]) -> str:
