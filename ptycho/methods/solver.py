@@ -323,5 +323,5 @@ def _usual_deviance(solved: Solved) -> float:
     likelihood, state = solved.terms.likelihood, solved.state
     some = spread(len(state.positions))
     part = replace(likelihood, data=likelihood.data.subset(some, 1), advance=silent)
-    state = replace(state, positions=state.positions[some], flux=state.flux[some])
+    state = state.at(some)
     return float(np.median(part.evaluate(state).deviance))

@@ -106,12 +106,8 @@ def block_of(state: State, part: np.ndarray, reach: float = 0.0) -> Block:
 
 def cut(state: State, block: Block) -> State:
     """What of a state is a block's."""
-    return replace(
-        state,
-        object=np.ascontiguousarray(state.object[block.window]),
-        positions=state.positions[block.patterns] - np.array(block.corner, float),
-        flux=state.flux[block.patterns],
-    )
+    inside, image = state.at(block.patterns), np.ascontiguousarray(state.object[block.window])
+    return replace(inside, object=image, positions=inside.positions - np.array(block.corner, float))
 
 
 def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
@@ -239,7 +235,7 @@ def fit_in_blocks(
     stages: Sequence[Stage] = FROM_NOTHING,
     advance: Advance = silent,
 ) -> Fit:
-    """Object, positions and flux of a scan, block by block; modes and background stay as they are.
+    """Object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
 
     Args:
         terms: what is minimised.
@@ -375,7 +371,7 @@ def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
 def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> State:
     """The blocks' objects joined by their light, and of each its own positions and flux."""
     total, weight = np.zeros_like(state.object), np.zeros(state.object.shape, np.float32)
-    positions, flux = state.positions.copy(), state.flux.copy()
+    positions, flux, weights = (part.copy() for part in (state.positions, state.flux, state.opr_weights))
     for found, block, factor in zip(fits, blocks, scale, strict=True):
         light = object_light(found.state)
         light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
@@ -384,6 +380,8 @@ def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: n
         mine = block.patterns[block.own]
         positions[mine] = found.state.positions[block.own] + np.array(block.corner, float)
         flux[mine] = found.state.flux[block.own] / abs(factor)
+        weights[mine] = found.state.opr_weights[block.own]
     reached = weight > 0
     image = np.divide(total, weight, out=state.object.copy(), where=reached)
-    return replace(state, object=image.astype(np.complex64), positions=positions, flux=flux)
+    image = image.astype(np.complex64)
+    return replace(state, object=image, positions=positions, flux=flux, opr_weights=weights)

@@ -26,7 +26,7 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     """
     noise, content = terms.likelihood, hashlib.sha256()
     anchor = () if terms.anchor is None else (terms.anchor.target, terms.anchor.weight)
-    arrays = (start.object, start.modes, start.positions, start.flux, start.background, *anchor)
+    arrays = (*vars(start).values(), *anchor)
     for array in (*arrays, noise.data.good, terms.lit):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))

@@ -57,15 +57,21 @@ class HoldOut:
             rate = np.float32(SHARE / (1 - SHARE))
             return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
         data = self.likelihood.data
-        there = replace(state, positions=data.positions.astype(float), flux=data.beam.flux)
-        own = Freedom(False, free.positions, free.flux, False, object=False)
-        if not (free.positions or free.flux):
+        weights = data.beam.opr_weights
+        if free.probe_variation or weights is None:
+            weights = np.zeros((len(data.positions), len(state.opr_modes)), np.complex64)
+        there = replace(
+            state, positions=data.positions.astype(float), flux=data.beam.flux, opr_weights=weights
+        )
+        own = replace(free, probe=False, background=False, object=False)
+        if not (free.positions or free.flux or free.probe_variation):
             return there
         return fit(Terms(self.likelihood, moves="each"), there, own, PLACING).state
 
     def score(self, state: State, free: Freedom) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
-        fitted = 2 * free.positions + free.flux if self.kind == "patterns" else 0
+        own = 2 * free.positions + free.flux + 2 * free.probe_variation * len(state.opr_modes)
+        fitted = own if self.kind == "patterns" else 0
         each = self.likelihood.evaluate(self.places(state, free)).deviance
         return (each + 2 * fitted) / self.likelihood.pixels
 

@@ -68,7 +68,7 @@ def likelihood_step(
         free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
             wanted of: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what is
             left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
-            complex64, ``(N, N)``.
+            complex64 or those of each pattern, ``(B, K, N, N)``, and ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA.
         fresnel: of a near field; None: a far field.
@@ -97,7 +97,8 @@ def likelihood_step(
         seen = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
-            probe = physics.shifted_probe(modes, fractions) if moved else modes[None]
+            each_its_own = modes if len(modes.shape) == 4 else modes[None]
+            probe = physics.shifted_probe(each_its_own, fractions) if moved else each_its_own
             aside = fractions if moved else None
             light = physics.expected_light(windows, probe, flux, background, fresnel, aside, between)
             pixels = deviance(light / tf.square(photon), known, noise, excess)

@@ -131,7 +131,7 @@ def predictions(
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
     between = data.between if image.ndim == 3 else None
-    n, probe = _side(data) if between is None else data.N, tf.constant(data.model_probe)
+    n = _side(data) if between is None else data.N
     image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
@@ -139,7 +139,7 @@ def predictions(
         light = physics.forward(
             windows,
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
-            probe,
+            tf.constant(data.model_probes(chunk)),
             flux=None if data.beam.steady else tf.constant(data.beam.flux[chunk, None]),
             background=data.model_background,
             exact=data.exact,

@@ -21,6 +21,7 @@ from ptycho.reconstruction.holdout import HoldOut, hold_out
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.prior import Prior, kind_of
+from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
@@ -54,6 +55,8 @@ class SelectionOptions:
         next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
             the best is a third of it, or as large).
         modes: of the probe, at most.
+        opr_modes: by which it varies, at most.
+        variation: score test (:mod:`~.probe_variation`) from which they are tried.
         background_excess: times what an uncertain object alone would give: a background.
         darkest: share of the pixels whose mean intensity is the start of a background,
         background_steps: of expectation maximisation from there.
@@ -71,6 +74,8 @@ class SelectionOptions:
     learned_rounds: int = 1
     next_kind: float = 0.3
     modes: int = 3
+    opr_modes: int = 3
+    variation: float = 3.0
     background_excess: float = 5.0
     darkest: float = 0.02
     background_steps: int = 8
@@ -97,6 +102,7 @@ class ModelOptions:
     Attributes:
         probe, positions, flux, background: whether they are refined.
         modes: number of the probe's modes; None: one more than the probe has, if that helps.
+        probe_variation: number of its OPR modes, by which it varies; None: as many as help.
         moves: model of the position corrections.
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
         strength: its weight λ, or κ; None: selected.
@@ -112,6 +118,7 @@ class ModelOptions:
     flux: Choice = None
     background: Choice = None
     modes: int | None = None
+    probe_variation: int | None = None
     moves: str = "independent"
     prior: str = "learned"
     strength: float | None = None
@@ -353,6 +360,28 @@ def _offer_background(selection: Selection) -> None:
         selection.offer("background", start, free, selection.options.background)
 
 
+def _offer_variation(selection: Selection) -> None:
+    """Let the probe vary along the scan by one OPR mode more, as long as that helps; or by as many as specified.
+
+    The flux is refined, too: it takes what varies along the probe itself.
+    """
+    wanted, limits = selection.options.probe_variation, selection.limits
+    most = limits.opr_modes if wanted is None else wanted
+    while selection.free.probe and (before := len(selection.state.opr_modes)) < most:
+        count = 1 if wanted is None else most
+        start, strength = add_variation(selection.kept, selection.state, count)
+        if wanted is None and strength < limits.variation:
+            if not before:
+                why = f"score test {strength:.1f}; must be at least {limits.variation:g}"
+                selection.note("probe variation", "none", why)
+            return
+        free = replace(selection.free, probe_variation=True, flux=selection.options.flux is not False)
+        names = f"{before + count} OPR mode{'s'[: before + count > 1]}", str(before or "none")
+        selection.offer("probe variation", start, free, None if wanted is None else True, names)
+        if len(selection.state.opr_modes) == before:
+            return
+
+
 def _offer_again(selection: Selection) -> None:
     """Offer positions and flux again where they were refused under a beam that explained clearly less.
 
@@ -369,6 +398,7 @@ HYPOTHESES = (
     _offer("positions"),
     _offer("flux"),
     _offer_modes,
+    _offer_variation,
     _offer_background,
     _offer_again,
 )

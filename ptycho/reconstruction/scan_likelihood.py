@@ -32,6 +32,8 @@ ARGUMENTS = {
     "positions": "fractions",
     "flux": "flux",
     "background": "background",
+    "opr_modes": "modes",
+    "opr_weights": "modes",
 }
 """Part of a state to the argument of the compiled step that it enters by."""
 
@@ -106,19 +108,20 @@ class ScanLikelihood:
         computed = computed_with({ARGUMENTS[part] for part in parts})
         between = self.data.between if state.slices > 1 else None
         step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
-        common = tf.constant(state.modes), tf.constant(state.background)
+        shared, background = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(state.object, N)
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts if name != "object"}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
             places, offsets, flux = self._filled(corners[part], fractions[part], state.flux[part])
-            measured = self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
-            lit = windows.cut(places)
-            values, gradients = step(lit, tf.constant(offsets), tf.constant(flux), *common, measured, *scales)
+            modes = tf.constant(self._filled(state.probes(part))[0]) if state.varies else shared
+            lit, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
+            values, gradients = step(lit, *known, self._measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
-            return values.numpy(), {name: gradients[ARGUMENTS[name]].numpy() for name in total}, piece
+            slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
+            return values.numpy(), _of_varied_probe(slopes, state, part) if state.varies else slopes, piece
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
@@ -130,7 +133,7 @@ class ScanLikelihood:
             if piece is not None:
                 windows.add(piece)
             for name, gradient in found.items():
-                if name in ("positions", "flux"):
+                if name in ("positions", "flux", "opr_weights"):
                     total[name][part] = gradient[:size]
                 else:
                     total[name] += gradient
@@ -138,6 +141,25 @@ class ScanLikelihood:
         if "object" in parts:
             total["object"] = windows.sum
         return Evaluation(each, total)
+
+    def probe_gradients(self, state: State) -> np.ndarray:
+        """The gradient of half the deviance by the first mode, of each pattern by its own: ``(J, N, N)``.
+
+        Not compiled, because it is asked for once.
+        """
+        corners = np.floor(state.positions + 0.5).astype(np.int64)
+        fractions = (state.positions - corners).astype(np.float32)
+        between = self.data.between if state.slices > 1 else None
+        step = likelihood_step(self.noise, ("modes",), bool(fractions.any()), False, self.data.fresnel, between)
+        scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
+        windows, background = windows_of(state.object, self.data.N), tf.constant(state.background)
+        found = np.empty((len(corners), *state.modes.shape[1:]), np.complex64)
+        for part in self._slices:
+            given = self._filled(corners[part], fractions[part], state.flux[part], state.probes(part))
+            lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
+            _, slopes = step.python_function(lit, *known, background, self._measured(part), *scales)
+            found[part] = slopes["modes"][: part.stop - part.start, 0]
+        return found
 
     @property
     def _slices(self) -> list[slice]:
@@ -161,6 +183,9 @@ class ScanLikelihood:
         """The same with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
+    def _measured(self, part: slice) -> tf.Tensor:
+        return self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
+
     @cached_property
     def _chunks(self) -> list[tf.Tensor]:
         """All patterns, where TensorFlow computes."""
@@ -182,12 +207,32 @@ class ScanLikelihood:
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
 
 
+def _of_varied_probe(
+    slopes: dict[str, np.ndarray], state: State, part: slice
+) -> dict[str, np.ndarray]:
+    """Return gradients by a state's parts from those by the modes of each pattern, ``(n, K, N, N)``.
+
+    With g by ``P_0 + Σ_k w_jk V_k``: ``Σ_j g_j`` by P_0, ``Σ_j conj(w_jk) g_j`` by V_k, ``⟨V_k, g_j⟩`` by w_jk.
+    """
+    weights, found = state.opr_weights[part], dict(slopes)
+    for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
+        each = slopes[name][: len(weights)]
+        if name == "modes":
+            found[name] = each.sum(axis=0)
+        elif name == "opr_modes":
+            found[name] = np.tensordot(weights.conj().T, each[:, 0], 1)
+        else:
+            found[name] = np.tensordot(each[:, 0], state.opr_modes.conj(), [(1, 2), (1, 2)])
+    return found
+
+
 def computed_with(wanted: set[str]) -> tuple[str, ...]:
     """Return which gradients are computed where some are wanted: few sets, for few compiled functions.
 
     All of them take a fifth longer than the fewest.
     """
-    sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), tuple(ARGUMENTS.values()))
+    every = tuple(dict.fromkeys(ARGUMENTS.values()))
+    sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), every)
     return next(names for names in sets if wanted <= set(names))
 
 

@@ -19,6 +19,7 @@ from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, Network, opinion
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
+from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
@@ -302,7 +303,8 @@ def _power(state: State) -> float:
 def _parameters(state: State, free: Freedom, terms: Terms) -> int:
     """How many real numbers the patterns tell of: the lit part of the object, and what else is free."""
     count = 2 * state.slices * lit_pixels(state) if free.object else 0
-    count += 2 * state.modes.size * free.probe + state.positions.size * free.positions
+    count += 2 * (state.modes.size + state.opr_modes.size) * free.probe
+    count += state.positions.size * free.positions + 2 * state.opr_weights.size * free.probe_variation
     return max(count, 2 * len(state.positions))
 
 
@@ -311,16 +313,19 @@ def normalise(state: State, power: float, free: Freedom) -> State:
 
     Flux that is refined under a fixed object and probe stays as it is: nothing could make up for its mean.
     """
-    modes, flux = state.modes, state.flux
     if not (free.probe or free.object):
         return state
+    if free.probe and free.probe_variation and state.varies:
+        state = centre_variation(state)
+    modes, flux = state.modes, state.flux
     if free.flux:
         mean = np.float32(np.sqrt(np.mean(flux**2)))
         flux, modes = flux / mean, modes * mean
     if free.probe and len(modes) > 1:
-        modes, _ = orthogonal_modes(modes)
+        first = int(state.varies)  # which stays by itself: the others do not vary
+        modes = np.concatenate([modes[:first], orthogonal_modes(modes[first:])[0]])
     if not (free.probe or free.flux):
         return state
     scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
     image = state.object / np.float32(scale ** (1 / state.slices))
-    return replace(state, object=image, modes=scale * modes, flux=flux)
+    return replace(state, object=image, modes=scale * modes, flux=flux, opr_modes=scale * state.opr_modes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.scan.beam import Beam
+from ptycho.scan.beam import Beam, vary_probe
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import orthogonal_modes
 
@@ -23,6 +23,9 @@ class State:
         positions: ``(J, 2)`` float64, top-left samples.
         flux: c, ``(J,)`` float32.
         background: b, ``(N, N)`` float32, normalised intensity, zero frequency at sample 0.
+        opr_modes: V, ``(K', N, N)`` complex64, in the units of ``modes``, the first of which is
+            ``P_0 + Σ_k w_jk V_k`` for pattern j; None is taken for K' = 0.
+        opr_weights: w, ``(J, K')`` complex64; without ``opr_modes``, ``(J, 0)``.
     """
 
     object: np.ndarray
@@ -30,6 +33,13 @@ class State:
     positions: np.ndarray
     flux: np.ndarray
     background: np.ndarray
+    opr_modes: np.ndarray = None  # type: ignore[assignment]  # an array, once it is made
+    opr_weights: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.opr_modes is None or not len(self.opr_modes):
+            object.__setattr__(self, "opr_modes", np.zeros((0, *self.modes.shape[1:]), np.complex64))
+            object.__setattr__(self, "opr_weights", np.zeros((len(self.positions), 0), np.complex64))
 
     @classmethod
     def of(
@@ -54,6 +64,8 @@ class State:
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * _background(data),
+            None if (varied := data.model_opr_modes) is None else ratio * varied,
+            data.beam.opr_weights,
         )
 
     @property
@@ -65,6 +77,20 @@ class State:
     def projection(self) -> np.ndarray:
         """The object ``(M, M)``: of slices their product."""
         return self.object.prod(axis=0) if self.object.ndim == 3 else self.object
+
+    @property
+    def varies(self) -> bool:
+        """Whether the probe differs between patterns."""
+        return len(self.opr_modes) > 0
+
+    def at(self, indices: np.ndarray) -> State:
+        """Return the same of some of the patterns, ``(n,)``."""
+        own = {part: getattr(self, part)[indices] for part in ("positions", "flux", "opr_weights")}
+        return replace(self, **own)
+
+    def probes(self, part: slice) -> np.ndarray:
+        """The modes of each of some patterns, ``(n, K, N, N)``."""
+        return vary_probe(self.modes, self.opr_modes, self.opr_weights[part])
 
     def beam(self, scale: float, normalisation: float) -> Beam:
         """All but the object, in the units of a dataset.
@@ -79,18 +105,24 @@ class State:
             self.positions.astype(np.float32),
             self.flux.astype(np.float32),
             dark if dark.any() else None,
+            (self.opr_modes / (scale * normalisation)).astype(np.complex64) if self.varies else None,
+            self.opr_weights if self.varies else None,
         )
 
 
 @dataclass(frozen=True)
 class Freedom:
-    """What is found; the rest is taken as known."""
+    """What is found; the rest is taken as known.
+
+    ``probe``: the modes, with those by which it varies; ``probe_variation``: the weights of the latter.
+    """
 
     probe: bool = True
     positions: bool = False
     flux: bool = False
     background: bool = False
     object: bool = True
+    probe_variation: bool = False
 
 
 def more_modes(known: np.ndarray, count: int) -> np.ndarray:

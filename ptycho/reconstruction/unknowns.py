@@ -2,10 +2,12 @@
 
     u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
+    H_V = 4 Σ_j |w_jk c_j O_j|² / f²,   H_w = 4 Σ |c_j V_k O_j|² / f²
 
 H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon. Positions move
 by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is where object or
-probe are refined, which can take it; a background is β², so that it stays positive.
+probe are refined, which can take it; a background is β², so that it stays positive. Modes by which a probe
+varies with weights that are refined change orthogonally to its first mode: the flux takes what is along it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ FLOOR = 1e-3  # of the largest curvature: what little lights is held back
 POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")
 LIT = 0.1
 CHUNK = 256  # patterns
+COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +64,15 @@ class Unknowns:
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
         """
         brightness, slopes, energies = _curvatures(state)
+        varied = _curvatures_of_variation(state) if state.varies else (state.opr_modes, state.opr_weights)
         curvature = {
             "object": np.broadcast_to(object_light(state), state.object.shape),
             "modes": np.broadcast_to(brightness, state.modes.shape),
             "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
             "flux": energies,
             "background": np.full(state.background.shape, len(state.positions), np.float32),
+            "opr_modes": varied[0],
+            "opr_weights": varied[1],
         }
         wanted = {
             "object": free.object,
@@ -74,6 +80,8 @@ class Unknowns:
             "positions": free.positions,
             "flux": free.flux,
             "background": free.background,
+            "opr_modes": free.probe and state.varies,
+            "opr_weights": free.probe_variation and state.varies,
         }
         scales = {}
         for name, is_free in wanted.items():
@@ -96,6 +104,8 @@ class Unknowns:
             "positions": np.zeros_like(self.base.positions),
             "flux": np.zeros_like(self.base.flux),
             "background": np.sqrt(np.maximum(self.base.background, 0)),
+            "opr_modes": self.base.opr_modes,
+            "opr_weights": self.base.opr_weights,
         }
         return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
 
@@ -111,6 +121,8 @@ class Unknowns:
                 changed[name] = self.base.flux + self._centred(value)
             elif name == "modes":
                 changed[name] = self._masked(value)
+            elif name == "opr_modes":
+                changed[name] = self.base.opr_modes + self._beside_the_first(value - self.base.opr_modes)
             elif name == "background":
                 changed[name] = np.square(value)
             else:
@@ -126,6 +138,8 @@ class Unknowns:
             found["flux"] = self._centred(found["flux"])
         if "modes" in found:
             found["modes"] = self._masked(found["modes"])
+        if "opr_modes" in found:
+            found["opr_modes"] = self._beside_the_first(found["opr_modes"])
         if "background" in found:
             root = self._parts(u)["background"] / self.scales["background"]
             found["background"] = 2 * root * found["background"]
@@ -141,18 +155,26 @@ class Unknowns:
     def _masked(self, modes: np.ndarray) -> np.ndarray:
         return modes if self.lit is None else modes * self.lit
 
+    def _beside_the_first(self, changes: np.ndarray) -> np.ndarray:
+        """Of changes ``(K', N, N)`` what the support holds; orthogonal to P_0 if weights are refined, too."""
+        first, changes = self.base.modes[0], self._masked(changes)
+        if "opr_weights" not in self.scales:
+            return changes
+        along = np.tensordot(changes, first.conj(), 2) / np.vdot(first, first).real
+        return changes - along[:, None, None] * first
+
     def _joined(self, parts: dict[str, np.ndarray]) -> np.ndarray:
         """Real and imaginary parts beside each other, float32."""
         real = []
         for name in self.names:
-            kind = np.complex64 if name in ("object", "modes") else np.float32
+            kind = np.complex64 if name in COMPLEX else np.float32
             real.append(np.ascontiguousarray(parts[name], kind).view(np.float32).ravel())
         return np.concatenate(real)
 
     def _parts(self, u: np.ndarray) -> dict[str, np.ndarray]:
         found, begin = {}, 0
         for name, scale in self.scales.items():
-            waves = name in ("object", "modes")
+            waves = name in COMPLEX
             count = scale.size * (2 if waves else 1)
             part = u[begin : begin + count]
             found[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
@@ -168,6 +190,11 @@ def object_light(state: State) -> np.ndarray:
         flux = state.flux[k : k + CHUNK].astype(np.float32) ** 2
         add_windows_to(light, flux[:, None, None] * lit, corners[k : k + CHUNK])
     return light
+
+
+def probe_light(state: State) -> np.ndarray:
+    """``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
+    return _curvatures(state)[0]
 
 
 def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -187,6 +214,19 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         energies[part] = np.einsum("yx,jyx->j", lit, seen)
         slopes[part] = np.einsum("yx,jyx->j", lit, inner_windows(slope, corners[part], N)) * flux
     return brightness, slopes, energies
+
+
+def _curvatures_of_variation(state: State) -> tuple[np.ndarray, np.ndarray]:
+    """``Σ_j|w_jk c_j O_j|²`` of each OPR mode ``(K', N, N)``, ``Σ|c_j V_k O_j|²`` of each weight ``(J, K')``."""
+    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
+    powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
+    of_modes, of_weights = np.zeros(powers.shape, np.float32), np.zeros(state.opr_weights.shape, np.float32)
+    for k in range(0, len(corners), CHUNK):
+        part = slice(k, k + CHUNK)
+        seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
+        of_modes += np.tensordot(np.abs(state.opr_weights[part].T) ** 2, seen, 1)
+        of_weights[part] = np.tensordot(seen, powers, [(1, 2), (1, 2)])
+    return of_modes, of_weights
 
 
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:

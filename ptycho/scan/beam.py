@@ -12,7 +12,7 @@ import numpy as np
 class Beam:
     """What lights the object, and where.
 
-        λ_j = Σ_m | F( c_j P_m · O[r_j : r_j + N] ) |² + b
+        λ_j = Σ_m | F( c_j P_jm · O[r_j : r_j + N] ) |² + b,   P_j0 = P_0 + Σ_k w_jk V_k,   else P_jm = P_m
 
     Attributes:
         probe: P, modes ``(K, N, N)`` complex64, the strongest first; one ``(N, N)`` is taken, too.
@@ -20,12 +20,17 @@ class Beam:
         flux: c, ``(J,)`` float32, factor of the probe's amplitude in each pattern; None is taken for one.
         background: b, ``(N, N)`` float32, intensity that does not depend on the position, zero frequency at
             ``N//2``; None: none.
+        opr_modes: V, ``(K', N, N)`` complex64, by which the first mode varies over the scan (orthogonal probe
+            relaxation: Odstrčil et al., Opt. Express 24 (2016) 8360); None: it does not.
+        opr_weights: w, ``(J, K')`` complex64; None: there are no ``opr_modes``.
     """
 
     probe: np.ndarray
     positions: np.ndarray
     flux: np.ndarray = None  # type: ignore[assignment]  # ones, once it is made
     background: np.ndarray | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.probe.ndim == 2:
@@ -60,7 +65,10 @@ class Beam:
 
     def at(self, indices: np.ndarray) -> Beam:
         """That of the patterns ``indices (n,)``, in this order."""
-        return replace(self, positions=self.positions[indices], flux=self.flux[indices])
+        weights = None if self.opr_weights is None else self.opr_weights[indices]
+        return replace(
+            self, positions=self.positions[indices], flux=self.flux[indices], opr_weights=weights
+        )
 
     def with_probe(self, probe: np.ndarray) -> Beam:
         """The same with another probe ``(N, N)`` or ``(K, N, N)``."""
@@ -68,19 +76,35 @@ class Beam:
 
     def scaled_to(self, power: float) -> Beam:
         """The same with a probe of another power ``Σ_m Σ |P_m|²``."""
-        return self.with_probe(np.sqrt(power / self.power) * self.probe)
+        scale = np.sqrt(power / self.power)
+        varied = None if self.opr_modes is None else (scale * self.opr_modes).astype(np.complex64)
+        return replace(self.with_probe(scale * self.probe), opr_modes=varied)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: probe, positions, flux ``(J,)``, and background ``(N, N)`` if there is one."""
+        """As files hold them: probe, positions, flux ``(J,)``; background and OPR modes if there are any."""
         found = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
-        return found if self.background is None else found | {"background": self.background}
+        others = {key: getattr(self, key) for key in ("background", "opr_modes", "opr_weights")}
+        return found | {key: array for key, array in others.items() if array is not None}
 
 
 def join_parts(parts: Sequence[tuple[np.ndarray, Beam]]) -> Beam:
     """One beam of patterns whose indices ``(n,)`` are ``parts``' first; the rest is the first part's."""
     order = np.argsort(np.concatenate([indices for indices, _ in parts]), kind="stable")
+    weights = [beam.opr_weights for _, beam in parts if beam.opr_weights is not None]
     return replace(
         parts[0][1],
         positions=np.concatenate([beam.positions for _, beam in parts])[order],
         flux=np.concatenate([beam.flux for _, beam in parts])[order],
+        opr_weights=np.concatenate(weights)[order] if weights else None,
     )
+
+
+def vary_probe(modes: np.ndarray, opr_modes: np.ndarray, opr_weights: np.ndarray) -> np.ndarray:
+    """Return the modes of each pattern, ``(n, K, N, N)``: the first is ``P_0 + Σ_k w_jk V_k``.
+
+    Args:
+        modes: P, ``(K, N, N)``; opr_modes: V, ``(K', N, N)``; opr_weights: w, ``(n, K')``.
+    """
+    probes = np.repeat(modes[None], len(opr_weights), axis=0)
+    probes[:, 0] += np.tensordot(opr_weights, opr_modes, 1)
+    return probes

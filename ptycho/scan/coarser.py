@@ -116,6 +116,8 @@ def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
             probe=waves_of(central(far_field(data.probe), side)),
             positions=(beam.positions * np.float32(ratio)).astype(np.float32),
             background=None if background is None else central(background, side),
+            opr_modes=None,
+            opr_weights=None,
         ),
         region_size=side + 2,
         object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import FreeSpace, Fresnel
-from ptycho.scan.beam import Beam
+from ptycho.scan.beam import Beam, vary_probe
 from ptycho.scan.dataset_checks import problems
 from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
 from ptycho.scan.patterns import Patterns
@@ -116,7 +116,22 @@ class Dataset:
     @property
     def model_probe(self) -> np.ndarray:
         """``s·f·P``, with which an object in its own units predicts ``x``; ``(K, N, N)`` complex64."""
-        return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)
+        return self._as_model(self.probe)
+
+    @property
+    def model_opr_modes(self) -> np.ndarray | None:
+        """The same of the beam's ``opr_modes``, ``(K', N, N)`` complex64; None: the probe does not vary."""
+        return None if self.beam.opr_modes is None else self._as_model(self.beam.opr_modes)
+
+    def model_probes(self, patterns: np.ndarray) -> np.ndarray:
+        """:attr:`model_probe`, or those of the patterns ``(n,)`` of a probe that varies, ``(n, 1, K, N, N)``."""
+        varied = self.beam.opr_modes, self.beam.opr_weights
+        if varied[0] is None or varied[1] is None:
+            return self.model_probe
+        return self._as_model(vary_probe(self.probe, varied[0], varied[1][patterns]))[:, None]
+
+    def _as_model(self, waves: np.ndarray) -> np.ndarray:
+        return (self.photon_scale * self.normalisation * waves).astype(np.complex64)
 
     def under(self, beam: Beam) -> Dataset:
         """The same patterns under another beam, in groups of the same size."""

@@ -105,13 +105,15 @@ def move_ramp(made: Reconstruction) -> Reconstruction:
     slope = phase_slope(image, np.abs(image))
     flat = tilted(made.object, -slope)
     turns = tilt(slope, made.beam.probe.shape[-2:])
-    probe = made.beam.probe * turns[0] * turns[1]
+    beam = made.beam.with_probe(made.beam.probe * turns[0] * turns[1])
+    if beam.opr_modes is not None:
+        beam = replace(beam, opr_modes=(beam.opr_modes * turns[0] * turns[1]).astype(np.complex64))
     pixels = slope * made.beam.N / (2 * np.pi)
     findings = (_finding(pixels),) if np.abs(pixels).max() > TOLD else ()
     return replace(
         made,
         objects=flat[None].astype(np.complex64),
-        beam=made.beam.with_probe(probe),
+        beam=beam,
         slices=None if made.slices is None else np.stack([tilted(made.slices[0], -slope), *made.slices[1:]]),
         decisions=(*made.decisions, *findings),
     )

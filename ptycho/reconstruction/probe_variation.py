@@ -1,0 +1,78 @@
+"""A probe that varies along the scan: orthogonal probe relaxation.
+
+    P_j = P_0 + Σ_k w_jk V_k,   Σ_j w_jk = 0,   Σ_j conj(w_jk) w_jl = J δ_kl,   ⟨V_k, V_l⟩ = 0 for k ≠ l
+
+for the first mode in pattern j; other modes do not vary. So ``|V_k|²`` is the power by which P_j differs from
+P_0 on average. An overall factor of P_j changes no pattern but for the flux, which is refined, too, and takes
+what a V_k has along P_0.
+
+New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the rows
+``−(g_j / H)√H``, without their mean and what lies along P_0, have the leading singular vectors √H V_k. If
+noise is all that is left, all singular values are about alike, and the power of the first over their mean is a
+score test.
+
+Source: Odstrčil, Baksh, Boden, Card, Chad, Frey & Brocklesby, Opt. Express 24 (2016) 8360.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import FLOOR, probe_light
+
+
+def add_variation(likelihood: ScanLikelihood, state: State, count: int = 1) -> tuple[State, float]:
+    """Return a state with ``count`` more OPR modes, and the score test of the first of them.
+
+    Args:
+        likelihood: of the patterns of the state.
+        state: the probe may vary already.
+        count: K.
+    """
+    light = probe_light(state) / len(state.positions)
+    light = np.maximum(light, FLOOR * light.max())
+    step = likelihood.probe_gradients(state) * np.float32(-(likelihood.photon**2) / 4) / light
+    first = state.modes[0]
+    step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
+    root = np.sqrt(light)
+    rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
+    values, vectors = np.linalg.eigh(rows @ rows.conj().T)
+    strength = float(values[-1] / max(values.mean(), 1e-30))
+    left = vectors[:, ::-1][:, :count] * np.float32(np.sqrt(len(rows)))
+    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / root
+    varied = replace(
+        state,
+        opr_modes=np.concatenate([state.opr_modes, found]).astype(np.complex64),
+        opr_weights=np.concatenate([state.opr_weights, left], axis=1).astype(np.complex64),
+    )
+    return varied, strength
+
+
+def centre_variation(state: State) -> State:
+    """Return the same probes with weights of mean zero and power one, OPR modes orthogonal, the strongest first.
+
+    If the first mode is the only one, what OPR modes have along it goes to the flux.
+    """
+    weights, varied = state.opr_weights.astype(complex), state.opr_modes.astype(complex)
+    first = state.modes[0] + np.tensordot(weights.mean(axis=0), varied, 1)
+    weights, flux = weights - weights.mean(axis=0), state.flux
+    if len(state.modes) == 1:
+        along = np.tensordot(varied, first.conj(), 2) / np.vdot(first, first).real
+        factor = 1 + weights @ along
+        varied = varied - along[:, None, None] * first
+        weights, flux = weights / factor[:, None], flux * np.abs(factor).astype(np.float32)
+    columns, corner = np.linalg.qr(varied.reshape(len(varied), -1).T)
+    left, values, right = np.linalg.svd(weights @ corner.T, full_matrices=False)
+    root = np.sqrt(len(weights))
+    modes = (values[:, None] / root * right @ columns.T).reshape(varied.shape)
+    return replace(
+        state,
+        modes=np.concatenate([first[None], state.modes[1:]]).astype(np.complex64),
+        flux=flux,
+        opr_modes=modes.astype(np.complex64),
+        opr_weights=(root * left).astype(np.complex64),
+    )

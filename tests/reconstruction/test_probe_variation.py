@@ -1,0 +1,138 @@
+"""A probe that varies along the scan: light by loops, gradients by differences, how it is found and chosen."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask
+from helpers.reference import random_complex
+from scipy.special import kl_div
+
+from ptycho.reconstruction.likelihood import DARKEST
+from ptycho.reconstruction.misfit import predictions
+from ptycho.reconstruction.probe_variation import add_variation, centre_variation
+from ptycho.reconstruction.solver import Terms, fit, normalise
+from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.unknowns import Unknowns
+
+FREE = Freedom(probe=True, flux=True, probe_variation=True)
+
+
+def own_probes(scan, varied, weights):
+    """The modes of each pattern by loops, ``(J, K, N, N)``."""
+    probes = np.array([scan.modes] * len(weights), complex)
+    for j, row in enumerate(weights):
+        for weight, mode in zip(row, varied, strict=True):
+            probes[j, 0] += weight * mode
+    return probes
+
+
+def light_under(scan, probes):
+    parts = zip(probes, scan.positions, scan.flux, strict=True)
+    return np.array([light_of(scan.object, probe, r, c, scan.background) for probe, r, c in parts])
+
+
+@pytest.fixture(scope="module")
+def varied():
+    """Two modes, of which the first varies by two others with complex weights; the patterns without noise."""
+    rng = np.random.default_rng(2)
+    scan = Scan.of(rng, 2e4, count=5, modes=np.stack([0.9 * beam(), 0.3 * beam(row=2)]))
+    scan = replace(scan, flux=rng.uniform(0.8, 1.2, 25))
+    modes = 30 * random_complex(rng, (2, N, N)) * np.abs(beam())
+    weights = random_complex(rng, (25, 2))
+    return scan, modes, weights, light_under(scan, own_probes(scan, modes, weights))
+
+
+def state_of(varied, f):
+    scan, modes, weights, _ = varied
+    opr = {"opr_modes": (f * modes).astype("c8"), "opr_weights": weights.astype("c8")}
+    return replace(scan.state(f), **opr)
+
+
+def data_of(varied, rng=None):
+    scan, _, _, light = varied
+    counts = light if rng is None else rng.poisson(light)
+    return scan.dataset(amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32), exact=True)
+
+
+def test_light_by_loops_in_fits_and_in_scores(varied):
+    data = data_of(varied)
+    state = state_of(varied, data.normalisation)
+    assert likelihood_of(data).evaluate(state).deviance.max() < 0.02 * N**2
+    beam_ = state.beam(data.photon_scale, data.normalisation)
+    under, chosen = data.under(beam_), np.array([3, 0, 17])
+    ((_, found),) = predictions(state.object, under, chosen)
+    expected = data.normalisation * np.sqrt(varied[3][chosen])
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-3)
+    part = data.under(beam_).subset(chosen, 1)
+    ((_, same),) = predictions(state.object, part, np.arange(3))
+    np.testing.assert_allclose(found / data.normalisation, same / part.normalisation, rtol=1e-4)
+
+
+def test_gradients_by_differences(varied):
+    """Of loops in double precision, along random directions; and of each pattern by its own probe."""
+    scan, modes, weights, _ = varied
+    data = data_of(varied, np.random.default_rng(3))
+    likelihood, rng, f = likelihood_of(data), np.random.default_rng(4), data.normalisation
+    state = state_of(varied, f)
+    state = replace(state, object=(0.9 * state.object).astype(np.complex64))
+    scan = replace(scan, object=0.9 * scan.object)
+    counts = np.fft.ifftshift(np.square(data.amplitudes[:].astype(float)), axes=(1, 2))
+    found = likelihood.evaluate(state, ("modes", "opr_modes", "opr_weights")).gradients
+    given = {"modes": scan.modes.astype(complex), "opr_modes": modes, "opr_weights": weights}
+    for part, value in given.items():
+        way = random_complex(rng, value.shape)
+
+        def half_deviance(step, part=part, way=way):
+            there = given | {part: given[part] + step * way}
+            probes = own_probes(replace(scan, modes=there["modes"]), there["opr_modes"], there["opr_weights"])
+            return kl_div(counts + DARKEST, light_under(scan, probes) + DARKEST).sum()
+
+        slope = (half_deviance(1e-5) - half_deviance(-1e-5)) / 2e-5
+        unit = 1 if part == "opr_weights" else f
+        assert unit * np.vdot(found[part], way).real == pytest.approx(slope, rel=1e-3)
+    each = likelihood.probe_gradients(state)
+    np.testing.assert_allclose(each.sum(axis=0), found["modes"][0], rtol=1e-3, atol=1e-2)
+    along = np.einsum("vyx,jyx->jv", state.opr_modes.conj(), each)
+    np.testing.assert_allclose(along, found["opr_weights"], rtol=1e-3, atol=1e-2 * np.abs(along).max())
+
+
+def test_vector_and_gauge_keep_the_patterns(varied):
+    data = data_of(varied)
+    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
+    unknowns = Unknowns.of(state, FREE, likelihood.photon)
+    again = unknowns.state(unknowns.start())
+    for part in ("modes", "opr_modes", "opr_weights"):
+        np.testing.assert_allclose(getattr(again, part), getattr(state, part), rtol=1e-4, atol=1e-5)
+    one = replace(state, modes=state.modes[:1])
+    for before in (state, one):
+        after, pixels = centre_variation(before), N**2
+        lights = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
+        np.testing.assert_allclose(lights[1], lights[0], rtol=1e-3, atol=2e-3)
+        flat = after.opr_modes.reshape(2, -1)
+        gram = flat.conj() @ flat.T
+        assert abs(gram[0, 1]) < 1e-4 * gram[0, 0].real and gram[0, 0].real >= gram[1, 1].real
+    along = np.tensordot(after.opr_modes, after.modes[0].conj(), 2)
+    assert np.abs(along).max() < 1e-4 * np.abs(np.vdot(after.modes[0], after.modes[0]))
+
+
+def test_fixed_weights_are_probes_of_their_own():
+    """Two scans of one object, a probe each: weights zero and one that stay."""
+    rng = np.random.default_rng(7)
+    scan = Scan.of(rng, 1e5, count=5)
+    probes = np.repeat(scan.modes[None], 25, axis=0).astype(complex)
+    second = np.arange(25) % 2 == 1
+    probes[second, 0] = np.sqrt(1e5) * beam(row=1.5, curvature=-0.05)
+    amplitudes = np.sqrt(rng.poisson(light_under(scan, probes)))
+    data = scan.dataset(amplitudes=np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32))
+    f = data.normalisation
+    start = replace(
+        scan.state(f),
+        opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
+        opr_weights=second.astype(np.complex64)[:, None],
+    )
+    terms = Terms(likelihood_of(data, compile_xla=True))
+    found = fit(terms, start, Freedom(probe=True, object=False), 30).state
+    np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
+    for probe, truth in ((found.modes[0], scan.modes[0]), (found.modes[0] + found.opr_modes[0], probes[1, 0])):
+        assert distance(probe, truth, slice(None)) < 0.06
