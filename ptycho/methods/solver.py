@@ -251,7 +251,8 @@ def _completed(
     assert made.beam is not None
     found, joined = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
-    state = replace(joined, modes=found.modes, flux=flux, background=found.background)
+    shared = {"modes": found.modes, "background": found.background, "opr_modes": found.opr_modes}
+    state = replace(joined, flux=flux, **shared)
     likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
     terms = replace(solved.terms, likelihood=likelihood)
     if how.divides(whole):

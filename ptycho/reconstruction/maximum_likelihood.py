@@ -34,6 +34,7 @@ from ptycho.reconstruction.model_selection import (
     select_model,
 )
 from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
@@ -158,6 +159,8 @@ def solve(
         )
     else:
         start = _from_constant(selection, terms, start)
+    if beam.varies and not start.varies:
+        start, _ = add_variation(terms.likelihood, start, len(beam.opr_modes))
     last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
     return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
 
@@ -204,7 +207,7 @@ def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    free, data = selection.free, terms.likelihood.data
+    free, data, count = selection.free, terms.likelihood.data, len(selection.state.opr_modes)
     mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
     if not (free.probe or free.background or mapped):
         return start
@@ -215,8 +218,11 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = begin_at_larger_pixels(some, there, FIRST) or fit_from_constant(some, there, FIRST).state
+    if count:
+        there, _ = add_variation(some.likelihood, there, count)
     found = fit(some, there, free, ON_THE_CORE, NEARLY).state
-    start = replace(start, modes=found.modes, background=found.background)
+    start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
+    start = replace(start, opr_weights=np.zeros((len(start.positions), count), np.complex64))
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)

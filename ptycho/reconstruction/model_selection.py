@@ -75,7 +75,7 @@ class SelectionOptions:
     next_kind: float = 0.3
     modes: int = 3
     opr_modes: int = 3
-    variation: float = 3.0
+    variation: float = 1.4
     background_excess: float = 5.0
     darkest: float = 0.02
     background_steps: int = 8

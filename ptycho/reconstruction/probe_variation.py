@@ -6,10 +6,10 @@ for the first mode in pattern j; other modes do not vary. So ``|V_k|²`` is the 
 P_0 on average. An overall factor of P_j changes no pattern but for the flux, which is refined, too, and takes
 what a V_k has along P_0.
 
-New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the rows
-``−(g_j / H)√H``, without their mean and what lies along P_0, have the leading singular vectors √H V_k. If
-noise is all that is left, all singular values are about alike, and the power of the first over their mean is a
-score test.
+New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the steps
+``−g_j / H``, without their mean and what lies along P_0, are weighted by √H and, since a probe varies where it
+is, by |P_0|; of these rows V_k are the leading singular vectors. The score test is the power of the first over
+that of one in the bulk: about one, where noise is all that is left.
 
 Source: Odstrčil, Baksh, Boden, Card, Chad, Frey & Brocklesby, Opt. Express 24 (2016) 8360.
 """
@@ -25,25 +25,28 @@ from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import FLOOR, probe_light
 
 
-def add_variation(likelihood: ScanLikelihood, state: State, count: int = 1) -> tuple[State, float]:
+def add_variation(
+    likelihood: ScanLikelihood, state: State, count: int = 1, bulk: int = 10
+) -> tuple[State, float]:
     """Return a state with ``count`` more OPR modes, and the score test of the first of them.
 
     Args:
         likelihood: of the patterns of the state.
         state: the probe may vary already.
         count: K.
+        bulk: number of the singular value, by size, that noise alone gives.
     """
     light = probe_light(state) / len(state.positions)
     light = np.maximum(light, FLOOR * light.max())
     step = likelihood.probe_gradients(state) * np.float32(-(likelihood.photon**2) / 4) / light
     first = state.modes[0]
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
-    root = np.sqrt(light)
+    root = np.sqrt(light) * np.abs(first) / np.abs(first).max()
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
     values, vectors = np.linalg.eigh(rows @ rows.conj().T)
-    strength = float(values[-1] / max(values.mean(), 1e-30))
+    strength = float(values[-1] / max(values[-min(bulk, len(values))], 1e-30))
     left = vectors[:, ::-1][:, :count] * np.float32(np.sqrt(len(rows)))
-    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / root
+    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(light)
     varied = replace(
         state,
         opr_modes=np.concatenate([state.opr_modes, found]).astype(np.complex64),
