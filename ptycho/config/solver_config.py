@@ -56,6 +56,13 @@ class SolverConfig:
         "held-out patterns",
         level="sometimes",
     )
+    probe_variation: Integer | None = key(
+        None,
+        "number of OPR modes by which the first probe mode varies along the scan; 0: none; null: as many as "
+        "lower the deviance of the held-out patterns, of thin objects in far fields",
+        ge=0,
+        le=16,
+    )
     regulariser: Text = key(
         "learned",
         "regularisation of the object. none | quadratic: λ Σ|∇O|² | edge_preserving: λ Σ√(|∇O|² + δ²) | "
@@ -103,5 +110,8 @@ class SolverConfig:
         thick, thickness = self.slices > 1, self.slice_thickness_m
         needed = f"the distance of neighbouring slices in metres with solver.slices={self.slices}"
         check(not thick or thickness is not None, "solver.slice_thickness_m", "null", needed)
+        varied = self.probe_variation
+        constant = f"0 or null with solver.slices={self.slices}, or set solver.slices=1"
+        check(not thick or not varied, "solver.probe_variation", varied, constant)
         remedy = "null with solver.slices=1; set solver.slices=2 or more"
         check(thick or thickness is None, "solver.slice_thickness_m", thickness, remedy)

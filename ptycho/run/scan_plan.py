@@ -36,6 +36,9 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
         own = _as_stored(own, stored)
         _fits(stored, own, scan.N, fitted)
     choose_probe(scan, own)
+    if scan.fresnel is not None and (count := own.solver.probe_variation):
+        constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
+        raise ConfigError(f"solver.probe_variation={count}: {constant}")
     if space_between_slices(scan, own.solver) is not None:
         _fits_in_a_block(own, scan)
     if own.start is not None:
