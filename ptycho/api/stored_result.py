@@ -5,7 +5,7 @@
 ``illuminated``                 ``(M, M)`` bool
 ``slices``                      ``(L, M, M)`` complex64, of a thick object
 ``probe``, ``positions``,       the beam; ``background`` if there is one
-``flux``
+``flux``                        ``opr_modes``, ``opr_weights`` of a probe that varies
 ``sigma_amplitude``,            ``(M, M)``, if there is an error map
 ``sigma_phase``
 ``numbers``                     ``(J,)``, which patterns of the measured file they are, if it is known
@@ -90,6 +90,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         arrays.need("positions", "f"),
         arrays.need("flux", "f"),
         arrays.get("background", "f"),
+        arrays.get("opr_modes", "c"),
+        arrays.get("opr_weights", "c"),
     )
     amplitude, phase = (arrays.get(key, "f") for key in SIGMAS)
     facts = {key: about[key] for key in LENGTHS}
@@ -101,6 +103,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         errors=None if amplitude is None or phase is None else ErrorMap(amplitude[None], phase[None]),
         slices=arrays.get("slices", "c"),
         numbers=arrays.get("numbers", "iu"),
+        opr_modes=beam.opr_modes,
+        opr_weights=beam.opr_weights,
         **facts,
     )
     assessment = {key: arrays.need(f"assessment/{key}", "fiu") for key in about["assessment"]}

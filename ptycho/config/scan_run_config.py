@@ -109,6 +109,11 @@ class ScanRunConfig(TrainedConfig):
             self._check_near_field()
         if self.solver.slices > 1:
             self._check_slices()
+        if self.solver.probe_variation and self.probe.learn is False:
+            raise ConfigError(
+                f"solver.probe_variation={self.solver.probe_variation}, probe.learn=false: a probe that "
+                "varies is refined; remove one of them"
+            )
         if not self.models and not self.solver.steps:
             raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
 

@@ -232,6 +232,43 @@ def draw_slices(pictures: Sequence[Picture], pixel_m: Pixel, title: str, most: i
     return figure
 
 
+def draw_variation(
+    probe: np.ndarray,
+    opr_modes: np.ndarray,
+    opr_weights: np.ndarray,
+    pixel_m: Pixel,
+    title: str,
+    most: int = 4,
+) -> Figure:
+    """The first probe mode in the first and the last pattern, the OPR modes, and their weights.
+
+    Args:
+        probe: P_0, ``(N, N)`` complex.
+        opr_modes, opr_weights: V ``(K', N, N)`` and w ``(J, K')``, as in a beam.
+        most: OPR modes that are shown.
+    """
+    power = np.sum(np.abs(opr_modes) ** 2, axis=(1, 2)) * np.mean(np.abs(opr_weights) ** 2, axis=0)
+    shares = 100 * power / np.sum(np.abs(probe) ** 2)
+    ends = (probe + np.tensordot(opr_weights[j], opr_modes, 1) for j in (0, -1))
+    waves = dict(zip(("probe of the first pattern", "probe of the last pattern"), ends, strict=True))
+    for k, mode in enumerate(opr_modes[:most]):
+        waves[f"OPR mode {k + 1}: {shares[k]:.2g} % of the power"] = mode
+    figure = ShownFigure(figsize=(4 * len(waves), 8), layout="constrained")
+    grid = figure.add_gridspec(2, len(waves))
+    for k, (name, wave) in enumerate(waves.items()):
+        ax = figure.add_subplot(grid[0, k])
+        show_probe(ax, wave, pixel_m)
+        ax.set_title(name)
+    ax = figure.add_subplot(grid[1, :])
+    for k, (weights, share) in enumerate(zip(opr_weights.T[:most], np.sqrt(shares / 100), strict=False)):
+        for part, style in ((weights.real, "-"), (weights.imag, ":")):
+            ax.plot(share * part, style, color=f"C{k}", lw=1, label=f"OPR mode {k + 1}" * (style == "-"))
+    ax.set(xlabel="pattern", ylabel="weight × norm of the mode / norm of the probe; dotted: imaginary part")
+    ax.legend(frameon=False)
+    figure.suptitle(title)
+    return figure
+
+
 def show_channel(
     figure: Figure, axes: Axes, channel: tuple[np.ndarray, Ends, str, str], pixel_m: Pixel, pixels: int = 1
 ) -> None:

@@ -24,6 +24,8 @@ class ExportedScan:
         positions: ``(J, 2)`` float64, (row, col) of the first sample of each pattern's patch.
         probe: ``(K, N, N)`` complex, incoherent modes, zero-phase centre at ``N//2``. Patterns have the mean
             ``Σ_k |F(P_k·O)|²``, F unitary.
+        opr_modes, opr_weights: V ``(K', N, N)`` and w ``(J, K')`` complex of a probe that varies, whose first
+            mode in pattern j is ``P_0 + Σ_k w_jk V_k``; None: it does not.
         patterns: blocks ``(n, N, N)`` in the order of the positions, zero frequency at ``N//2``; each format
             goes through them once. None: positions without patterns.
         dtype: of the patterns.
@@ -66,6 +68,8 @@ class ExportedScan:
     name: str = ""
     comments: str = ""
     truth: Truth | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         count, N = len(self.positions), self.probe.shape[-1]

@@ -86,7 +86,8 @@ def from_measured(
     """
     raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
     if beam is not None:
-        made = replace(made, probe=beam.probe, positions=beam.positions.astype(np.float64))
+        parts = {key: getattr(beam, key) for key in ("probe", "opr_modes", "opr_weights")}
+        made = replace(made, positions=beam.positions.astype(np.float64), **parts)
     return replace(
         made,
         pixel_m=scan.pixel.metres,

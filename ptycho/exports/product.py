@@ -14,6 +14,9 @@
                                                    ``@spacing_m`` from one to the next
 ``opr_weights``                     (J, 1)         all one, at the root and as an attribute of ``probe``: the
                                                    program writes the one and reads the other
+``opr_modes``                       (K', N, N)     not of the program, which passes both over: of a probe
+``opr_mode_weights``                (J, K')        that varies, V and w, complex: the first mode in pattern j
+                                                   is ``P_0 + Σ_k w_jk V_k``
 ``tomography_angle_deg``            number         attribute and dataset of the root, for the same reason
 ``@probe_energy_eV``, …             numbers        nought where unknown, as the program has it
 ``@detector_pixel_{height,width}_m``  metres       not of the program, which passes it over: with energy and
@@ -47,7 +50,14 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 
 RESULT = "result"
-SHARED = ("object", "slices", "probe", "sigma_amplitude", "sigma_phase")  # of a result and of a product
+SHARED = (
+    "object",
+    "slices",
+    "probe",
+    "opr_modes",
+    "sigma_amplitude",
+    "sigma_phase",
+)  # of a result and of a product
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
 SIGMA_UNITS = {"sigma_amplitude": "of the amplitude of object", "sigma_phase": "rad"}
@@ -150,6 +160,9 @@ def _images(file: h5py.File, scan: ExportedScan) -> None:
     file["probe"] = scan.probe.astype(np.complex64)
     file["probe"].attrs.update(pixel | {"opr_weights": weights, "units": "√photons"})
     file["opr_weights"] = weights
+    if scan.opr_modes is not None and scan.opr_weights is not None:
+        file["opr_modes"] = scan.opr_modes.astype(np.complex64)
+        file["opr_mode_weights"] = scan.opr_weights.astype(np.complex64)
     assert scan.object is not None
     file["object"] = scan.object.astype(np.complex64)
     file["object"].attrs.update(pixel | {"center_x_m": 0.0, "center_y_m": 0.0})

@@ -68,8 +68,9 @@ EXPLAINED = (
     }
     | {
         "beam": "probe and positions that belong to the object: share of the power in each mode of the "
-        "probe; rms correction of each coordinate of the nominal positions, without their common shift; "
-        "standard deviation of the flux, its mean being one; mean background in the units of the patterns"
+        "probe; number of OPR modes, and rms of what varies over the norm of the probe; rms "
+        "correction of each coordinate of the nominal positions, without their common shift; standard "
+        "deviation of the flux, its mean being one; mean background in the units of the patterns"
     }
     | {
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
@@ -340,6 +341,8 @@ def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
     moves = (beam.positions - initial.positions).astype(float)
     return {
         "mode_shares": (power / power.sum()).tolist(),
+        "opr_modes": 0 if beam.opr_modes is None else len(beam.opr_modes),
+        "probe_variation": beam.variation,
         "position_correction_rms_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
         "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
         "background_per_pixel": None if beam.background is None else float(beam.background.mean()),

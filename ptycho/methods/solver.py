@@ -87,9 +87,11 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
     What the earlier run refined, and its regulariser, are those of this one, but for what ``options``
     specify. They are selected anew where they are unknown, or a regulariser is specified without its weight.
     """
-    image, known = start.object, start.object != 0
-    image = np.where(known, image, np.mean(image[known]) if known.any() else 1)
-    kept, weight = dict(start.model), options.strength
+    image, there = start.object, start.object != 0
+    image = np.where(there, image, np.mean(image[there]) if there.any() else 1)
+    kept, weight, varied = dict(start.model), options.strength, options.probe_variation
+    known = 0 if data.beam.opr_modes is None else len(data.beam.opr_modes)
+    count = known if varied is None else varied
     wanted = {part: getattr(options, part) for part in ("probe", "positions", "flux", "background")}
     try:
         if options.prior == "none" or (weight is not None and not options.learned):
@@ -99,11 +101,14 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         else:
             return Begin(image)
         free = Freedom(**{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()})
+        free = replace(free, probe_variation=free.probe and count > 0)
     except (KeyError, ValueError):
         return Begin(image)
     values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
     values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
-    specified = {part for part, value in (wanted | {"modes": options.modes}).items() if value is not None}
+    values |= {"probe variation": f"{count} OPR modes"} if count else {}
+    wanted |= {"modes": options.modes, "probe variation": varied}
+    specified = {part for part, value in wanted.items() if value is not None}
     if options.prior == "none" or weight is not None:
         specified.add("regulariser")
     why = {part: "specified" if part in specified else "as in the run that start names" for part in values}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Start:
         probe: modes ``(K, N, N)`` complex64, of any scale.
         positions: ``(J, 2)`` float64, top-left samples on ``object`` of all frames that the scan uses.
         finding: what was taken.
+        opr_modes, opr_weights: ``(K', N, N)`` and ``(J, K')`` of a probe that varies, the weights of frames
+            that the earlier run did not use being zero; None: it does not.
         model: what the earlier run's solver selected, as its findings say; empty: unknown.
     """
 
@@ -40,6 +42,8 @@ class Start:
     positions: np.ndarray
     finding: Finding
     model: Mapping[str, str] = field(default_factory=dict)
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
 
 def read_start(path: str, scan: ScanGeometry) -> Start:
@@ -68,8 +72,11 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
     if ratio != 1:
         image = interpolated(image[None], side, 1 / ratio)[0]
         places += side // 2 - before // 2 * ratio
-    modes, _ = resampled_probe(probe, product.values.get("probe_pixel_m"), scan.pixel, scan.N)
-    corners, common = _of_all_frames(path, product, places - scan.N / 2, scan)
+    waves = probe if product.opr_modes is None else np.concatenate([probe, product.opr_modes])
+    modes, _ = resampled_probe(waves, product.values.get("probe_pixel_m"), scan.pixel, scan.N)
+    modes, varied = modes[: len(probe)], modes[len(probe) :]
+    here, there = _common_frames(path, product, scan)
+    corners = _of_all_frames(places - scan.N / 2, scan, here, there)
     outside = (corners < -scan.N / 2) | (corners > len(image) - scan.N / 2)
     if outside.any(axis=1).mean() > 0.5:
         raise ConfigError(
@@ -78,9 +85,15 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
         )
     resampled = "" if ratio == 1 else f", resampled to {ratio:.4g} times as many pixels"
     value = f"object, {len(modes)} mode{'s'[: len(modes) > 1]} of the probe, "
-    value += f"positions of {common} of {len(corners)} patterns{resampled}"
+    value += f"{len(varied)} OPR modes, " if len(varied) else ""
+    value += f"positions of {len(here)} of {len(corners)} patterns{resampled}"
     finding = Finding("start", value, f"from {file}; the scan is not aligned again")
-    return Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))
+    start = Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))
+    if product.opr_weights is None:
+        return start
+    weights = np.zeros((len(corners), len(varied)), np.complex64)
+    weights[here] = product.opr_weights[there]
+    return replace(start, opr_modes=varied, opr_weights=weights)
 
 
 def product_file(path: str) -> Path:
@@ -121,22 +134,27 @@ def _ratio(path: str, product: Product, scan: ScanGeometry) -> float:
     return 1.0 if np.abs(ratios - 1).max() < 1e-3 else float(ratios[0])
 
 
-def _of_all_frames(
-    path: str, product: Product, corners: np.ndarray, scan: ScanGeometry
-) -> tuple[np.ndarray, int]:
-    """Return corners ``(J, 2)`` of all frames of a scan, and how many of them the earlier run had."""
+def _common_frames(path: str, product: Product, scan: ScanGeometry) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the frames that an earlier run had are among a scan's, and among its own."""
     ours = scan.frames if scan.raw.numbers is None else scan.raw.numbers[scan.frames]
-    theirs = np.arange(len(corners)) if product.numbers is None else product.numbers
+    theirs = np.arange(len(product.positions)) if product.numbers is None else product.numbers
     _, here, there = np.intersect1d(ours, theirs, return_indices=True)
     if len(here) < 3:
         raise ConfigError(
             f"start={path}: has positions of frames {theirs.min()} to {theirs.max()}, and the scan uses "
             f"{ours.min()} to {ours.max()}: {len(here)} in common; must be at least 3"
         )
-    nominal = np.column_stack([scan.positions, np.ones(len(ours))])
+    return here, there
+
+
+def _of_all_frames(
+    corners: np.ndarray, scan: ScanGeometry, here: np.ndarray, there: np.ndarray
+) -> np.ndarray:
+    """Return corners ``(J, 2)`` of all frames of a scan, of those of an earlier run and of their map."""
+    nominal = np.column_stack([scan.positions, np.ones(len(scan.positions))])
     found = nominal @ np.linalg.lstsq(nominal[here], corners[there], rcond=None)[0]
     found[here] = corners[there]
-    return found, len(here)
+    return found
 
 
 def _model(folder: Path) -> dict[str, str]:

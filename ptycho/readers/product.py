@@ -17,6 +17,8 @@
 ``@detector_side_px``               number                           the same: what a pattern of the probe's
                                                                      pixel spans on the detector
 ``probe_position_x_m@units``        ``px``                           the same, where the pixel is not known
+``opr_modes``                       (K', h, w)                       the same: of a probe that varies
+``opr_mode_weights``                (n, K')                          the same
 =================================== ================================ =========================================
 
 The file ``<name>_para.hdf5`` of ptycho-vit and ptycho-fm has the same names without numbers of patterns,
@@ -60,6 +62,7 @@ class Product:
         values: attributes of a :class:`~ptycho.readers.raw_scan.RawScan`.
         side: pixels of the detector that the pattern spans whose object pixel positions in ``px`` are counted
             in; None: all.
+        opr_modes, opr_weights: ``(K', h, w)`` and ``(n, K')`` of a probe that varies; None: it does not.
     """
 
     positions: np.ndarray
@@ -67,6 +70,8 @@ class Product:
     numbers: np.ndarray | None = None
     values: dict[str, Any] = field(default_factory=dict)
     side: int | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
     def positions_on(self, shape: tuple[int, ...]) -> np.ndarray:
         """The positions; those in pixels as of a detector ``(H, W)`` that is used as a whole."""
@@ -92,9 +97,22 @@ def read_product(file: Archive, options: ReadOptions) -> Product | None:
         return None
     side = read_plain(file, SIDE)
     numbers = read_indexes(file, INDEXES, len(found[0]))
-    return Product(
-        *found, numbers, _values(file, found[1]), None if side is None or side < 1 else round(side)
-    )
+    values, side = _values(file, found[1]), None if side is None or side < 1 else round(side)
+    return Product(*found, numbers, values, side, *_read_variation(file, values.get("probe"), len(found[0])))
+
+
+def _read_variation(
+    file: Archive, probe: np.ndarray | None, count: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return OPR modes ``(K', h, w)`` and their weights ``(count, K')``; None: the probe is constant."""
+    modes, weights = (file.read(key, "c", False) for key in ("opr_modes", "opr_mode_weights"))
+    if modes is None or weights is None or probe is None:
+        return None, None
+    fits = modes.shape[1:] == probe.shape[-2:] and weights.shape == (count, len(modes))
+    if not fits or not np.isfinite(modes).all() or not np.isfinite(weights).all():
+        file.complain(f"opr_modes {modes.shape} and opr_mode_weights {weights.shape} do not fit the probe")
+        return None, None
+    return modes, weights
 
 
 def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:

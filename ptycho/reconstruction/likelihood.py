@@ -57,7 +57,7 @@ def likelihood_step(
     noise: str,
     free: tuple[str, ...],
     moved: bool,
-    compile_xla: bool,
+    compile_xla: bool | None,
     fresnel: Fresnel | None = None,
     between: FreeSpace | None = None,
 ) -> Callable:
@@ -70,7 +70,7 @@ def likelihood_step(
             left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
             complex64 or those of each pattern, ``(B, K, N, N)``, and ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
-        compile_xla: compile with XLA.
+        compile_xla: compile with XLA; None: do not compile at all, for a single use.
         fresnel: of a near field; None: a far field.
         between: from one slice to the next; None: a thin object.
 
@@ -106,4 +106,6 @@ def likelihood_step(
             half = tf.reduce_sum(each) / 2
         return each, tape.gradient(half, wanted)
 
+    if compile_xla is None:
+        return step
     return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

@@ -34,7 +34,7 @@ from ptycho.reconstruction.model_selection import (
     select_model,
 )
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.probe_variation import add_variation
+from ptycho.reconstruction.probe_variation import vary_by
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
@@ -159,8 +159,10 @@ def solve(
         )
     else:
         start = _from_constant(selection, terms, start)
-    if beam.varies and not start.varies:
-        start, _ = add_variation(terms.likelihood, start, len(beam.opr_modes))
+    if selection.free.probe_variation:
+        start = vary_by(terms.likelihood, start, len(beam.opr_modes))
+    elif start.varies and selection.free.probe:
+        start = replace(start, opr_modes=beam.opr_modes)  # under the weights that stay
     last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
     return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
 
@@ -175,6 +177,8 @@ def _go_on(
     start = State.of(noise.data, begin.object, options.modes)
     if begin.free.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
+    if options.probe_variation is not None:
+        start = vary_by(noise, start, options.probe_variation)
     last = _finish(terms, start, begin.free, options.steps, watch, how, TO_THE_END)
     return Solved(last.state, begin.free, terms, begin.decisions, last)
 
@@ -218,11 +222,12 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = begin_at_larger_pixels(some, there, FIRST) or fit_from_constant(some, there, FIRST).state
-    if count:
-        there, _ = add_variation(some.likelihood, there, count)
+    if free.probe_variation:
+        there = vary_by(some.likelihood, there, count)
     found = fit(some, there, free, ON_THE_CORE, NEARLY).state
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
-    start = replace(start, opr_weights=np.zeros((len(start.positions), count), np.complex64))
+    if free.probe_variation:
+        start = replace(start, opr_weights=np.zeros((len(start.positions), count), np.complex64))
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)

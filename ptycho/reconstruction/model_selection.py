@@ -189,6 +189,10 @@ class Selection:
         self.decisions.append(Finding(what, value, why))
         self.tell(self.decisions[-1])
 
+    def forget(self, what: str) -> None:
+        """Drop the decisions of this name: another one takes their place."""
+        self.decisions = [one for one in self.decisions if one.what != what]
+
     def fit(
         self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
     ) -> Fit:
@@ -361,25 +365,30 @@ def _offer_background(selection: Selection) -> None:
 
 
 def _offer_variation(selection: Selection) -> None:
-    """Let the probe vary along the scan by one OPR mode more, as long as that helps; or by as many as specified.
+    """Let the probe vary by one OPR mode more, as long as that helps; or by as many as are specified.
 
-    The flux is refined, too: it takes what varies along the probe itself.
+    Probe and flux are refined, too: the flux takes what varies along the probe itself.
     """
     wanted, limits = selection.options.probe_variation, selection.limits
     most = limits.opr_modes if wanted is None else wanted
-    while selection.free.probe and (before := len(selection.state.opr_modes)) < most:
+    while selection.options.probe is not False and (before := len(selection.state.opr_modes)) < most:
         count = 1 if wanted is None else most
         start, strength = add_variation(selection.kept, selection.state, count)
         if wanted is None and strength < limits.variation:
             if not before:
-                why = f"score test {strength:.1f}; must be at least {limits.variation:g}"
-                selection.note("probe variation", "none", why)
+                why = f"score test {strength:.2f}; must be at least {limits.variation:g}"
+                selection.note("probe variation", "0 OPR modes", why)
             return
-        free = replace(selection.free, probe_variation=True, flux=selection.options.flux is not False)
-        names = f"{before + count} OPR mode{'s'[: before + count > 1]}", str(before or "none")
+        flux = selection.options.flux is not False
+        free = replace(selection.free, probe=True, probe_variation=True, flux=flux)
+        names, fixed = (f"{before + count} OPR modes", f"{before} OPR modes"), selection.free
         selection.offer("probe variation", start, free, None if wanted is None else True, names)
         if len(selection.state.opr_modes) == before:
             return
+        for part in ("probe", "flux"):
+            if getattr(free, part) and not getattr(fixed, part):
+                selection.forget(part)
+                selection.note(part, "refined", "as the probe varies")
 
 
 def _offer_again(selection: Selection) -> None:
@@ -388,8 +397,9 @@ def _offer_again(selection: Selection) -> None:
     A wrong probe hides errors of the positions.
     """
     for part in ("positions", "flux"):
-        if selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again:
-            selection.decisions = [one for one in selection.decisions if one.what != part]
+        hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
+        if hidden and not getattr(selection.free, part):
+            selection.forget(part)
             _offer(part)(selection)
 
 

@@ -2,14 +2,14 @@
 
     P_j = P_0 + Σ_k w_jk V_k,   Σ_j w_jk = 0,   Σ_j conj(w_jk) w_jl = J δ_kl,   ⟨V_k, V_l⟩ = 0 for k ≠ l
 
-for the first mode in pattern j; other modes do not vary. So ``|V_k|²`` is the power by which P_j differs from
-P_0 on average. An overall factor of P_j changes no pattern but for the flux, which is refined, too, and takes
-what a V_k has along P_0.
+for the first mode in pattern j; other modes do not vary. So ``|V_k|²`` is the power by which P_j differs
+from P_0 on average. An overall factor of P_j changes no pattern but for the flux, which is refined, too, and
+takes what a V_k has along P_0.
 
 New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the steps
-``−g_j / H``, without their mean and what lies along P_0, are weighted by √H and, since a probe varies where it
-is, by |P_0|; of these rows V_k are the leading singular vectors. The score test is the power of the first over
-that of one in the bulk: about one, where noise is all that is left.
+``−g_j / H``, without their mean and what lies along P_0, are weighted by √H and, since a probe varies where
+it is, by |P_0|; of these rows V_k are the leading singular vectors. The score test is the power of the first
+over that of one in the bulk: about one, where noise is all that is left.
 
 Source: Odstrčil, Baksh, Boden, Card, Chad, Frey & Brocklesby, Opt. Express 24 (2016) 8360.
 """
@@ -55,8 +55,18 @@ def add_variation(
     return varied, strength
 
 
+def vary_by(likelihood: ScanLikelihood, state: State, count: int) -> State:
+    """Return a state with ``count`` OPR modes: the strongest that it has, and new ones."""
+    if (known := len(state.opr_modes)) < count:
+        return add_variation(likelihood, state, count - known)[0]
+    kept = np.s_[:count]
+    return replace(state, opr_modes=state.opr_modes[kept], opr_weights=state.opr_weights[:, kept])
+
+
 def centre_variation(state: State) -> State:
-    """Return the same probes with weights of mean zero and power one, OPR modes orthogonal, the strongest first.
+    """Return the same probes, weights of mean zero and power one, OPR modes orthogonal, the strongest first.
+
+    Their phases are such that ``Σ_j w_jk²`` is positive: weights of a drift along a line are real.
 
     If the first mode is the only one, what OPR modes have along it goes to the flux.
     """
@@ -71,11 +81,12 @@ def centre_variation(state: State) -> State:
     columns, corner = np.linalg.qr(varied.reshape(len(varied), -1).T)
     left, values, right = np.linalg.svd(weights @ corner.T, full_matrices=False)
     root = np.sqrt(len(weights))
-    modes = (values[:, None] / root * right @ columns.T).reshape(varied.shape)
+    turn = np.exp(0.5j * np.angle(np.sum(left**2, axis=0)))  # so that weights are real, where they can be
+    modes = (turn[:, None] * (values[:, None] / root * right @ columns.T)).reshape(varied.shape)
     return replace(
         state,
         modes=np.concatenate([first[None], state.modes[1:]]).astype(np.complex64),
         flux=flux,
         opr_modes=modes.astype(np.complex64),
-        opr_weights=(root * left).astype(np.complex64),
+        opr_weights=(root * left / turn).astype(np.complex64),
     )

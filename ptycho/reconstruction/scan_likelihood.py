@@ -150,14 +150,16 @@ class ScanLikelihood:
         corners = np.floor(state.positions + 0.5).astype(np.int64)
         fractions = (state.positions - corners).astype(np.float32)
         between = self.data.between if state.slices > 1 else None
-        step = likelihood_step(self.noise, ("modes",), bool(fractions.any()), False, self.data.fresnel, between)
+        step = likelihood_step(
+            self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel, between
+        )
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows, background = windows_of(state.object, self.data.N), tf.constant(state.background)
         found = np.empty((len(corners), *state.modes.shape[1:]), np.complex64)
         for part in self._slices:
             given = self._filled(corners[part], fractions[part], state.flux[part], state.probes(part))
             lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step.python_function(lit, *known, background, self._measured(part), *scales)
+            _, slopes = step(lit, *known, background, self._measured(part), *scales)
             found[part] = slopes["modes"][: part.stop - part.start, 0]
         return found
 
@@ -207,12 +209,10 @@ class ScanLikelihood:
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
 
 
-def _of_varied_probe(
-    slopes: dict[str, np.ndarray], state: State, part: slice
-) -> dict[str, np.ndarray]:
+def _of_varied_probe(slopes: dict[str, np.ndarray], state: State, part: slice) -> dict[str, np.ndarray]:
     """Return gradients by a state's parts from those by the modes of each pattern, ``(n, K, N, N)``.
 
-    With g by ``P_0 + Σ_k w_jk V_k``: ``Σ_j g_j`` by P_0, ``Σ_j conj(w_jk) g_j`` by V_k, ``⟨V_k, g_j⟩`` by w_jk.
+    With g_j by ``P_0 + Σ_k w_jk V_k`` they are ``Σ_j g_j``, ``Σ_j conj(w_jk) g_j`` and ``⟨V_k, g_j⟩``.
     """
     weights, found = state.opr_weights[part], dict(slopes)
     for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
@@ -222,7 +222,7 @@ def _of_varied_probe(
         elif name == "opr_modes":
             found[name] = np.tensordot(weights.conj().T, each[:, 0], 1)
         else:
-            found[name] = np.tensordot(each[:, 0], state.opr_modes.conj(), [(1, 2), (1, 2)])
+            found[name] = np.einsum("jyx,kyx->jk", each[:, 0], state.opr_modes.conj(), optimize=True)
     return found
 
 

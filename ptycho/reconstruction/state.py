@@ -64,8 +64,7 @@ class State:
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * _background(data),
-            None if (varied := data.model_opr_modes) is None else ratio * varied,
-            data.beam.opr_weights,
+            *_variation(data, ratio),
         )
 
     @property
@@ -140,6 +139,14 @@ def more_modes(known: np.ndarray, count: int) -> np.ndarray:
         scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
         modes.append(scale * made)
     return np.stack(modes).astype(np.complex64)
+
+
+def _variation(data: Dataset, ratio: np.float32) -> tuple[np.ndarray, np.ndarray]:
+    """The dataset's OPR modes and weights, in the units of a state; none where the probe is constant."""
+    varied, weights = data.model_opr_modes, data.beam.opr_weights
+    if varied is None or weights is None:
+        return np.zeros((0, data.N, data.N), np.complex64), np.zeros((len(data.positions), 0), np.complex64)
+    return ratio * varied, weights
 
 
 def _background(data: Dataset) -> np.ndarray:

@@ -217,7 +217,7 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _curvatures_of_variation(state: State) -> tuple[np.ndarray, np.ndarray]:
-    """``Σ_j|w_jk c_j O_j|²`` of each OPR mode ``(K', N, N)``, ``Σ|c_j V_k O_j|²`` of each weight ``(J, K')``."""
+    """``Σ_j|w_jk c_j O_j|²`` of OPR modes ``(K', N, N)``, ``Σ|c_j V_k O_j|²`` of weights ``(J, K')``."""
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
     of_modes, of_weights = np.zeros(powers.shape, np.float32), np.zeros(state.opr_weights.shape, np.float32)
@@ -225,7 +225,7 @@ def _curvatures_of_variation(state: State) -> tuple[np.ndarray, np.ndarray]:
         part = slice(k, k + CHUNK)
         seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
         of_modes += np.tensordot(np.abs(state.opr_weights[part].T) ** 2, seen, 1)
-        of_weights[part] = np.tensordot(seen, powers, [(1, 2), (1, 2)])
+        of_weights[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
     return of_modes, of_weights
 
 

@@ -41,6 +41,7 @@ def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]
     yield from _halves(scan)
     yield from _course(scan)
     yield from losses(run)
+    yield from _variation(made)
     if made.flux is not None and made.flux.ndim == 1 and np.ptp(made.flux) > 1e-6:
         flux = made.flux.astype(float) ** 2
         x, y = np.arange(len(flux), dtype=float), flux / flux.mean()
@@ -52,6 +53,22 @@ def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]
             "Flux of each pattern relative to the mean, as refined by the solver. A steady beam stays "
             "near one; steps and dips come from the source or the shutter.",
         )
+
+
+def _variation(made: StoredRecon) -> Iterator[Chart]:
+    if made.opr_modes is None or made.opr_weights is None or made.probe is None:
+        return
+    norms = np.linalg.norm(made.opr_modes, axis=(1, 2)) / max(np.linalg.norm(made.probe), 1e-30)
+    values, x = (made.opr_weights * norms).real, np.arange(len(made.opr_weights), dtype=float)
+    curves = [Curve(x, y, f"OPR mode {k + 1}") for k, y in enumerate(values.T)]
+    y = axis_of("weight × norm / norm of the probe", values)
+    yield Chart(
+        "Variation of the probe",
+        line_chart(curves, axis_of("pattern", x), y, "weights of the OPR modes over the scan"),
+        "Real part of the weights by which the first mode of the probe varies along the scan, in units of "
+        "the probe. A slow drift comes from the optics or the source; a step is a change of the beam. Noise "
+        "alone means that the probe hardly varies.",
+    )
 
 
 def _places(scan: ScanRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:

@@ -17,6 +17,7 @@ from ptycho.files.text import shown
 from ptycho.run import names
 
 KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
+KINDS |= {"opr_modes": "c", "opr_weights": "c"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", "baseline", "lsqml", "denoised", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
@@ -33,6 +34,7 @@ class StoredRecon:
         probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: unknown.
         sigma_amplitude, sigma_phase: ``(M, M)`` one standard deviation, or None.
         slices: ``(L, M, M)`` complex, of a thick object; or None.
+        opr_modes, opr_weights: ``(K', N, N)`` and ``(J, K')`` complex, of a probe that varies; or None.
     """
 
     object: np.ndarray
@@ -43,6 +45,8 @@ class StoredRecon:
     sigma_amplitude: np.ndarray | None = None
     sigma_phase: np.ndarray | None = None
     slices: np.ndarray | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
     @cached_property
     def lit(self) -> np.ndarray:
@@ -158,6 +162,10 @@ def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
     slices = arrays.get("slices")
     if slices is not None and slices.ndim == 3 and slices.shape[1:] == image.shape[1:] and _finite(slices):
         one["slices"] = np.where(known, slices, 0)
+    modes, weights = arrays.get("opr_modes"), arrays.get("opr_weights")
+    if probe is not None and modes is not None and weights is not None and weights.ndim == 2 and len(weights):
+        fits = modes.shape == (weights.shape[1], *probe.shape[1:]) and _finite(modes) and _finite(weights)
+        one |= {"opr_modes": modes, "opr_weights": weights} if fits else {}
     return StoredRecon(np.where(known, image[0], 0), known, probe, positions, flux, **one)
 
 

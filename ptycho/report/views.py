@@ -46,10 +46,11 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode of the probe: its picture and its share of the power."""
+    """A wave of the probe: its picture, what it is, and its share of the power."""
 
     picture: Picture
-    share: float
+    name: str
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,16 @@ def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:
     if made.probe is None:
         return
     power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
-    for wave, share in zip(made.probe[:MODES], power / max(power.sum(), 1e-300), strict=False):
-        yield Mode(coloured_wave(wave, pixel_nm), float(share))
+    for k, (wave, part) in enumerate(zip(made.probe[:MODES], power, strict=False)):
+        yield Mode(coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300)))
+    if made.opr_modes is None or made.opr_weights is None:
+        return
+    for name, row in zip(("first", "last"), made.opr_weights[[0, -1]], strict=True):
+        wave = made.probe[0] + np.tensordot(row, made.opr_modes, 1)
+        yield Mode(coloured_wave(wave, pixel_nm), f"mode 1 in the {name} pattern")
+    varied = np.sum(np.abs(made.opr_modes) ** 2, axis=(1, 2)) * np.mean(np.abs(made.opr_weights) ** 2, axis=0)
+    for k, (wave, part) in enumerate(zip(made.opr_modes[:MODES], varied, strict=False)):
+        yield Mode(coloured_wave(wave, pixel_nm), f"OPR mode {k + 1}", float(part / max(power.sum(), 1e-300)))
 
 
 def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Thumbnail]:

@@ -57,6 +57,7 @@ _FIGURES = (
         "error_map",
         "slices",
         "probe_caustic",
+        "probe_variation",
         "compare_amp_phase",
         "frc_curves",
         "history",

@@ -39,9 +39,10 @@ class Beam:
             object.__setattr__(self, "flux", np.ones(len(self.positions), np.float32))
 
     def __repr__(self) -> str:
-        K, background = len(self.probe), "" if self.background is None else ", a background"
+        K, others = len(self.probe), "" if self.background is None else ", a background"
+        others += "" if self.opr_modes is None else f", {len(self.opr_modes)} OPR modes"
         shape = f"{self.N} × {self.N}"
-        return f"Beam({K} mode{'s'[: K > 1]} of {shape}, {len(self.positions)} positions{background})"
+        return f"Beam({K} mode{'s'[: K > 1]} of {shape}, {len(self.positions)} positions{others})"
 
     @property
     def N(self) -> int:
@@ -52,6 +53,16 @@ class Beam:
     def power(self) -> float:
         """``Σ_m Σ |P_m|²``."""
         return float(np.sum(np.abs(self.probe) ** 2, dtype=float))
+
+    @property
+    def variation(self) -> float:
+        """``√(⟨‖Σ_k w_jk V_k‖²⟩_j / Σ_m ‖P_m‖²)``: rms of what varies, over the norm of the probe."""
+        if self.opr_modes is None or self.opr_weights is None:
+            return 0.0
+        flat = self.opr_modes.reshape(len(self.opr_modes), -1).astype(complex)
+        weights = self.opr_weights.astype(complex)
+        power = np.einsum("jk,jl,kl->", weights.conj(), weights, flat.conj() @ flat.T).real
+        return float(np.sqrt(max(power, 0.0) / len(weights) / self.power))
 
     @property
     def steady(self) -> bool:
@@ -66,9 +77,7 @@ class Beam:
     def at(self, indices: np.ndarray) -> Beam:
         """That of the patterns ``indices (n,)``, in this order."""
         weights = None if self.opr_weights is None else self.opr_weights[indices]
-        return replace(
-            self, positions=self.positions[indices], flux=self.flux[indices], opr_weights=weights
-        )
+        return replace(self, positions=self.positions[indices], flux=self.flux[indices], opr_weights=weights)
 
     def with_probe(self, probe: np.ndarray) -> Beam:
         """The same with another probe ``(N, N)`` or ``(K, N, N)``."""

@@ -124,7 +124,7 @@ class Dataset:
         return None if self.beam.opr_modes is None else self._as_model(self.beam.opr_modes)
 
     def model_probes(self, patterns: np.ndarray) -> np.ndarray:
-        """:attr:`model_probe`, or those of the patterns ``(n,)`` of a probe that varies, ``(n, 1, K, N, N)``."""
+        """:attr:`model_probe`; of a probe that varies those of the patterns ``(n,)``, ``(n, 1, K, N, N)``."""
         varied = self.beam.opr_modes, self.beam.opr_weights
         if varied[0] is None or varied[1] is None:
             return self.model_probe

@@ -16,10 +16,9 @@ MODEL |= {"modes": "2", "regulariser": LEARNED}
 IMAGE = np.array([[0, 2], [2j, 2 + 2j]])
 
 
-def begun(model, **options):
-    return begin_of(
-        Estimate(IMAGE, model), SimpleNamespace(probe=np.ones((2, 4, 4))), ModelOptions(**options)
-    )
+def begun(model, opr_modes=None, **options):
+    data = SimpleNamespace(probe=np.ones((2, 4, 4)), beam=SimpleNamespace(opr_modes=opr_modes))
+    return begin_of(Estimate(IMAGE, model), data, ModelOptions(**options))
 
 
 def test_the_model_of_the_earlier_run_is_kept():
@@ -29,6 +28,14 @@ def test_the_model_of_the_earlier_run_is_kept():
     assert {one.what: one.value for one in begin.decisions} == MODEL
     assert {one.why for one in begin.decisions} == {"as in the run that start names"}
     assert begin.object[0, 0] == np.mean(IMAGE[IMAGE != 0]), "where nothing is known"
+
+
+@pytest.mark.parametrize("specified, count", [(None, 3), (1, 1), (0, 0)])
+def test_a_probe_goes_on_to_vary(specified, count):
+    begin = begun(MODEL, np.ones((3, 4, 4)), probe_variation=specified)
+    assert begin.free is not None and begin.free.probe_variation == (count > 0)
+    told = {one.what: one.value for one in begin.decisions}
+    assert told.get("probe variation") == (f"{count} OPR modes" if count else None)
 
 
 def test_what_is_specified_goes_before():

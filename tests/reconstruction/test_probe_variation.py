@@ -1,17 +1,17 @@
-"""A probe that varies along the scan: light by loops, gradients by differences, how it is found and chosen."""
+"""A probe that varies along the scan: light by loops, gradients by differences, and when it is chosen."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
 from ptycho.reconstruction.likelihood import DARKEST
 from ptycho.reconstruction.misfit import predictions
-from ptycho.reconstruction.probe_variation import add_variation, centre_variation
-from ptycho.reconstruction.solver import Terms, fit, normalise
+from ptycho.reconstruction.probe_variation import centre_variation
+from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.reconstruction.unknowns import Unknowns
 
@@ -52,7 +52,9 @@ def state_of(varied, f):
 def data_of(varied, rng=None):
     scan, _, _, light = varied
     counts = light if rng is None else rng.poisson(light)
-    return scan.dataset(amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32), exact=True)
+    return scan.dataset(
+        amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32), exact=True
+    )
 
 
 def test_light_by_loops_in_fits_and_in_scores(varied):
@@ -134,5 +136,8 @@ def test_fixed_weights_are_probes_of_their_own():
     terms = Terms(likelihood_of(data, compile_xla=True))
     found = fit(terms, start, Freedom(probe=True, object=False), 30).state
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
-    for probe, truth in ((found.modes[0], scan.modes[0]), (found.modes[0] + found.opr_modes[0], probes[1, 0])):
+    for probe, truth in (
+        (found.modes[0], scan.modes[0]),
+        (found.modes[0] + found.opr_modes[0], probes[1, 0]),
+    ):
         assert distance(probe, truth, slice(None)) < 0.06

@@ -68,6 +68,11 @@ def draw(
             each = [picture_of(replace(best, objects=one[None]), prepared) for one in best.slices]
             title = f"{done.product}: slices along the beam"
             folder.figure(names.figure("slices"), scan_figures.draw_slices(each, pixel, title))
+        if best.beam is not None and best.beam.opr_modes is not None and best.beam.opr_weights is not None:
+            varied = best.beam.probe[0], best.beam.opr_modes, best.beam.opr_weights
+            title = f"{done.product}: the probe varies by {100 * best.beam.variation:.2g} % (rms)"
+            image = scan_figures.draw_variation(*varied, pixel, title)
+            folder.figure(names.figure("probe_variation"), image)
         last = next(reversed(recons))
         beam = prepared.beam_under(recons[last])
         used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].looked_at]]
