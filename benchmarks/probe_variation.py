@@ -61,8 +61,8 @@ def scan_of(name: str, photons: float, seed: int = 0) -> tuple[ptycho.Scan, np.n
     places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
     image = object_of("c", N + int(places.max()) + MARGIN)
     times = np.linspace(-0.5, 0.5, len(places))
-    if name == "place":  # a linear drift is a shear of the object
-        times = np.sin(2 * np.pi * times) / 2
+    if name == "place":  # a linear drift would be a shear of the object
+        times = np.cos(2 * np.pi * times) / 2
     probes = drifting(probe, name, times) if name in DRIFTS else np.repeat(probe[None], len(places), axis=0)
     patches = np.stack([image[r : r + N, c : c + N] for r, c in places])
     light = np.abs(np.fft.fftshift(np.fft.fft2(probes * patches), axes=(1, 2))) ** 2

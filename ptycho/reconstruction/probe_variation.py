@@ -9,7 +9,8 @@ takes what a V_k has along P_0.
 New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the steps
 ``−g_j / H``, without their mean and what lies along P_0, are weighted by √H and, since a probe varies where
 it is, by |P_0|; of these rows V_k are the leading singular vectors. The score test is the power of the first
-over that of one in the bulk: about one, where noise is all that is left.
+over that of one in the bulk: about one, where noise is all that is left. A slow drift shows earlier in the few
+slowest cosines over the scan: there the test is the largest power over the mean of all.
 
 Source: Odstrčil, Baksh, Boden, Card, Chad, Frey & Brocklesby, Opt. Express 24 (2016) 8360.
 """
@@ -26,7 +27,7 @@ from ptycho.reconstruction.unknowns import FLOOR, probe_light
 
 
 def add_variation(
-    likelihood: ScanLikelihood, state: State, count: int = 1, bulk: int = 10
+    likelihood: ScanLikelihood, state: State, count: int = 1, bulk: int = 10, slow: int = 4
 ) -> tuple[State, float]:
     """Return a state with ``count`` more OPR modes, and the score test of the first of them.
 
@@ -35,6 +36,7 @@ def add_variation(
         state: the probe may vary already.
         count: K.
         bulk: number of the singular value, by size, that noise alone gives.
+        slow: number of cosines over the scan in which a drift is looked for.
     """
     light = probe_light(state) / len(state.positions)
     light = np.maximum(light, FLOOR * light.max())
@@ -43,8 +45,14 @@ def add_variation(
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
     root = np.sqrt(light) * np.abs(first) / np.abs(first).max()
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
-    values, vectors = np.linalg.eigh(rows @ rows.conj().T)
+    gram = rows @ rows.conj().T
+    values, vectors = np.linalg.eigh(gram)
     strength = float(values[-1] / max(values[-min(bulk, len(values))], 1e-30))
+    waves = _cosines(len(rows), slow)
+    powers, turns = np.linalg.eigh(waves.T @ gram @ waves)
+    drift = float(powers[-1] / max(values.mean(), 1e-30))
+    if count == 1 and drift > strength:
+        vectors, strength = waves @ turns, drift
     left = vectors[:, ::-1][:, :count] * np.float32(np.sqrt(len(rows)))
     found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(light)
     varied = replace(
@@ -53,6 +61,13 @@ def add_variation(
         opr_weights=np.concatenate([state.opr_weights, left], axis=1).astype(np.complex64),
     )
     return varied, strength
+
+
+def _cosines(count: int, slow: int) -> np.ndarray:
+    """``√(2/J) cos(π m (j + ½)/J)``, m from 1 to ``slow``: orthonormal columns ``(count, slow)``."""
+    time = (np.arange(count) + 0.5) / count
+    waves = np.cos(np.pi * np.outer(time, np.arange(1, min(slow, count - 1) + 1)))
+    return np.sqrt(2 / count) * waves
 
 
 def vary_by(likelihood: ScanLikelihood, state: State, count: int) -> State:
