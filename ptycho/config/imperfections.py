@@ -59,6 +59,13 @@ class Imperfections:
         1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=MOST_MODES
     )
     coherence: Number = key(1.0, "fraction of the power in the first mode; below 1 if modes is above 1", le=1)
+    probe_variation: Number = key(
+        0.0,
+        "drift of the aberrations of the first true mode: norm of its change over the scan, as a fraction of "
+        "its norm",
+        ge=0,
+        le=2,
+    )
     background: Number = key(0.0, "background counts per pixel", ge=0, le=1e6)
     gap_rows: Integer = key(
         0,

@@ -79,6 +79,8 @@ class RunConfig(TrainedConfig):
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
         lag = self.imperfections.backlash_px
         check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
+        drift = self.imperfections.probe_variation
+        check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
         self._check_geometry()
         self._check_probes()
         self._check_training()

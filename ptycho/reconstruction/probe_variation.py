@@ -9,7 +9,7 @@ takes what a V_k has along P_0.
 New V_k are found where −log p falls fastest. With g_j its gradient by P_j and H the mean curvature, the steps
 ``−g_j / H``, without their mean and what lies along P_0, are weighted by √H and, since a probe varies where
 it is, by |P_0|; of these rows V_k are the leading singular vectors. The score test is the power of the first
-over that of one in the bulk: about one, where noise is all that is left. A slow drift shows earlier in the few
+over that of one in the bulk: about one, where noise is all that is left. A slow drift shows earlier in the
 slowest cosines over the scan: there the test is the largest power over the mean of all.
 
 Source: Odstrčil, Baksh, Boden, Card, Chad, Frey & Brocklesby, Opt. Express 24 (2016) 8360.

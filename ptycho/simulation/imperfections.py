@@ -28,7 +28,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config.imperfections import Imperfections
 from ptycho.scan.probe import centred_axes, energy_diameter
 
-STREAMS = ("aberrations", "blob", "position", "drift", "gap", "flux", "faults")
+STREAMS = ("aberrations", "blob", "position", "drift", "gap", "flux", "faults", "variation")
 BRANCH = 100  # of a scan's seed; the scan's own streams are branches below it
 EDGE = 0.99  # of the far field's energy lies within the pupil's edge
 SLOW = 3  # half waves, at most, in the drift of a scan
@@ -63,6 +63,21 @@ def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndar
     modes = np.sqrt(shares * np.sum(np.abs(probe) ** 2))[:, None, None] * basis
     modes[0] = math.sqrt(coherence) * probe  # without the sign that the basis has
     return modes
+
+
+def draw_variation(probe: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Q ``(N, N)``, by which the probe changes over a scan: its derivative by defocus, astigmatism and coma.
+
+    ``Q = F⁻¹[iφ F P]``, φ with amounts and axes drawn, less what lies along P, with the norm ``share ‖P‖``.
+    """
+    row, col = frequencies(len(probe))
+    rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
+    turned = theta - rng.uniform(0, 2 * np.pi)
+    terms = rho**2, rho**2 * np.cos(2 * turned), (3 * rho**3 - 2 * rho) * np.cos(turned)
+    phase = sum(amount * term for amount, term in zip(rng.normal(size=3), terms, strict=True))
+    wave = multiply_far_field(probe, 1j * phase)
+    wave = wave - probe * (np.vdot(probe, wave) / np.vdot(probe, probe).real)
+    return share * np.linalg.norm(probe) / np.linalg.norm(wave) * wave
 
 
 def draw_flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:

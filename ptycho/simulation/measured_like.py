@@ -13,7 +13,8 @@ interpolated: who reconstructs such a scan is not helped by having simulated it 
 ``n``    photons, ``n ~ Poisson(λ)``, ``λ = c |Ψ|²``, c such that ``⟨Σ λ⟩ = nphotons``
          of slices S_l ``ψ_0 = P_q S_0``, ``ψ_l = S_l · F⁻¹[H Fψ_{l−1}]``, H of
          :class:`ptycho.config.waves.FreeSpace`, and the last one is on its way to the detector
-         with imperfections ``λ = f_j c (Σ_m |Ψ_m|²) ∗ h + b``: flux, modes, point spread, background
+         with imperfections ``λ = f_j c (Σ_m |Ψ_m|²) ∗ h + b``: flux, modes, point spread, background;
+         the first mode of a probe that drifts is ``P + t_j Q``, t from −½ to ½ over the scan
 ======== ==================================================================================================
 
 The shift by s is a phase ramp on the far field of the probe, which is exact. With q = 1, a probe that
@@ -40,6 +41,7 @@ from ptycho.simulation.imperfections import (
     draw_faults,
     draw_flux,
     draw_gaps,
+    draw_variation,
     incoherent_modes,
     record_positions,
     spread_and_scale,
@@ -115,6 +117,7 @@ class MeasuredLike:
         point_spread_px: standard deviation of the detector's point spread.
         saturation: counts that no pixel exceeds; None: there is no limit.
         between: from one slice to the next, in coarse pixels.
+        drift: Q, ``(N, N)`` complex, by which the first mode changes over the scan; None: it does not.
     """
 
     sample: np.ndarray
@@ -129,6 +132,7 @@ class MeasuredLike:
     point_spread_px: float = 0.0
     saturation: int | None = None
     between: FreeSpace | None = None
+    drift: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         last = self.sample.shape[-1] / self.oversampling - self.N
@@ -169,9 +173,19 @@ class MeasuredLike:
         """``√c·P``, ``(…, N, N)``: the probe in √photons."""
         return np.sqrt(self.scale) * self.probe
 
-    def intensities(self, positions: np.ndarray) -> np.ndarray:
-        """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2."""
+    @property
+    def times(self) -> np.ndarray:
+        """t, ``(J,)``, from −½ to ½ over the scan."""
+        return np.linspace(-0.5, 0.5, len(self.positions))
+
+    def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2.
+
+        ``times (n,)``: of a probe that drifts; None: it is where it is at time nought.
+        """
         first, *others = self.probe.reshape(-1, self.N, self.N)
+        if self.drift is not None and times is not None:
+            first = first + times[:, None, None] * self.drift
         total = self._intensities(first, positions)
         for mode in others:
             total += self._intensities(mode, positions)
@@ -204,16 +218,19 @@ class MeasuredLike:
 
     def expected(self, chosen: slice) -> np.ndarray:
         """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
-        light = self.scale * self.intensities(self.positions[chosen])
+        light = self.scale * self.intensities(self.positions[chosen], self.times[chosen])
         return spread_and_scale(light, None if self.flux is None else self.flux[chosen], self.point_spread_px)
 
     @cached_property
     def _sampled(self) -> np.ndarray:
         chosen = np.unique(np.linspace(0, len(self.positions) - 1, SAMPLED).astype(int))
-        return self.intensities(self.positions[chosen])
+        return self.intensities(self.positions[chosen], self.times[chosen])
 
     def _shift_fine(self, mode: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-        """``P_q(x − s)`` for shifts ``(n, 2)`` in fine pixels: ``(n, qN, qN)`` complex128."""
+        """``P_q(x − s)`` of a mode ``(N, N)``, or one for each of the shifts ``(n, 2)`` in fine pixels.
+
+        ``(n, qN, qN)`` complex128.
+        """
         q, N = self.oversampling, self.N
         nu = (np.arange(N) - N // 2) / (q * N)  # cycles per fine pixel
         angle = shifts[:, 0, None, None] * nu[:, None] + shifts[:, 1, None, None] * nu
@@ -237,6 +254,7 @@ def simulate_measured_like(
     side = N + int(np.ceil(positions.max())) + 2
     good, hot = draw_faults(N, settings.bad_pixels, settings.hot_pixels, settings.rng("detector"))
     wrong, seed = settings.imperfections, settings.seed
+    share = wrong.probe_variation
     modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
     gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     rng, L, between = settings.rng("sample"), settings.slices, None
@@ -259,6 +277,7 @@ def simulate_measured_like(
         background=wrong.background,
         point_spread_px=wrong.point_spread_px,
         saturation=wrong.saturation,
+        drift=draw_variation(modes[0], share, stream(seed, "variation")) if share else None,
     )
 
 

@@ -9,6 +9,8 @@ HDF5 files have a group ``truth``, NPZ files keys ``truth_…``:
 ``flux``         (J,) float64        light in each pattern, one on average
 ``background``   number              counts per pixel and pattern that are not the sample's
 ``hot``          (N, N) bool         pixels that shine, which the file's mask does not know
+``opr_modes``    (1, N, N) complex64 of a probe that drifts: what its first mode changes by over the scan,
+``opr_weights``  (J, 1) float64      and when; the first mode in pattern j is ``P_0 + Σ_k w_jk V_k``
 ``object``       (M, M) complex64    in HDF5 a link to the file's object; in NPZ it is ``objectGuess``
 ================ =================== ================================================================
 
@@ -25,11 +27,12 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.simulation.measured_like import MeasuredLike
 
 GROUP, PREFIX = "truth", "truth_"
 KINDS = {"probe": "c", "positions": "f", "flux": "f", "background": "f", "hot": "b"}
+DRIFT = {"opr_modes": "c", "opr_weights": "f"}  # only where the probe drifts
 OBJECT = "objectGuess"  # of an NPZ file
 
 
@@ -43,10 +46,13 @@ class Truth:
     background: float
     hot: np.ndarray
     object: np.ndarray | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What is written, by name, from ``probe (K, N, N)`` to ``hot (N, N)``: all but the object."""
-        return {key: np.asarray(getattr(self, key)) for key in KINDS}
+        named = {key: getattr(self, key) for key in (*KINDS, *DRIFT)}
+        return {key: np.asarray(value) for key, value in named.items() if value is not None}
 
     def keyed(self) -> dict[str, np.ndarray]:
         """The NPZ form, with the object ``(M, M)``."""
@@ -63,6 +69,10 @@ def truth_of(made: MeasuredLike) -> Truth:
         flux=np.ones(count) if made.flux is None else made.flux,
         background=float(made.background),
         hot=made.hot,
+        opr_modes=None
+        if made.drift is None
+        else (np.sqrt(made.scale) * made.drift[None]).astype(np.complex64),
+        opr_weights=None if made.drift is None else made.times[:, None],
     )
 
 
@@ -87,9 +97,12 @@ def read_truth(path: str | Path) -> Truth:
 
 def _from_hdf5(path: str | Path) -> dict[str, np.ndarray]:
     with h5py.File(path, "r") as file:
-        return {key: file[f"{GROUP}/{key}"][()] for key in (*KINDS, "object")}
+        drift = [key for key in DRIFT if f"{GROUP}/{key}" in file]
+        return {key: file[f"{GROUP}/{key}"][()] for key in (*KINDS, *drift, "object")}
 
 
 def _from_npz(path: str | Path) -> dict[str, np.ndarray]:
-    read = read_all(path, {PREFIX + key: kind for key, kind in KINDS.items()} | {OBJECT: "c"})
-    return {key: read[PREFIX + key] for key in KINDS} | {"object": read[OBJECT]}
+    with NpzFile(path) as file:
+        kinds = KINDS | {key: kind for key, kind in DRIFT.items() if PREFIX + key in file.keys}
+    read = read_all(path, {PREFIX + key: kind for key, kind in kinds.items()} | {OBJECT: "c"})
+    return {key: read[PREFIX + key] for key in kinds} | {"object": read[OBJECT]}

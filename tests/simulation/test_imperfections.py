@@ -233,6 +233,19 @@ def test_backlash_moves_every_second_row_of_a_snake():
     np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
 
 
+def test_a_probe_drifts_by_what_is_asked_for(perfect):
+    """At each time the patterns are those of a probe that stays; nothing else of the scan changes."""
+    made, norm = scan(probe_variation=0.2), np.linalg.norm(perfect.made.probe)
+    first, last = (made.probe + t * made.drift for t in (-0.5, 0.5))
+    assert np.linalg.norm(last - first) == pytest.approx(0.2 * norm, rel=1e-9)
+    assert abs(np.vdot(made.probe, made.drift)) < 1e-9 * norm**2
+    np.testing.assert_array_equal(made.sample, perfect.made.sample)
+    for j, probe in ((0, first), (-1, last)):
+        alone = replace(made, probe=probe, drift=None, nphotons=1.0)
+        expected = made.scale * alone.intensities(made.positions[[j]])[0]
+        np.testing.assert_allclose(made.expected(slice(None))[j], expected, rtol=1e-9, atol=1e-9)
+
+
 # Light and detector
 
 
@@ -293,7 +306,8 @@ def test_pixels_in_a_gap_read_nothing_and_the_others_as_before(perfect):
 
 
 HARD = Imperfections(
-    defocus_um=11.6, position_px=0.7, modes=2, coherence=0.85, background=0.5, gap_columns=4, flux_rms=0.03
+    **{"defocus_um": 11.6, "position_px": 0.7, "modes": 2, "coherence": 0.85, "background": 0.5},
+    **{"gap_columns": 4, "flux_rms": 0.03, "probe_variation": 0.3},
 )
 
 
@@ -324,6 +338,9 @@ def test_the_truth_is_read_back(suffix, files):
     np.testing.assert_array_equal(truth.hot, made.hot)
     np.testing.assert_array_equal(truth.object, made.object.astype(np.complex64))
     assert truth.background == 0.5 and made.flux.std() > 0.01
+    drift = truth.opr_weights[[-1, 0], 0, None, None] * truth.opr_modes
+    change = np.linalg.norm(drift[0] - drift[1]) / np.linalg.norm(truth.probe[0])
+    assert change == pytest.approx(HARD.probe_variation, rel=1e-5) and len(truth.opr_weights) == 40
 
 
 @pytest.mark.parametrize("suffix", ["cxi", "h5", "npz"])
@@ -345,7 +362,8 @@ def test_readers_see_what_a_beamline_knows(suffix, files):
 def misfit(counts, good, object_, modes, positions, flux, background):
     """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
     nu, total = (np.arange(N) - N // 2) / N, 0.0
-    for pattern, place, light in zip(counts, positions, flux, strict=True):
+    each = np.broadcast_to(modes, (len(counts), *modes.shape[-3:]))  # (J, K, N, N)
+    for pattern, place, light, modes in zip(counts, positions, flux, each, strict=True):
         row, col = np.rint(place).astype(int)
         s = place - (row, col)
         ramp = np.exp(-2j * np.pi * (s[0] * nu[:, None] + s[1] * nu))
@@ -366,13 +384,16 @@ def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):
     said = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
     ones = np.ones(len(said))
     common = (counts, good, truth.object)
-    exact = misfit(*common, truth.probe, truth.positions, truth.flux, truth.background)
+    probes = np.repeat(truth.probe[None], len(said), axis=0)
+    probes[:, 0] += truth.opr_weights[:, :, None] * truth.opr_modes[0]
+    exact = misfit(*common, probes, truth.positions, truth.flux, truth.background)
     others = {
+        "drift": misfit(*common, truth.probe, truth.positions, truth.flux, truth.background),
         "probe": misfit(*common, seen.probe, truth.positions, truth.flux, truth.background),
-        "positions": misfit(*common, truth.probe, said, truth.flux, truth.background),
-        "modes": misfit(*common, truth.probe[:1], truth.positions, truth.flux, truth.background),
-        "flux": misfit(*common, truth.probe, truth.positions, ones, truth.background),
-        "background": misfit(*common, truth.probe, truth.positions, truth.flux, 0.0),
+        "positions": misfit(*common, probes, said, truth.flux, truth.background),
+        "modes": misfit(*common, probes[:, :1], truth.positions, truth.flux, truth.background),
+        "flux": misfit(*common, probes, truth.positions, ones, truth.background),
+        "background": misfit(*common, probes, truth.positions, truth.flux, 0.0),
     }
     assert 0.8 < exact < 2 and min(others.values()) > exact  # above one for the sample's finer structure
     assert min(others[key] for key in ("probe", "positions", "modes")) > 3 * exact
