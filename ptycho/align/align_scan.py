@@ -43,7 +43,6 @@ from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import (
     choose_probe,
-    frames_of,
     make_dataset,
     map_positions,
     move_positions,
@@ -154,11 +153,8 @@ def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
     """Return a scan as it was read, under the probe and at the positions of an earlier result."""
     scan, data, shift = place_patterns(aligned.scan, aligned.data, start.positions, aligned.config)
     beam, limits = data.beam, aligned.config.probe
-    if start.opr_modes is not None and start.opr_weights is not None:
-        frames, varied = frames_of(aligned.scan, aligned.data), masked(start.opr_modes, limits)
-        assert frames is not None  # as patterns were placed
-        rows = np.searchsorted(aligned.scan.frames, frames)
-        beam = replace(beam, opr_modes=varied, opr_weights=start.opr_weights[rows])
+    if start.opr_modes is not None:
+        beam = replace(beam, opr_modes=masked(start.opr_modes, limits), opr_weights=start.opr_weights)
     beam = replace(beam, probe=masked(start.probe, limits)).scaled_to(beam.power)
     image = np.zeros((data.object_size,) * 2, np.complex64)
     low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
