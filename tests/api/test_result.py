@@ -36,8 +36,14 @@ def result_of(phase, pixel_m=PIXEL, **more):
     image = np.where(MASK, amplitude * np.exp(1j * phase), 0).astype(np.complex64)
     probe = rng.standard_normal((2, N, N)) + 1j * rng.standard_normal((2, N, N))
     places = rng.uniform(1, 50, (J, 2)).astype(np.float32)
+    varied, weights = (rng.standard_normal(s) * (1 + 0.5j) for s in ((3, N, N), (J, 3)))
     beam = Beam(
-        probe.astype(np.complex64), places, np.arange(J, dtype=np.float32), np.full((N, N), 0.5, "f4")
+        probe.astype(np.complex64),
+        places,
+        np.arange(J, dtype=np.float32),
+        np.full((N, N), 0.5, "f4"),
+        varied.astype(np.complex64),
+        weights.astype(np.complex64),
     )
     sigma = np.where(MASK, 0.01 * (2 + amplitude), np.inf).astype(np.float32)[None]
     exported = ExportedScan(
@@ -54,6 +60,8 @@ def result_of(phase, pixel_m=PIXEL, **more):
         name="star <1>",
         comments="of a test",
         domain="counts",
+        opr_modes=beam.opr_modes,
+        opr_weights=beam.opr_weights,
     )
     curve = {"frequency": np.array([0.25, 0.5, 1.0]), "correlation": np.array([0.9, 0.6, 0.2])}
     values = {

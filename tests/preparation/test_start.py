@@ -38,6 +38,8 @@ def earlier(tmp_path):
         object=sample(places).astype(np.complex64),
         pixel_m=(PIXEL, PIXEL),
         numbers=chosen,
+        opr_modes=np.stack([np.full((N, N), 2 + 1j), np.ones((N, N))]),
+        opr_weights=np.stack([chosen, 1j * chosen], axis=1),
     )
     product.write(tmp_path / "product.h5", scan)
     return tmp_path
@@ -68,6 +70,19 @@ def test_places_of_the_object_stay_where_they_are(earlier, ratio, side):
     expected = sample((nominal_px() + SHIFT + N / 2) * PIXEL - rest)
     np.testing.assert_allclose(start.object[tuple(whole.T)], expected, atol=0.01)
     assert np.abs(expected - there).max() > 0.02, "the test would not see half a pixel"
+
+
+def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
+    """Frames that the earlier run did not have begin with the mean probe."""
+    start = read_start(str(earlier), scan_of())
+    np.testing.assert_array_equal(start.opr_modes[:, 3, 5], [2 + 1j, 1])
+    frame = np.arange(48) * (np.arange(48) % 2 == 0)
+    np.testing.assert_array_equal(start.opr_weights, np.stack([frame, 1j * frame], axis=1))
+    assert "2 OPR modes" in str(start.finding)
+    with h5py.File(earlier / "product.h5", "r+") as file:
+        file["opr_mode_weights"][3] = np.nan
+    with pytest.raises(ConfigError, match=r"opr_mode_weights \(24, 2\) do not fit the probe"):
+        read_start(str(earlier), scan_of())
 
 
 def test_what_was_taken_is_said(earlier):

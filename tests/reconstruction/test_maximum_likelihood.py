@@ -50,6 +50,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     kept = {
         key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
     }
+    assert kept.pop("probe variation") == "0 OPR modes"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
     for decision in found.decisions:
@@ -111,7 +112,9 @@ def test_a_second_mode_is_freed():
 def test_what_is_asked_for_is_done(scan):
     data = scan.dataset(np.random.default_rng(2))
     asked = ModelOptions(
-        True, True, True, True, modes=2, prior="edge_preserving", strength=3.0, noise="robust", steps=20
+        *(True, True, True, True),
+        **{"modes": 2, "probe_variation": 0, "noise": "robust", "steps": 20},
+        **{"prior": "edge_preserving", "strength": 3.0},
     )
     found = run(data, asked, 0)
     assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2

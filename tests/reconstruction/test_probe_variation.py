@@ -4,18 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of
+from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
+from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.likelihood import DARKEST
+from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.reconstruction.unknowns import Unknowns
 
 FREE = Freedom(probe=True, flux=True, probe_variation=True)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
 
 
 def own_probes(scan, varied, weights):
@@ -118,6 +126,46 @@ def test_vector_and_gauge_keep_the_patterns(varied):
     assert np.abs(along).max() < 1e-4 * np.abs(np.vdot(after.modes[0], after.modes[0]))
 
 
+@pytest.fixture(scope="module")
+def drifting():
+    """64 patterns whose probe drifts along a wave by 0.4 of its norm."""
+    rng = np.random.default_rng(1)
+    scan, axis = Scan.of(rng, 1e5, count=8, step=2.2), np.arange(N) - N / 2
+    wave = beam() * np.add.outer(axis, 0.7j * axis)
+    wave -= beam() * np.vdot(beam(), wave)
+    weights = np.linspace(-0.2, 0.2, 64)[:, None]
+    probes = own_probes(scan, np.sqrt(1e5) * wave[None] / np.linalg.norm(wave), weights)
+    amplitudes = np.sqrt(np.random.default_rng(3).poisson(light_under(scan, probes)))
+    amplitudes = np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32)
+    return scan, scan.dataset(amplitudes=amplitudes), weights[:, 0]
+
+
+def test_a_probe_that_drifts_is_found(drifting):
+    scan, data, weights = drifting
+    options = ModelOptions(prior="edge_preserving", strength=3.0)
+    found, kept = (
+        solve(data, one, 0, compile_xla=False) for one in (options, replace(options, probe_variation=0))
+    )
+    told = {one.what: one.value for one in found.decisions}
+    assert told["probe variation"] == "1 OPR modes" and told["probe"] == told["flux"] == "refined"
+    assert found.free.probe_variation and not kept.free.probe_variation and not kept.state.varies
+    mask = lit_mask(scan, 0.5)
+    errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
+    assert errors[0] < 0.09 < 0.2 < errors[1]
+    assert abs(np.corrcoef(found.state.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
+    beam_ = found.state.beam(data.photon_scale, found.terms.likelihood.normalisation)
+    assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
+        "the object takes a part of a change that is slow"
+    )
+
+
+def test_as_many_modes_as_are_specified(drifting):
+    _, data, _ = drifting
+    options = ModelOptions(probe_variation=2, prior="edge_preserving", strength=3.0, steps=20)
+    found = solve(data, options, 0, compile_xla=False)
+    assert found.state.opr_modes.shape == (2, N, N) and found.free.probe_variation
+
+
 def test_fixed_weights_are_probes_of_their_own():
     """Two scans of one object, a probe each: weights zero and one that stay."""
     rng = np.random.default_rng(7)
@@ -133,11 +181,16 @@ def test_fixed_weights_are_probes_of_their_own():
         opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
         opr_weights=second.astype(np.complex64)[:, None],
     )
-    terms = Terms(likelihood_of(data, compile_xla=True))
-    found = fit(terms, start, Freedom(probe=True, object=False), 30).state
+    found = fit(Terms(likelihood_of(data)), start, Freedom(probe=True, object=False), 30).state
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
     for probe, truth in (
         (found.modes[0], scan.modes[0]),
         (found.modes[0] + found.opr_modes[0], probes[1, 0]),
     ):
         assert distance(probe, truth, slice(None)) < 0.06
+    beam_ = replace(start.beam(1.0, f), probe=data.probe)
+    options = ModelOptions(probe=True, probe_variation=0, prior="edge_preserving", strength=3.0)
+    solved = solve(data.under(beam_), options, 0, compile_xla=False).state
+    np.testing.assert_array_equal(solved.opr_weights, start.opr_weights)
+    own = solved.modes[0] + solved.opr_modes[0]
+    assert distance(own, probes[1, 0], slice(None)) < 0.2 < distance(own, scan.modes[0], slice(None))

@@ -55,6 +55,11 @@ class LiveConfig:
                 f"solver.slices={self.solver.slices}: a live run has a thin object; set solver.slices=1, and "
                 "reconstruct slices from its file afterwards (scan_workflow.py)"
             )
+        if self.solver.probe_variation:
+            raise ConfigError(
+                f"solver.probe_variation={self.solver.probe_variation}: the probe of a live run is constant; set "
+                "solver.probe_variation=0 or null, and let it vary in a run on its file (scan_workflow.py)"
+            )
         if is_import_path(self.solver.regulariser):
             known = ", ".join(SolverConfig.REGULARISERS)
             raise ConfigError(
