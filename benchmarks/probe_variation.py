@@ -100,7 +100,7 @@ def measure(name: str, photons: float, settings: dict[str, int]) -> dict[str, ob
     told = {one.what: f"{one.value} ({one.why})" for one in result.decisions}
     return {
         "error": round(error_of(result.object, image, lit(result)) or np.nan, 4),
-        "variation": next((told[what] for what in told if "variation" in what), "not offered"),
+        "OPR modes": next((told[what] for what in told if "OPR" in what), "not offered"),
         "probe modes": len(result.probe),
         **{key: round(result.scores[key], 4) for key in ("r_factor", "r_noise", "deviance_holdout")},
         "flags": result.scores["flags"],

@@ -263,7 +263,7 @@ def draw_variation(
     for k, (weights, share) in enumerate(zip(opr_weights.T[:most], np.sqrt(shares / 100), strict=False)):
         for part, style in ((weights.real, "-"), (weights.imag, ":")):
             ax.plot(share * part, style, color=f"C{k}", lw=1, label=f"OPR mode {k + 1}" * (style == "-"))
-    ax.set(xlabel="pattern", ylabel="weight × norm of the mode / norm of the probe; dotted: imaginary part")
+    ax.set(xlabel="pattern", ylabel="weight / norm of the probe", title="weights; dotted: imaginary part")
     ax.legend(frameon=False)
     figure.suptitle(title)
     return figure

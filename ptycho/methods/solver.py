@@ -106,8 +106,8 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         return Begin(image)
     values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
     values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
-    values |= {"probe variation": f"{count} OPR modes"} if count else {}
-    wanted |= {"modes": options.modes, "probe variation": varied}
+    values |= {"OPR modes": str(count)} if count else {}
+    wanted |= {"modes": options.modes, "OPR modes": varied}
     specified = {part for part, value in wanted.items() if value is not None}
     if options.prior == "none" or weight is not None:
         specified.add("regulariser")

@@ -85,7 +85,7 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
         )
     resampled = "" if ratio == 1 else f", resampled to {ratio:.4g} times as many pixels"
     value = f"object, {len(modes)} mode{'s'[: len(modes) > 1]} of the probe, "
-    value += f"{len(varied)} OPR modes, " if len(varied) else ""
+    value += f"OPR modes: {len(varied)}, " if len(varied) else ""
     value += f"positions of {len(here)} of {len(corners)} patterns{resampled}"
     finding = Finding("start", value, f"from {file}; the scan is not aligned again")
     start = Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))

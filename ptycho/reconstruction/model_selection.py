@@ -376,13 +376,15 @@ def _offer_variation(selection: Selection) -> None:
         start, strength = add_variation(selection.kept, selection.state, count)
         if wanted is None and strength < limits.variation:
             if not before:
-                why = f"score test {strength:.2f}; must be at least {limits.variation:g}"
-                selection.note("probe variation", "0 OPR modes", why)
+                why = (
+                    f"score test of a probe that varies {strength:.2f}; must be at least {limits.variation:g}"
+                )
+                selection.note("OPR modes", "0", why)
             return
         flux = selection.options.flux is not False
         free = replace(selection.free, probe=True, probe_variation=True, flux=flux)
-        names, fixed = (f"{before + count} OPR modes", f"{before} OPR modes"), selection.free
-        selection.offer("probe variation", start, free, None if wanted is None else True, names)
+        names, fixed = (str(before + count), str(before)), selection.free
+        selection.offer("OPR modes", start, free, None if wanted is None else True, names)
         if len(selection.state.opr_modes) == before:
             return
         for part in ("probe", "flux"):

@@ -40,7 +40,7 @@ class Beam:
 
     def __repr__(self) -> str:
         K, others = len(self.probe), "" if self.background is None else ", a background"
-        others += "" if self.opr_modes is None else f", {len(self.opr_modes)} OPR modes"
+        others += "" if self.opr_modes is None else f", OPR modes: {len(self.opr_modes)}"
         shape = f"{self.N} × {self.N}"
         return f"Beam({K} mode{'s'[: K > 1]} of {shape}, {len(self.positions)} positions{others})"
 

@@ -78,7 +78,7 @@ def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
     np.testing.assert_array_equal(start.opr_modes[:, 3, 5], [2 + 1j, 1])
     frame = np.arange(48) * (np.arange(48) % 2 == 0)
     np.testing.assert_array_equal(start.opr_weights, np.stack([frame, 1j * frame], axis=1))
-    assert "2 OPR modes" in str(start.finding)
+    assert "OPR modes: 2" in str(start.finding)
     with h5py.File(earlier / "product.h5", "r+") as file:
         file["opr_mode_weights"][3] = np.nan
     with pytest.raises(ConfigError, match=r"opr_mode_weights \(24, 2\) do not fit the probe"):

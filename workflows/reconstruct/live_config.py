@@ -57,8 +57,8 @@ class LiveConfig:
             )
         if self.solver.probe_variation:
             raise ConfigError(
-                f"solver.probe_variation={self.solver.probe_variation}: the probe of a live run is constant; set "
-                "solver.probe_variation=0 or null, and let it vary in a run on its file (scan_workflow.py)"
+                f"solver.probe_variation={self.solver.probe_variation}: the probe of a live run is constant; "
+                "set solver.probe_variation=0 or null, and let it vary afterwards (scan_workflow.py)"
             )
         if is_import_path(self.solver.regulariser):
             known = ", ".join(SolverConfig.REGULARISERS)
