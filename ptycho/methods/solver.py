@@ -85,12 +85,15 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
     """Return what a fit begins with.
 
     What the earlier run refined, and its regulariser, are those of this one, but for what ``options``
-    specify. They are selected anew where they are unknown, or a regulariser is specified without its weight.
+    specify. They are selected anew where they are unknown, or a regulariser is specified without its weight,
+    or more OPR modes than that run had.
     """
     image, there = start.object, start.object != 0
     image = np.where(there, image, np.mean(image[there]) if there.any() else 1)
     kept, weight, varied = dict(start.model), options.strength, options.probe_variation
     known = 0 if data.beam.opr_modes is None else len(data.beam.opr_modes)
+    if varied is not None and varied > known:
+        return Begin(image)
     count = known if varied is None else varied
     wanted = {part: getattr(options, part) for part in ("probe", "positions", "flux", "background")}
     try:

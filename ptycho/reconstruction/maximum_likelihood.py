@@ -34,7 +34,7 @@ from ptycho.reconstruction.model_selection import (
     select_model,
 )
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.probe_variation import vary_by
+from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
@@ -144,6 +144,8 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
+    varies = selection.free.probe_variation
+    start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
     if begun is not None:
         start = replace(start, object=begun.astype(np.complex64))
@@ -159,10 +161,8 @@ def solve(
         )
     else:
         start = _from_constant(selection, terms, start)
-    if selection.free.probe_variation:
-        start = vary_by(terms.likelihood, start, len(beam.opr_modes))
-    elif start.varies and selection.free.probe:
-        start = replace(start, opr_modes=beam.opr_modes)  # under the weights that stay
+    if varies and not how.divides(data):
+        start = weigh_variation(terms.likelihood, start)
     last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
     return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
 
@@ -177,8 +177,8 @@ def _go_on(
     start = State.of(noise.data, begin.object, options.modes)
     if begin.free.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
-    if options.probe_variation is not None:
-        start = vary_by(noise, start, options.probe_variation)
+    kept = np.s_[: options.probe_variation]
+    start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
     last = _finish(terms, start, begin.free, options.steps, watch, how, TO_THE_END)
     return Solved(last.state, begin.free, terms, begin.decisions, last)
 
@@ -211,7 +211,7 @@ def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    free, data, count = selection.free, terms.likelihood.data, len(selection.state.opr_modes)
+    free, data = selection.free, terms.likelihood.data
     mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
     if not (free.probe or free.background or mapped):
         return start
@@ -221,13 +221,12 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     flat = np.ones((part.object_size,) * 2)
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
+    there = there.varied_by(start.opr_modes, None if free.probe_variation else there.opr_weights)
     there = begin_at_larger_pixels(some, there, FIRST) or fit_from_constant(some, there, FIRST).state
     if free.probe_variation:
-        there = vary_by(some.likelihood, there, count)
+        there = weigh_variation(some.likelihood, there)
     found = fit(some, there, free, ON_THE_CORE, NEARLY).state
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
-    if free.probe_variation:
-        start = replace(start, opr_weights=np.zeros((len(start.positions), count), np.complex64))
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)

@@ -372,7 +372,7 @@ def _offer_variation(selection: Selection) -> None:
     wanted, limits = selection.options.probe_variation, selection.limits
     most = limits.opr_modes if wanted is None else wanted
     while selection.options.probe is not False and (before := len(selection.state.opr_modes)) < most:
-        count = 1 if wanted is None else most
+        count = 1 if wanted is None else most - before
         start, strength = add_variation(selection.kept, selection.state, count)
         if wanted is None and strength < limits.variation:
             if not before:

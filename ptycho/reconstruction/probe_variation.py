@@ -20,10 +20,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import FLOOR, probe_light
+from ptycho.reconstruction.unknowns import FLOOR, probe_light, variation_curvatures
 
 
 def add_variation(
@@ -45,15 +46,14 @@ def add_variation(
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
     root = np.sqrt(light) * np.abs(first) / np.abs(first).max()
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
-    gram = rows @ rows.conj().T
-    values, vectors = np.linalg.eigh(gram)
-    strength = float(values[-1] / max(values[-min(bulk, len(values))], 1e-30))
+    powers, vectors = _leading(rows, max(bulk, count))
+    strength = float(powers[0] / max(powers[:bulk][-1], 1e-30))
     waves = _cosines(len(rows), slow)
-    powers, turns = np.linalg.eigh(waves.T @ gram @ waves)
-    drift = float(powers[-1] / max(values.mean(), 1e-30))
+    (drift, *_), turns = _leading(waves.T @ rows, 1)
+    drift = float(drift * len(rows) / max(np.vdot(rows, rows).real, 1e-30))
     if count == 1 and drift > strength:
         vectors, strength = waves @ turns, drift
-    left = vectors[:, ::-1][:, :count] * np.float32(np.sqrt(len(rows)))
+    left = vectors[:, :count] * np.float32(np.sqrt(len(rows)))
     found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(light)
     varied = replace(
         state,
@@ -63,19 +63,30 @@ def add_variation(
     return varied, strength
 
 
+def weigh_variation(likelihood: ScanLikelihood, state: State) -> State:
+    """Return a state whose OPR weights are those of a Gauss-Newton step from zero, all else being known."""
+    start = state.varied_by(state.opr_modes)
+    _, curvature = variation_curvatures(start)
+    slope = likelihood.evaluate(start, ("opr_weights",)).gradients["opr_weights"]
+    weights = -(likelihood.photon**2) / 4 * slope / np.maximum(curvature, 1e-30)
+    return state.varied_by(state.opr_modes, weights.astype(np.complex64))
+
+
+def _leading(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest squared singular values ``(k,)`` of ``rows (J, n)``, and left vectors ``(J, k)``."""
+    tall = len(rows) > rows.shape[1]
+    gram = rows.conj().T @ rows if tall else rows @ rows.conj().T
+    last = len(gram) - 1
+    values, vectors = eigh(gram, subset_by_index=(max(last - count + 1, 0), last))
+    values, vectors = np.maximum(values[::-1], 1e-30), vectors[:, ::-1]
+    return values, rows @ vectors / np.sqrt(values) if tall else vectors
+
+
 def _cosines(count: int, slow: int) -> np.ndarray:
     """``√(2/J) cos(π m (j + ½)/J)``, m from 1 to ``slow``: orthonormal columns ``(count, slow)``."""
     time = (np.arange(count) + 0.5) / count
     waves = np.cos(np.pi * np.outer(time, np.arange(1, min(slow, count - 1) + 1)))
     return np.sqrt(2 / count) * waves
-
-
-def vary_by(likelihood: ScanLikelihood, state: State, count: int) -> State:
-    """Return a state with ``count`` OPR modes: the strongest that it has, and new ones."""
-    if (known := len(state.opr_modes)) < count:
-        return add_variation(likelihood, state, count - known)[0]
-    kept = np.s_[:count]
-    return replace(state, opr_modes=state.opr_modes[kept], opr_weights=state.opr_weights[:, kept])
 
 
 def centre_variation(state: State) -> State:

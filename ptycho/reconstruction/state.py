@@ -87,6 +87,12 @@ class State:
         own = {part: getattr(self, part)[indices] for part in ("positions", "flux", "opr_weights")}
         return replace(self, **own)
 
+    def varied_by(self, opr_modes: np.ndarray, opr_weights: np.ndarray | None = None) -> State:
+        """Return the same with OPR modes ``(K', N, N)``, and weights ``(J, K')`` or (None) zero."""
+        if opr_weights is None:
+            opr_weights = np.zeros((len(self.positions), len(opr_modes)), np.complex64)
+        return replace(self, opr_modes=opr_modes, opr_weights=opr_weights)
+
     def probes(self, part: slice) -> np.ndarray:
         """The modes of each of some patterns, ``(n, K, N, N)``."""
         return vary_probe(self.modes, self.opr_modes, self.opr_weights[part])

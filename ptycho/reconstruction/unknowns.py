@@ -64,7 +64,7 @@ class Unknowns:
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
         """
         brightness, slopes, energies = _curvatures(state)
-        varied = _curvatures_of_variation(state) if state.varies else (state.opr_modes, state.opr_weights)
+        varied = variation_curvatures(state) if state.varies else (state.opr_modes, state.opr_weights)
         curvature = {
             "object": np.broadcast_to(object_light(state), state.object.shape),
             "modes": np.broadcast_to(brightness, state.modes.shape),
@@ -216,7 +216,7 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return brightness, slopes, energies
 
 
-def _curvatures_of_variation(state: State) -> tuple[np.ndarray, np.ndarray]:
+def variation_curvatures(state: State) -> tuple[np.ndarray, np.ndarray]:
     """``Σ_j|w_jk c_j O_j|²`` of OPR modes ``(K', N, N)``, ``Σ|c_j V_k O_j|²`` of weights ``(J, K')``."""
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2

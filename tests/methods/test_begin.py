@@ -30,8 +30,9 @@ def test_the_model_of_the_earlier_run_is_kept():
     assert begin.object[0, 0] == np.mean(IMAGE[IMAGE != 0]), "where nothing is known"
 
 
-@pytest.mark.parametrize("specified, count", [(None, 3), (1, 1), (0, 0)])
+@pytest.mark.parametrize("specified, count", [(None, 3), (1, 1), (0, 0)])  # more: selected anew
 def test_a_probe_goes_on_to_vary(specified, count):
+    assert begun(MODEL, np.ones((3, 4, 4)), probe_variation=4).free is None
     begin = begun(MODEL, np.ones((3, 4, 4)), probe_variation=specified)
     assert begin.free is not None and begin.free.probe_variation == (count > 0)
     told = {one.what: one.value for one in begin.decisions}
