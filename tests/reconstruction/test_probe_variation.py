@@ -8,6 +8,10 @@ from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of,
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
+import ptycho
+from ptycho.config import ConfigError, OwnProbe, ScanRunConfig
+from ptycho.config.solver_config import SolverConfig
+from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.likelihood import DARKEST
 from ptycho.reconstruction.maximum_likelihood import solve
@@ -17,6 +21,7 @@ from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.reconstruction.unknowns import Unknowns
+from workflows.reconstruct.live_config import LiveConfig
 
 FREE = Freedom(probe=True, flux=True, probe_variation=True)
 
@@ -194,3 +199,46 @@ def test_fixed_weights_are_probes_of_their_own():
     np.testing.assert_array_equal(solved.opr_weights, start.opr_weights)
     own = solved.modes[0] + solved.opr_modes[0]
     assert distance(own, probes[1, 0], slice(None)) < 0.2 < distance(own, scan.modes[0], slice(None))
+
+
+QUICK = {
+    "regulariser": "edge_preserving",
+    "regularisation_weight": 3.0,
+    "error_map": False,
+    "progress": False,
+}
+
+
+def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
+    scan = ptycho.simulate(32, 70, 1e5, imperfections={"probe_variation": 0.5}, sample="blobs")
+    settings = {"positions": False, "background": False, "probe_modes": 1, "half_scans": False, **QUICK}
+    found = ptycho.reconstruct(scan, probe_variation=2, steps=20, **settings)
+    facts, beam_ = found.scores["beam"], found.beam
+    assert facts["opr_modes"] == 2 and facts["probe_variation"] == pytest.approx(beam_.variation)
+    assert beam_.opr_weights.shape == (70, 2) and "OPR modes: 2" in repr(beam_)
+    assert abs(np.corrcoef(beam_.opr_weights[:, 0].real, np.arange(70))[0, 1]) > 0.9
+    on = ptycho.reconstruct(scan, start=found.save(tmp_path / "a.h5"), steps=2, **settings)
+    assert len(on.beam.opr_modes) >= 2 and on.scores["deviance"] < 1.1 * found.scores["deviance"]
+    modes, weights = beam_.opr_modes, beam_.opr_weights
+    figure = draw_variation(beam_.probe[0], modes, weights, None, "a")
+    assert [ax.get_title() for ax in figure.axes][:2] == [
+        f"probe of the {k} pattern" for k in ("first", "last")
+    ]
+
+
+def test_what_has_a_constant_probe_is_refused():
+    varied = SolverConfig(probe_variation=2)
+    with pytest.raises(ConfigError, match=r"solver\.probe_variation=2, probe\.learn=false: a probe that"):
+        ScanRunConfig(solver=varied, probe=OwnProbe(learn=False))
+    with pytest.raises(ConfigError, match=r"probe_variation=2: must be 0 or null with solver\.slices=3"):
+        replace(varied, slices=3, slice_thickness_m=1e-6)
+    with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a live run is constant; set"):
+        LiveConfig(watch="scan.h5", solver=varied)
+    lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
+    light, places = (
+        np.random.default_rng(0).poisson(9.0, (30, 32, 32)),
+        5.0 * np.indices((5, 6)).reshape(2, -1).T,
+    )
+    near = ptycho.Scan.from_arrays(light, places, counts=True, physics="near_field", **lengths)
+    with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a near field is constant; set"):
+        ptycho.reconstruct(near, probe_variation=2, progress=False)
