@@ -12,6 +12,8 @@ import ptycho
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
+from ptycho.exports import product
+from ptycho.exports.exported_scan import ExportedScan
 from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.likelihood import DARKEST
 from ptycho.reconstruction.maximum_likelihood import solve
@@ -210,14 +212,18 @@ QUICK = {
 
 
 def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
-    scan = ptycho.simulate(32, 70, 1e5, imperfections={"probe_variation": 0.5}, sample="blobs")
+    """Of a start without OPR modes as many are made as specified; then they come from the file."""
+    scan = ptycho.simulate(N, 70, 1e5, beam(), imperfections={"probe_variation": 0.5}, sample="blobs")
+    known = ExportedScan(scan.positions, scan.probe, object=scan.truth, domain="counts")
+    product.write(tmp_path / "a.h5", known)
     settings = {"positions": False, "background": False, "probe_modes": 1, "half_scans": False, **QUICK}
-    found = ptycho.reconstruct(scan, probe_variation=2, steps=20, **settings)
+    settings |= {"learn_probe": True, "flux": True}
+    found = ptycho.reconstruct(scan, start=tmp_path / "a.h5", probe_variation=2, steps=20, **settings)
     facts, beam_ = found.scores["beam"], found.beam
     assert facts["opr_modes"] == 2 and facts["probe_variation"] == pytest.approx(beam_.variation)
     assert beam_.opr_weights.shape == (70, 2) and "OPR modes: 2" in repr(beam_)
     assert abs(np.corrcoef(beam_.opr_weights[:, 0].real, np.arange(70))[0, 1]) > 0.9
-    on = ptycho.reconstruct(scan, start=found.save(tmp_path / "a.h5"), steps=2, **settings)
+    on = ptycho.reconstruct(scan, start=found.save(tmp_path / "b.h5"), steps=2, **settings)
     assert len(on.beam.opr_modes) >= 2 and on.scores["deviance"] < 1.1 * found.scores["deviance"]
     modes, weights = beam_.opr_modes, beam_.opr_weights
     figure = draw_variation(beam_.probe[0], modes, weights, None, "a")
