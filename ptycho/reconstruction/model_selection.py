@@ -56,7 +56,8 @@ class SelectionOptions:
             the best is a third of it, or as large).
         modes: of the probe, at most.
         opr_modes: by which it varies, at most.
-        variation: score test (:mod:`~.probe_variation`) from which they are tried.
+        variation: score test (:mod:`~.probe_variation`) from which they are tried (measured at N = 64: 1.13
+            to 1.24 under constant probes, 2.3 and more where the probe varies so that it helps).
         background_excess: times what an uncertain object alone would give: a background.
         darkest: share of the pixels whose mean intensity is the start of a background,
         background_steps: of expectation maximisation from there.
@@ -75,7 +76,7 @@ class SelectionOptions:
     next_kind: float = 0.3
     modes: int = 3
     opr_modes: int = 3
-    variation: float = 1.4
+    variation: float = 1.5
     background_excess: float = 5.0
     darkest: float = 0.02
     background_steps: int = 8
