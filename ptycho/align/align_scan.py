@@ -38,7 +38,7 @@ from ptycho.align.geometry import (
 from ptycho.align.initial_probe import guess_lens, guess_probe
 from ptycho.align.orientation import Orientation, advice, better, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
-from ptycho.align.several_scans import place_on_the_largest
+from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import (
@@ -137,6 +137,8 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     for step, name in STEPS:
         with context.timed(name):
             aligned = step(aligned, context)
+        if aligned.data.beam.opr_modes is not None:  # the steps that follow are for one probe
+            break
     return aligned
 
 
@@ -230,10 +232,12 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     view = coarser(aligned.data)
     seen = aligned.data if view is None else view.data
     ratio = 1.0 if view is None else view.ratio
-    first, places = place_on_the_largest(seen, index, config.probe.learn is not False)
+    own = _initial_probe_of(aligned.estimated) if config.data.shared == "object" else None
+    placed = place_on_the_largest(seen, index, config.probe.learn is not False, own)
+    first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
     found: list[Finding] = []
-    for k, place in places.items():
+    for k, place in placed.places.items():
         if place is None:
             text = (
                 f"{names[k]}: its object has nothing in common with that of {names[first]}; it stays where "
@@ -250,7 +254,17 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         found.append(Finding(f"place of {names[k]}", value, why))
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions, config)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
+    if own is not None:
+        if view is not None:
+            finer = {k: view.finer_probe(probe[0])[None] for k, probe in placed.probes.items()}
+            placed = replace(placed, probes=finer)
+        beam = with_probe_of_each(beam, index, placed)
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*found)
+
+
+def _initial_probe_of(estimated: bool) -> Callable[[Dataset], np.ndarray]:
+    """Return what gives the initial probe of one of several scans: its own estimate, or that of all."""
+    return (lambda part: guess_probe(part).probe) if estimated else (lambda part: part.probe)
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:

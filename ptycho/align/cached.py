@@ -87,7 +87,12 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
     moves = arrays["positions"].astype(float) - data.positions
     if moves.any():
         data = move_positions(scan, data, moves, read.config)
-    beam = replace(data.beam.with_probe(arrays["probe"]), flux=arrays["flux"])
+    beam = replace(
+        data.beam.with_probe(arrays["probe"]),
+        flux=arrays["flux"],
+        opr_modes=arrays.get("opr_modes"),
+        opr_weights=arrays.get("opr_weights"),
+    )
     scan = replace(scan, positions=arrays["scan_positions"], object_size=int(arrays["object_size"]))
     scan = replace(scan, probe=None) if texts["no_probe"] else scan
     other = None

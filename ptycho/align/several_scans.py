@@ -11,6 +11,7 @@ Source: Padfield, IEEE Trans. Image Process. 21 (2012) 2706, for the correlation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import light_of
 from ptycho.scan.windows import inner_windows
@@ -84,31 +86,74 @@ class Place:
         return _turned(positions, self.centre, np.deg2rad(self.degrees)) + self.shift
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Several scans on the object of the largest of them.
+
+    Attributes:
+        first: the largest.
+        places: of the others; None: its object has nothing in common with that of the first.
+        probes: ``(K, N, N)`` complex64 of each, refined by its patterns alone.
+    """
+
+    first: int
+    places: dict[int, Place | None]
+    probes: dict[int, np.ndarray]
+
+
+def with_probe_of_each(beam: Beam, index: np.ndarray, placed: Placed) -> Beam:
+    """Return a beam in which each scan has the probe of its own, by OPR modes whose weights are 0 or 1.
+
+        P_j = P_first + Σ_k w_jk (P_k − P_first),   w_jk = 1 where pattern j belongs to scan k, else 0
+
+    Args:
+        index: ``(J,)`` which scan a pattern belongs to.
+    """
+    others, first = sorted(placed.places), placed.probes[placed.first]
+    return replace(
+        beam.with_probe(first),
+        opr_modes=np.stack([placed.probes[k][0] - first[0] for k in others]).astype(np.complex64),
+        opr_weights=(index[:, None] == np.array(others)).astype(np.complex64),
+    )
+
+
 def place_on_the_largest(
-    data: Dataset, index: np.ndarray, refine_probe: bool, options: PlaceOptions | None = None
-) -> tuple[int, dict[int, Place | None]]:
-    """Return which scan has the most patterns, and where each of the others lies on its object.
+    data: Dataset,
+    index: np.ndarray,
+    refine_probe: bool,
+    own_probe: Callable[[Dataset], np.ndarray] | None = None,
+    options: PlaceOptions | None = None,
+) -> Placed:
+    """Place several scans on the one that has the most patterns.
 
     Args:
         data: the patterns of all scans at their nominal positions, under one probe.
         index: ``(J,)`` which scan a pattern belongs to.
-        refine_probe: the probe is refined by the patterns of the largest scan.
+        refine_probe: probes are refined.
+        own_probe: initial probe ``(N, N)`` of the patterns of one scan; None: all have that of the first.
     """
     options = options or PlaceOptions()
     first, *others = np.argsort(-np.bincount(index), kind="stable").tolist()
     parts = {k: data.subset(np.flatnonzero(index == k), 1) for k in (first, *others)}
+    if own_probe is not None:
+        parts = {k: replace(part, beam=part.beam.with_probe(own_probe(part))) for k, part in parts.items()}
     units = likelihood_of(parts[first])
-    terms = {k: Terms(replace(units, data=part), TrialOptions().prior) for k, part in parts.items()}
-    start = constant_object(parts[first], data.object_size)
-    known = fit_from_constant(terms[first], start, options.steps).state
-    if refine_probe:
-        known = fit(terms[first], known, Freedom(), options.probe_steps).state
+    states: dict[int, State] = {}
     places: dict[int, Place | None] = {}
-    for k in others:
-        start = replace(State.of(parts[k], start.object), modes=known.modes)
-        own = fit_from_constant(terms[k], start, options.steps).state
-        places[k] = place_scan(known, terms[k].likelihood, own, options)
-    return first, places
+    for k, part in parts.items():
+        start = constant_object(parts[first], data.object_size)
+        start = replace(State.of(part, start.object, normalisation=units.normalisation), flux=part.beam.flux)
+        free = refine_probe and (k == first or own_probe is not None)
+        if own_probe is None and k != first:
+            start = replace(start, modes=states[first].modes)
+        terms = Terms(replace(units, data=part), TrialOptions().prior)
+        states[k] = fit_from_constant(terms, start, options.steps).state
+        if free:
+            states[k] = fit(terms, states[k], Freedom(), options.probe_steps).state
+        if k != first:
+            places[k] = place_scan(states[first], terms.likelihood, states[k], options)
+    beams = {k: state.beam(data.photon_scale, units.normalisation) for k, state in states.items()}
+    return Placed(first, places, {k: beam.probe for k, beam in beams.items()})
 
 
 def place_scan(
@@ -132,7 +177,7 @@ def place_scan(
     nominal = likelihood.data.positions.astype(float)
     place = Place(nominal.mean(axis=0), shift, 0.0, flux, clear, 0)
     for _ in range(options.rounds):
-        place = _refined(known, masks[0], likelihood, place, options)
+        place = _refined(replace(known, modes=own.modes), masks[0], likelihood, place, options)
     return place
 
 
@@ -204,7 +249,7 @@ def _turned(positions: np.ndarray, centre: np.ndarray, angle: float) -> np.ndarr
 def _refined(
     known: State, mask: np.ndarray, likelihood: ScanLikelihood, place: Place, options: PlaceOptions
 ) -> Place:
-    """Return the place by which the patterns on the known object fit it best."""
+    """Return the place by which the patterns under the probe of ``known`` fit its object best."""
     nominal = likelihood.data.positions.astype(float)
     there, N = place.of(nominal), likelihood.data.N
     corners = np.rint(there).astype(int)

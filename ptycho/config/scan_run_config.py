@@ -109,6 +109,15 @@ class ScanRunConfig(TrainedConfig):
             self._check_near_field()
         if self.solver.slices > 1:
             self._check_slices()
+        for name, value in (
+            ("slices", self.solver.slices > 1),
+            ("probe_variation", self.solver.probe_variation),
+        ):
+            if value and self.data.shared == "object":
+                raise ConfigError(
+                    f"solver.{name}={getattr(self.solver, name)}, data.shared=object: each scan has a probe "
+                    f"of its own; remove solver.{name}, or set data.shared=both"
+                )
         if self.solver.probe_variation and self.probe.learn is False:
             raise ConfigError(
                 f"solver.probe_variation={self.solver.probe_variation}, probe.learn=false: a probe that "

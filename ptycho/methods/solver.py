@@ -70,12 +70,13 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
     Of slices, modes are not selected: to a thin object, the sample's thickness looks like one more.
-    A probe that varies is selected for thin objects in far fields alone.
+    A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
+    has a probe of its own.
     """
     options = options_of(config, prepared.whole.N)
     if config.solver.slices > 1 and options.modes is None:
         options = replace(options, modes=len(prepared.whole.probe))
-    if config.solver.slices > 1 or prepared.whole.fresnel is not None:
+    if config.solver.slices > 1 or prepared.whole.fresnel is not None or config.data.shared == "object":
         options = replace(options, probe_variation=0)
     unspecified = prepared.whole.fresnel is not None and prepared.scan.probe is None
     return replace(options, probe=True) if unspecified and options.probe is None else options

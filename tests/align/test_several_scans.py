@@ -6,24 +6,27 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, light_of, smooth_object
 
-from ptycho.align.several_scans import correlate, place_on_the_largest
-from ptycho.config import ConfigError
+from ptycho.align.several_scans import correlate, place_on_the_largest, with_probe_of_each
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.preparation.several_scans import place_scans
 from ptycho.readers.joined import JoinedPatterns, join_scans
 from ptycho.readers.raw_scan import Frames, RawScan
+from ptycho.scan.beam import vary_probe
 
 SHIFT, DEGREES, FLUX = np.array([3.3, -2.6]), 1.5, 1.2
 
 
-def two_scans(other=None):
+def two_scans(other=None, probes=None):
     """Two scans of 36 and 25 patterns; the second is stated elsewhere than it is. The true places, too."""
     rng = np.random.default_rng(2)
-    image, modes = smooth_object(rng, 64, 0.3), np.sqrt(1e6) * beam()[None]
+    image = smooth_object(rng, 64, 0.3)
+    modes, others = (1e3 * probe[None] for probe in probes or (beam(), beam()))
     places = [6 + step * np.stack(np.divmod(np.arange(n * n), n), axis=1) for n, step in ((6, 4.0), (5, 4.4))]
     places = [one + rng.uniform(-1, 1, one.shape) for one in places]
     light = [light_of(image, modes, r) for r in places[0]]
-    light += [FLUX**2 * light_of(image if other is None else other, modes, r) for r in places[1]]
+    light += [FLUX**2 * light_of(image if other is None else other, others, r) for r in places[1]]
     angle = np.deg2rad(DEGREES)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     stated = (places[1] - places[1].mean(axis=0)) @ turn + places[1].mean(axis=0) + SHIFT
@@ -34,17 +37,33 @@ def two_scans(other=None):
 
 def test_shift_rotation_and_flux_between_two_scans_are_found():
     data, index, true = two_scans()
-    first, places = place_on_the_largest(data, index, False)
-    place = places[1]
-    assert first == 0 and place.refined >= 15
+    placed = place_on_the_largest(data, index, False)
+    place = placed.places[1]
+    assert placed.first == 0 and place.refined >= 15
     np.testing.assert_allclose(place.of(data.positions[index == 1].astype(float)), true, atol=0.15)
     assert place.degrees == pytest.approx(-DEGREES, abs=0.3)
     assert place.flux == pytest.approx(FLUX, rel=0.02)
 
 
+def test_each_scan_has_the_probe_of_its_own():
+    """The second scan's is that of another lens; both are refined from slightly wrong ones."""
+    lens = beam(width=4.0, curvature=0.13)
+    data, index, true = two_scans(probes=(beam(), lens))
+    initial = {36: beam(), 25: beam(width=4.2, curvature=0.12)}
+    placed = place_on_the_largest(data, index, True, lambda part: 1e3 * initial[len(part.positions)])
+    there = placed.places[1].of(data.positions[index == 1].astype(float))
+    np.testing.assert_allclose(there, true, atol=0.4)
+    found = with_probe_of_each(data.beam, index, placed)
+    assert found.opr_modes.shape == (1, N, N) and (found.opr_weights[:, 0] == index).all()
+    probes = vary_probe(found.probe, found.opr_modes, found.opr_weights)[:, 0]
+    for probe, wanted in ((probes[0], beam()), (probes[-1], lens)):
+        alike = np.abs(np.vdot(probe, wanted)) / np.linalg.norm(probe) / np.linalg.norm(wanted)
+        assert alike > 0.98
+
+
 def test_a_scan_of_another_object_has_no_place():
     data, index, _ = two_scans(smooth_object(np.random.default_rng(9), 64, 0.3))
-    assert place_on_the_largest(data, index, False)[1] == {1: None}
+    assert place_on_the_largest(data, index, False).places == {1: None}
 
 
 def test_the_correlation_of_masked_images_is_that_of_a_loop():
@@ -154,3 +173,11 @@ def test_one_file_or_a_near_field_shares_nothing():
     with pytest.raises(ConfigError, match=r"data\.shared=probe: must be null with data\.physics=near_field"):
         DataConfig(file=("a.h5", "b.h5"), shared="probe", physics="near_field")
     assert DataConfig(file=("x/a.h5", "b.h5"), shared="probe").name == "a+b"
+
+
+def test_a_probe_of_each_scan_excludes_others():
+    data = DataConfig(file=("a.h5", "b.h5"), shared="object")
+    for key, value in (("slices", 2), ("probe_variation", 1)):
+        solver = SolverConfig(**{key: value} | ({"slice_thickness_m": 1e-6} if key == "slices" else {}))
+        with pytest.raises(ConfigError, match=rf"solver\.{key}={value}, data\.shared=object"):
+            ScanRunConfig(data=data, solver=solver)
