@@ -248,7 +248,8 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         positions[index == k] = place.of(positions[index == k] * ratio) / ratio
         flux[index == k] *= place.flux
         row, col = place.shift / ratio
-        value = f"shift ({row:.2f}, {col:.2f}) px, rotation {place.degrees:.3g}°, flux × {place.flux**2:.3g}"
+        value = f"shift ({row:.2f}, {col:.2f}) px, rotation {place.degrees:.3g}°"
+        value += "" if own else f", flux × {place.flux**2:.3g}"  # else probes differ in power
         why = f"against {names[first]}; correlation {place.clear:.0f} times the rms of others"
         why += f", refined by {place.refined} patterns" if place.refined else ""
         found.append(Finding(f"place of {names[k]}", value, why))
