@@ -63,6 +63,13 @@ class SolverConfig:
         ge=0,
         le=16,
     )
+    probe_variation_waves: Integer | None = key(
+        None,
+        "number of cosines over the order of the patterns, of which the weights of OPR modes consist, for a "
+        "probe that varies slowly; null: each pattern has weights of its own, as always in blocks",
+        ge=1,
+        le=10_000,
+    )
     regulariser: Text = key(
         "learned",
         "regularisation of the object. none | quadratic: λ Σ|∇O|² | edge_preserving: λ Σ√(|∇O|² + δ²) | "

@@ -55,6 +55,7 @@ def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
         background=wanted.background,
         modes=probe.modes,
         probe_variation=wanted.probe_variation,
+        weight_waves=wanted.probe_variation_waves,
         moves=wanted.position_model,
         prior=wanted.regulariser,
         strength=wanted.regularisation_weight,

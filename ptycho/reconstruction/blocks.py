@@ -250,7 +250,7 @@ def fit_in_blocks(
         The state; its course has the sum of the blocks' objectives after each stage.
     """
     own = replace(free, probe=False, background=False, positions=free.positions and terms.moves != "affine")
-    terms = replace(terms, moves="independent")
+    terms = replace(terms, moves="independent", weight_waves=None)
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:

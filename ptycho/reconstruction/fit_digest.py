@@ -33,7 +33,11 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     data = noise.data
     kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
-    content.update(repr((kind, terms.moves, terms.prior, free, steps, others, program_version())).encode())
+    content.update(
+        repr(
+            (kind, terms.moves, terms.weight_waves, terms.prior, free, steps, others, program_version())
+        ).encode()
+    )
     return content.hexdigest()[:24]
 
 

@@ -104,6 +104,7 @@ class ModelOptions:
         probe, positions, flux, background: whether they are refined.
         modes: number of the probe's modes; None: one more than the probe has, if that helps.
         probe_variation: number of its OPR modes, by which it varies; None: as many as help.
+        weight_waves: number of cosines over the scan, of which their weights consist; None: independent.
         moves: model of the position corrections.
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
         strength: its weight λ, or κ; None: selected.
@@ -120,6 +121,7 @@ class ModelOptions:
     background: Choice = None
     modes: int | None = None
     probe_variation: int | None = None
+    weight_waves: int | None = None
     moves: str = "independent"
     prior: str = "learned"
     strength: float | None = None
@@ -198,7 +200,8 @@ class Selection:
         self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
     ) -> Fit:
         """Fit what is not held out."""
-        terms = Terms(self.kept, prior, self.options.moves, self.options.lit)
+        options = self.options
+        terms = Terms(self.kept, prior, options.moves, options.lit, weight_waves=options.weight_waves)
         return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property

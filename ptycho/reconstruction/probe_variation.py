@@ -24,7 +24,7 @@ from scipy.linalg import eigh
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import FLOOR, probe_light, variation_curvatures
+from ptycho.reconstruction.unknowns import FLOOR, cosines, probe_light, variation_curvatures
 
 
 def add_variation(
@@ -48,7 +48,7 @@ def add_variation(
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
     powers, vectors = _leading(rows, max(bulk, count))
     strength = float(powers[0] / max(powers[:bulk][-1], 1e-30))
-    waves = _cosines(len(rows), slow)
+    waves = cosines(len(rows), slow)
     (drift, *_), turns = _leading(waves.T @ rows, 1)
     drift = float(drift * len(rows) / max(np.vdot(rows, rows).real, 1e-30))
     if count == 1 and drift > strength:
@@ -80,13 +80,6 @@ def _leading(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = eigh(gram, subset_by_index=(max(last - count + 1, 0), last))
     values, vectors = np.maximum(values[::-1], 1e-30), vectors[:, ::-1]
     return values, rows @ vectors / np.sqrt(values) if tall else vectors
-
-
-def _cosines(count: int, slow: int) -> np.ndarray:
-    """``√(2/J) cos(π m (j + ½)/J)``, m from 1 to ``slow``: orthonormal columns ``(count, slow)``."""
-    time = (np.arange(count) + 0.5) / count
-    waves = np.cos(np.pi * np.outer(time, np.arange(1, min(slow, count - 1) + 1)))
-    return np.sqrt(2 / count) * waves
 
 
 def centre_variation(state: State) -> State:

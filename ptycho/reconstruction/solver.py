@@ -83,6 +83,7 @@ class Terms:
         lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
         anchor: a known object that holds it.
+        weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
     """
 
     likelihood: ScanLikelihood
@@ -91,6 +92,7 @@ class Terms:
     lit: np.ndarray | None = None
     learned: Learned | None = None
     anchor: Anchor | None = None
+    weight_waves: int | None = None
 
     def penalty(self, image: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return what is added to −log p for an object ``(M, M)``, and its gradient; None: nothing is."""
@@ -150,7 +152,9 @@ def _fit(
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         held = 0.0 if terms.anchor is None else terms.anchor.weight
-        unknowns = Unknowns.of(state, free, terms.likelihood.photon, terms.moves, terms.lit, held)
+        unknowns = Unknowns.of(
+            state, free, terms.likelihood.photon, terms.moves, terms.lit, held, terms.weight_waves
+        )
         before, u = len(course), unknowns.start()
         preconditioner.renew(unknowns, state, before)
         for point in minimise(_objective(terms, unknowns, power), u, preconditioner):

@@ -36,6 +36,7 @@ class Unknowns:
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
         lit: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
         mean_flux: the mean of the flux is refined, too.
+        waves: ``(J, m)`` orthonormal columns, of which OPR weights consist; None: they are independent.
     """
 
     base: State
@@ -44,6 +45,7 @@ class Unknowns:
     inside: bool
     lit: np.ndarray | None
     mean_flux: bool = False
+    waves: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -54,6 +56,7 @@ class Unknowns:
         model: str = "independent",
         lit: np.ndarray | None = None,
         diagonal: float | np.ndarray = 0.0,
+        weight_waves: int | None = None,
     ) -> Unknowns:
         """Of a state.
 
@@ -62,6 +65,7 @@ class Unknowns:
             model: of the moves, one of :data:`POSITION_MODELS`.
             lit: ``(N, N)`` bool, as the attribute.
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
+            weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
         brightness, slopes, energies = _curvatures(state)
         varied = variation_curvatures(state) if state.varies else (state.opr_modes, state.opr_weights)
@@ -90,7 +94,8 @@ class Unknowns:
                 added = diagonal if name == "object" else 0.0
                 scales[name] = np.sqrt(4 * floored / photon**2 + added).astype(np.float32)
         columns, inside = _model(state.positions, model)
-        return cls(state, scales, columns, inside, lit, not (free.object or free.probe))
+        waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
+        return cls(state, scales, columns, inside, lit, not (free.object or free.probe), waves)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,6 +128,8 @@ class Unknowns:
                 changed[name] = self._masked(value)
             elif name == "opr_modes":
                 changed[name] = self.base.opr_modes + self._beside_the_first(value - self.base.opr_modes)
+            elif name == "opr_weights":
+                changed[name] = self._smoothed(value)
             elif name == "background":
                 changed[name] = np.square(value)
             else:
@@ -140,6 +147,8 @@ class Unknowns:
             found["modes"] = self._masked(found["modes"])
         if "opr_modes" in found:
             found["opr_modes"] = self._beside_the_first(found["opr_modes"])
+        if "opr_weights" in found:
+            found["opr_weights"] = self._smoothed(found["opr_weights"])
         if "background" in found:
             root = self._parts(u)["background"] / self.scales["background"]
             found["background"] = 2 * root * found["background"]
@@ -154,6 +163,9 @@ class Unknowns:
 
     def _masked(self, modes: np.ndarray) -> np.ndarray:
         return modes if self.lit is None else modes * self.lit
+
+    def _smoothed(self, weights: np.ndarray) -> np.ndarray:
+        return weights if self.waves is None else self.waves @ (self.waves.T @ weights)
 
     def _beside_the_first(self, changes: np.ndarray) -> np.ndarray:
         """Of changes ``(K', N, N)`` what the support holds; orthogonal to P_0 if weights are refined, too."""
@@ -227,6 +239,12 @@ def variation_curvatures(state: State) -> tuple[np.ndarray, np.ndarray]:
         of_modes += np.tensordot(np.abs(state.opr_weights[part].T) ** 2, seen, 1)
         of_weights[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
     return of_modes, of_weights
+
+
+def cosines(count: int, waves: int) -> np.ndarray:
+    """Return ``√(2/J) cos(π m (j + ½)/J)``, m from 1 to ``waves``: orthonormal columns ``(count, waves)``."""
+    time = (np.arange(count) + 0.5) / count
+    return np.sqrt(2 / count) * np.cos(np.pi * np.outer(time, np.arange(1, min(waves, count - 1) + 1)))
 
 
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:

@@ -19,7 +19,7 @@ from ptycho.reconstruction.likelihood import DARKEST
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.reconstruction.probe_variation import centre_variation
+from ptycho.reconstruction.probe_variation import add_variation, centre_variation
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.reconstruction.unknowns import Unknowns
@@ -133,6 +133,26 @@ def test_vector_and_gauge_keep_the_patterns(varied):
     assert np.abs(along).max() < 1e-4 * np.abs(np.vdot(after.modes[0], after.modes[0]))
 
 
+def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
+    """The vector stands for weights in their span, and its gradient is that of differences there."""
+    data = data_of(varied, np.random.default_rng(3))
+    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
+    only = Freedom(False, object=False, probe_variation=True)
+    unknowns = Unknowns.of(state, only, likelihood.photon, weight_waves=3)
+    time = (np.arange(25) + 0.5) / 25
+    span = np.stack([np.cos(np.pi * m * time) for m in (1, 2, 3)], axis=1)
+    start = unknowns.start()
+    for u in (start, start + np.random.default_rng(0).normal(size=start.shape).astype(np.float32)):
+        weights = unknowns.state(u).opr_weights
+        fitted = span @ np.linalg.lstsq(span, weights, rcond=None)[0]
+        np.testing.assert_allclose(weights, fitted, atol=1e-5 * np.abs(weights).max())
+    found = likelihood.evaluate(unknowns.state(start), ("opr_weights",)).gradients
+    slope = unknowns.gradient(start, found)
+    way = np.random.default_rng(5).normal(size=start.shape).astype(np.float32)
+    moved = unknowns.state(start + way).opr_weights - unknowns.state(start).opr_weights
+    assert np.vdot(slope, way) == pytest.approx(np.vdot(found["opr_weights"], moved).real, rel=1e-3)
+
+
 @pytest.fixture(scope="module")
 def drifting():
     """64 patterns whose probe drifts along a wave by 0.4 of its norm."""
@@ -164,6 +184,20 @@ def test_a_probe_that_drifts_is_found(drifting):
     assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
         "the object takes a part of a change that is slow"
     )
+
+
+def test_a_drift_by_weights_that_vary_slowly(drifting):
+    """They are less noisy than weights of each pattern."""
+    scan, data, true = drifting
+    start = replace(scan.state(data.normalisation))
+    errors = []
+    for waves in (None, 4):
+        begun, _ = add_variation(likelihood_of(data), start, 1)
+        found = fit(Terms(likelihood_of(data), weight_waves=waves), begun, FREE, 40).state
+        weights = found.opr_weights[:, 0]
+        share = np.abs(np.vdot(weights, true)) / np.linalg.norm(weights) / np.linalg.norm(true)
+        errors.append(np.sqrt(1 - min(share, 1) ** 2))
+    assert errors[1] < 0.2 and errors[1] < 0.8 * errors[0]
 
 
 def test_as_many_modes_as_are_specified(drifting):
