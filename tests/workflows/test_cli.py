@@ -229,7 +229,7 @@ def test_help(command, tmp_path):
     assert (code, err) == (0, "")
     for text in (
         "probe: aberrated, from_file, ideal_disk, npz, run, zone_plate",
-        "model: custom, unet, unrolled, unrolled_fast, unrolled_fine",
+        "model: custom, fno, unet, unrolled, unrolled_fast, unrolled_fine",
         "experiment: few_pinn, gs1_curved, ",
         "gridsize       2",
         "USE_XLA_COMPILE",

@@ -118,6 +118,7 @@ WITH = {  # what an option needs beside it
     "model=custom": ["model.target=a:b"],
     "xla.translate=false": ["xla.compile=false"],
     "data.scan_path=snake": ["data.scan_step_A=1"],
+    **{f"data.shared={what}": ["data.file=[x.cxi,y.cxi]"] for what in ("object", "probe", "both")},
 }
 
 
