@@ -247,12 +247,7 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             continue
         positions[index == k] = place.of(positions[index == k] * ratio) / ratio
         flux[index == k] *= place.flux
-        row, col = place.shift / ratio
-        value = f"shift ({row:.2f}, {col:.2f}) px, rotation {place.degrees:.3g}°"
-        value += "" if own else f", flux × {place.flux**2:.3g}"  # else probes differ in power
-        why = f"against {names[first]}; correlation {place.clear:.0f} times the rms of others"
-        why += f", refined by {place.refined} patterns" if place.refined else ""
-        found.append(Finding(f"place of {names[k]}", value, why))
+        found.append(place.finding(names[k], names[first], ratio, own is None))  # else probes differ in power
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions, config)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:

@@ -89,7 +89,7 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
         data = move_positions(scan, data, moves, read.config)
     beam = replace(
         data.beam.with_probe(arrays["probe"]),
-        flux=arrays["flux"],
+        flux=arrays.get("flux", data.beam.flux),  # older runs kept none
         opr_modes=arrays.get("opr_modes"),
         opr_weights=arrays.get("opr_weights"),
     )

@@ -26,6 +26,7 @@ from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 from ptycho.scan.probe import light_of
 from ptycho.scan.windows import inner_windows
 
@@ -68,7 +69,8 @@ class Place:
     """Where a scan lies on the object of another.
 
     Attributes:
-        matrix: ``(2, 2)``, rotation about ``centre``; shift: ``(2,)`` pixels after it.
+        centre: ``(2,)`` pixels, about which positions are rotated by ``degrees``, from rows to columns.
+        shift: ``(2,)`` pixels, after that.
         flux: factor of the amplitude of its probe.
         clear: the largest C·√n over the rms of all.
         refined: patterns that determined it; 0: the correlation alone did.
@@ -84,6 +86,15 @@ class Place:
     def of(self, positions: np.ndarray) -> np.ndarray:
         """Return positions ``(n, 2)`` of the scan on the other's object."""
         return _turned(positions, self.centre, np.deg2rad(self.degrees)) + self.shift
+
+    def finding(self, name: str, other: str, ratio: float, with_flux: bool) -> Finding:
+        """Return the decision about this place; ``ratio``: its pixels in one pixel of the object."""
+        row, col = self.shift / ratio
+        value = f"shift ({row:.2f}, {col:.2f}) px, rotation {self.degrees:.3g}°"
+        value += f", flux × {self.flux**2:.3g}" if with_flux else ""
+        why = f"against {other}; correlation {self.clear:.0f} times the rms of others"
+        why += f", refined by {self.refined} patterns" if self.refined else ""
+        return Finding(f"place of {name}", value, why)
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,15 +109,8 @@ class ScanRunConfig(TrainedConfig):
             self._check_near_field()
         if self.solver.slices > 1:
             self._check_slices()
-        for name, value in (
-            ("slices", self.solver.slices > 1),
-            ("probe_variation", self.solver.probe_variation),
-        ):
-            if value and self.data.shared == "object":
-                raise ConfigError(
-                    f"solver.{name}={getattr(self.solver, name)}, data.shared=object: each scan has a probe "
-                    f"of its own; remove solver.{name}, or set data.shared=both"
-                )
+        if self.data.shared == "object":
+            self._check_own_probes()
         if self.solver.probe_variation and self.probe.learn is False:
             raise ConfigError(
                 f"solver.probe_variation={self.solver.probe_variation}, probe.learn=false: a probe that "
@@ -125,6 +118,20 @@ class ScanRunConfig(TrainedConfig):
             )
         if not self.models and not self.solver.steps:
             raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
+
+    def _check_own_probes(self) -> None:
+        """Refuse what has one probe, or another that varies, beside several scans with a probe each."""
+        solver = self.solver
+        asked = {
+            f"solver.slices={solver.slices}": solver.slices > 1,
+            f"solver.probe_variation={solver.probe_variation}": bool(solver.probe_variation),
+            f"start={self.start}": self.start is not None,
+        }
+        for words in (words for words, present in asked.items() if present):
+            raise ConfigError(
+                f"{words}, data.shared=object: each has a probe of its own; remove {words.split('=')[0]}, "
+                "or set data.shared=both"
+            )
 
     def _check_slices(self) -> None:
         """Refuse what knows thin objects alone."""

@@ -7,12 +7,15 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.scan.finding import Finding
 
-FEWEST = 5  # patterns of each scan
-BETWEEN = 8  # pixels between scans of different objects
-
 
 def place_scans(
-    positions: np.ndarray, index: np.ndarray, N: int, shared: str, found: list[Finding]
+    positions: np.ndarray,
+    index: np.ndarray,
+    N: int,
+    shared: str,
+    found: list[Finding],
+    fewest: int = 5,
+    between: int = 8,
 ) -> np.ndarray:
     """Return positions ``(J, 2)`` in object pixels of several scans, shifted by whole pixels.
 
@@ -23,22 +26,24 @@ def place_scans(
         index: ``(J,)``, which scan a pattern belongs to.
         shared: ``object``, ``probe`` or ``both``.
         found: decisions, to which that about the places is added.
+        fewest: patterns of each scan, at least.
+        between: pixels between scans of different objects.
 
     Raises:
         ConfigError: a scan has too few patterns.
     """
     scans, counts = np.unique(index, return_counts=True)
-    if len(scans) < 2 or counts.min() < FEWEST:
+    if len(scans) < 2 or counts.min() < fewest:
         raise ConfigError(
             f"data.shared={shared}: the scans have {', '.join(map(str, counts))} patterns that are used; "
-            f"must be at least {FEWEST} of each of two (data.drop, data.stride and data.frames count through "
+            f"must be at least {fewest} of each of two (data.drop, data.stride and data.frames count through "
             "all files)"
         )
     lows, highs = (np.array([f(positions[index == k], axis=0) for k in scans]) for f in (np.min, np.max))
     if shared == "probe":
         columns = int(np.ceil(np.sqrt(len(scans))))
         cells = np.stack(np.divmod(np.arange(len(scans)), columns), axis=1)
-        shifts = cells * (np.ceil(np.max(highs - lows)) + N + BETWEEN) - np.floor(lows)
+        shifts = cells * (np.ceil(np.max(highs - lows)) + N + between) - np.floor(lows)
         how = "beside each other: they are of different objects"
     else:
         apart = ((lows > highs[0] + N) | (highs + N < lows[0])).any(axis=1)

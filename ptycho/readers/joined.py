@@ -10,7 +10,6 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import PatternSource, RawScan
 
-SAME = 1e-4  # relative, within which lengths are equal
 EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")
 LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
 KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
@@ -87,8 +86,8 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     )
 
 
-def _differences(one: RawScan, two: RawScan) -> list[tuple[str, object, object]]:
-    """What must be equal and is not: its name, and both values."""
+def _differences(one: RawScan, two: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
+    """Return what must be equal and is not: its name, and both values; lengths to a relative ``same``."""
     found = (
         []
         if one.patterns.shape[1:] == two.patterns.shape[1:]
@@ -98,7 +97,7 @@ def _differences(one: RawScan, two: RawScan) -> list[tuple[str, object, object]]
     found += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
     for name in LENGTHS:
         lengths = getattr(one, name), getattr(two, name)
-        if None in lengths or not np.allclose(*lengths, rtol=SAME, atol=0):
+        if None in lengths or not np.allclose(*lengths, rtol=same, atol=0):
             found += [(name, *lengths)] if lengths != (None, None) else []
     return [(name, _shown(first), _shown(second)) for name, first, second in found]
 

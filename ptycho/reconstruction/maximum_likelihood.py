@@ -136,7 +136,9 @@ def solve(
     selection = select_model(data, options, seed, compile_xla, how.cache, tell, begun)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
-    terms = Terms(whole, chosen.prior, options.moves, options.lit, chosen.learned, None, options.weight_waves)
+    terms = Terms(
+        whole, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
+    )
     if selection.free != OBJECT_ALONE:  # steps are cheap there
         selection.state = selection.fit(selection.state, selection.free, chosen.prior, ON_THE_CORE).state
     beam = selection.state
@@ -173,7 +175,9 @@ def _go_on(
     """Fit what was refined in an earlier run further, under its regulariser."""
     assert begin.free is not None
     chosen = begin.regularisation
-    terms = Terms(noise, chosen.prior, options.moves, options.lit, chosen.learned, None, options.weight_waves)
+    terms = Terms(
+        noise, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
+    )
     start = State.of(noise.data, begin.object, options.modes)
     if begin.free.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))

@@ -1,5 +1,6 @@
 """Several scans of one object: simulated by loops, one of them shifted, turned and of another flux."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -175,9 +176,15 @@ def test_one_file_or_a_near_field_shares_nothing():
     assert DataConfig(file=("x/a.h5", "b.h5"), shared="probe").name == "a+b"
 
 
-def test_a_probe_of_each_scan_excludes_others():
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("solver.slices=2", {"solver": SolverConfig(slices=2, slice_thickness_m=1e-6)}),
+        ("solver.probe_variation=1", {"solver": SolverConfig(probe_variation=1)}),
+        ("start=run", {"start": "run"}),
+    ],
+)
+def test_a_probe_of_each_scan_excludes_others(key, values):
     data = DataConfig(file=("a.h5", "b.h5"), shared="object")
-    for key, value in (("slices", 2), ("probe_variation", 1)):
-        solver = SolverConfig(**{key: value} | ({"slice_thickness_m": 1e-6} if key == "slices" else {}))
-        with pytest.raises(ConfigError, match=rf"solver\.{key}={value}, data\.shared=object"):
-            ScanRunConfig(data=data, solver=solver)
+    with pytest.raises(ConfigError, match=rf"{re.escape(key)}, data\.shared=object"):
+        ScanRunConfig(data=data, **values)

@@ -35,8 +35,8 @@ def test_a_probe_goes_on_to_vary(specified, count):
     assert begun(MODEL, np.ones((3, 4, 4)), probe_variation=4).free is None
     begin = begun(MODEL, np.ones((3, 4, 4)), probe_variation=specified)
     assert begin.free is not None and begin.free.probe_variation == (count > 0)
-    told = {one.what: one.value for one in begin.decisions}
-    assert told.get("OPR modes") == (str(count) if count else None)
+    decided = {one.what: one.value for one in begin.decisions}
+    assert decided.get("OPR modes") == (str(count) if count else None)
 
 
 def test_what_is_specified_goes_before():

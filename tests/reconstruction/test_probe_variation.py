@@ -173,8 +173,8 @@ def test_a_probe_that_drifts_is_found(drifting):
     found, kept = (
         solve(data, one, 0, compile_xla=False) for one in (options, replace(options, probe_variation=0))
     )
-    told = {one.what: one.value for one in found.decisions}
-    assert told["OPR modes"] == "1" and told["probe"] == told["flux"] == "refined"
+    decided = {one.what: one.value for one in found.decisions}
+    assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
     assert found.free.probe_variation and not kept.free.probe_variation and not kept.state.varies
     mask = lit_mask(scan, 0.5)
     errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
