@@ -11,22 +11,10 @@ than the error of the difference, and shows their pictures aligned to each other
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform, place_words
+from workflows.command_line.one_shot import door
 from workflows.read.compare import CompareConfig, write_comparison
 
 ONCE = "puts all runs on one page: name them one after the other"
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = place_words("runs", sys.argv[1:], True)
-    return perform("compare", CompareConfig, write_comparison, __doc__, words, ONCE)
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("compare", CompareConfig, write_comparison, __doc__, "runs[]", once=ONCE)

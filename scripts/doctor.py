@@ -11,29 +11,10 @@ conf/doctor.yaml.
 Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import EXIT_FAILED, leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.doctor.speed import DoctorConfig, report
 
 ONCE = "checks one machine, which no key changes; start it once"
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    failed: list[str] = []
-
-    def do(config: DoctorConfig) -> list[str]:
-        lines, failing = report(config)
-        failed.extend(failing)
-        return lines
-
-    code = perform("doctor", DoctorConfig, do, __doc__, sys.argv[1:] or ["speed=true"], ONCE)
-    return EXIT_FAILED if failed else code
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("doctor", DoctorConfig, report, __doc__, words=["speed=true"], once=ONCE)

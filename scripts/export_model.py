@@ -15,19 +15,8 @@ format is for. All keys: conf/lite/export_model.yaml.
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.export_model import ExportModelConfig, export_model
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("lite/export_model", ExportModelConfig, export_model, __doc__, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("lite/export_model", ExportModelConfig, export_model, __doc__)

@@ -12,19 +12,8 @@ from the measured file. All keys: conf/export.yaml.
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.export_scan import ExportConfig, export
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("export", ExportConfig, export, __doc__, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("export", ExportConfig, export, __doc__)

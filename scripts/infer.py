@@ -18,9 +18,8 @@ from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import attempt, in_turn, job_path, leave, plan_and_perform
+from workflows.command_line.words import quote_paths
 from workflows.reconstruct.infer_config import InferJob, in_words, infer_config, plan
-
-PATHS = ("run", "data", "output_dir")
 
 
 def main() -> int:
@@ -28,18 +27,10 @@ def main() -> int:
 
     128 and the number of the signal that stopped it: 130, 143.
     """
-    arguments = sys.argv[1:]
-    if not {"-m", "--multirun"} & set(arguments):
-        arguments = [quote_path(argument) for argument in arguments]
+    arguments, sweeps = sys.argv[1:], {"-m", "--multirun"} & {*sys.argv[1:]}
+    arguments = arguments if sweeps else quote_paths(arguments, "run", "data", "output_dir")
     with StopRequest() as stop:
         return plan_and_perform("infer", arguments, plan_job, partial(perform, stop=stop), in_words)
-
-
-def quote_path(argument: str) -> str:
-    """Quote a path that has ``=`` or ``,`` in it, as the folders of a sweep do."""
-    key, _, value = argument.partition("=")
-    special = key in PATHS and any(sign in value for sign in "=,") and value[0] not in "'\"["
-    return f"{key}='{value}'" if special and "'" not in value else argument
 
 
 def plan_job(composed: DictConfig) -> list[InferJob]:

@@ -10,22 +10,10 @@ size: short (about ten keys), usual (those that some need, too), all. All keys: 
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform, place_words
+from workflows.command_line.one_shot import door
 from workflows.convert.init_scan import InitConfig, write_settings
 
 ONCE = "writes one file to edit; ptycho scan -m sweeps over its keys"
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = place_words("file", sys.argv[1:]) or ["size=short"]
-    return perform("init", InitConfig, write_settings, __doc__, words, ONCE)
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("init", InitConfig, write_settings, __doc__, "file", ["size=short"], ONCE)

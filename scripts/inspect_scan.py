@@ -11,19 +11,8 @@ say so by the key in it. All keys of the section data: docs/configuration.md.
 Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key that helps.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform, place_words
+from workflows.command_line.one_shot import door
 from workflows.convert.inspect_scan import InspectConfig, report
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("inspect", InspectConfig, report, __doc__, place_words("data.file", sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("inspect", InspectConfig, report, __doc__, "data.file")

@@ -12,19 +12,8 @@ Watch it with scripts/live.py.
 Exit code: 0 played, 1 it could not be written, 2 the keys or the scan cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.replay import ReplayConfig, replay
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("lite/replay", ReplayConfig, replay, __doc__, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("lite/replay", ReplayConfig, replay, __doc__)

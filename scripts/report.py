@@ -11,19 +11,8 @@ versions, and the command that repeats the run. Of a run that did not end it sho
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform, place_words
+from workflows.command_line.one_shot import door
 from workflows.read.report import ReportConfig, write_report
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("report", ReportConfig, write_report, __doc__, place_words("run", sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("report", ReportConfig, write_report, __doc__, "run")

@@ -11,19 +11,8 @@ recon.png. All keys: conf/lite/run_exported.yaml.
 Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.run_exported import RunExportedConfig, run_exported
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("lite/run_exported", RunExportedConfig, run_exported, __doc__, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("lite/run_exported", RunExportedConfig, run_exported, __doc__)

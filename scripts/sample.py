@@ -9,21 +9,10 @@ It takes a few seconds. Then: scripts/scan_workflow.py sample.cxi. All keys: con
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SMALL = ("output=sample.cxi", "n_positions=200", "nphotons=1e6", "N=64")
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("simulate", SimulateConfig, simulate_scan, __doc__, [*SMALL, *sys.argv[1:]])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("simulate", SimulateConfig, simulate_scan, __doc__, words=SMALL)

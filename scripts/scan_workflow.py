@@ -22,8 +22,8 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import place_words
 from workflows.command_line.training_jobs import Workflow, main
+from workflows.command_line.words import place_words
 from workflows.reconstruct.scan_pattern import split
 from workflows.reconstruct.scan_plan import interpret_scan, plan
 

@@ -11,22 +11,10 @@ for runs on another machine: ssh -L 8765:127.0.0.1:8765 MACHINE. Ctrl-C ends it.
 Exit code: 0 ended by Ctrl-C, 2 the folder cannot be read, or the port is in use.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform, place_words
+from workflows.command_line.one_shot import door
 from workflows.read.serve import ServeConfig, serve
 
 ONCE = "shows one folder until Ctrl-C; start one for each, with a port of its own"
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = place_words("folder", sys.argv[1:])
-    return perform("serve", ServeConfig, serve, __doc__, words, ONCE)
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("serve", ServeConfig, serve, __doc__, "folder", once=ONCE)

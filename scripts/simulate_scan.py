@@ -29,19 +29,8 @@ imperfections; the keys that such a file is read with are printed.
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from __future__ import annotations
-
-import sys
-
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import door
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    return perform("simulate", SimulateConfig, simulate_scan, __doc__, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    leave(main)
+    door("simulate", SimulateConfig, simulate_scan, __doc__)

@@ -25,7 +25,7 @@ import sys
 from ptycho.files.text import printable
 from workflows.command_line.config import explained
 from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
-from workflows.command_line.one_shot import place_words
+from workflows.command_line.words import place_words
 from workflows.tune.main import tune
 
 

@@ -411,7 +411,8 @@ def test_a_sparse_file_of_any_size_is_answered_at_once(tmp_path, written, answer
     assert path.stat().st_size < 2e6
     keys = ("data.keys.patterns=/p", "data.keys.positions=/xy", "data.unit=m")
     script = (
-        "import resource, sys; from scripts.inspect_scan import main; code = main(); "
+        "import resource, runpy\ntry: runpy.run_path('scripts/inspect_scan.py', run_name='__main__')\n"
+        "except SystemExit as end: code = end.code\n"
         "use = resource.getrusage(resource.RUSAGE_SELF); "  # its ru_maxrss may be that of the parent
         "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')); "
         "print(code, use.ru_utime + use.ru_stime, peak)"

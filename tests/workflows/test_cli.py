@@ -42,6 +42,7 @@ OUT = "output_dir=out"
 MISTAKES = [
     # unknown keys, values and options; syntax
     (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
+    (["-m", "hydra/sweeper=optuna"], r"hydra/sweeper=optuna: all jobs are planned before .* use ptycho tune"),
     (["+nn=3"], r"nn=3: unknown key; known are N, "),
     (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
     (["probe=laser"], r"probe=laser: must be one of aberrated, from_file, ideal_disk, npz, run, zone_plate"),

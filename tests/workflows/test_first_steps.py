@@ -19,7 +19,7 @@ from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.product import write
 from workflows.command_line import console
-from workflows.command_line.one_shot import place_words
+from workflows.command_line.words import place_words, quoted
 from workflows.convert.init_scan import InitConfig, write_settings
 
 CONF = ROOT / "conf"
@@ -85,15 +85,21 @@ def test_a_sample_takes_seconds_and_no_tensorflow(tmp_path):
 @pytest.mark.parametrize(
     "words, read",
     [
-        (["scan.cxi", "seed=1"], ["seed=1", "data.file='scan.cxi'"]),
-        (["--config-dir", "place", "scan.cxi"], ["--config-dir", "place", "data.file='scan.cxi'"]),
+        (["scan.cxi", "seed=1"], ["seed=1", 'data.file="scan.cxi"']),
+        (["--config-dir", "place", "scan.cxi"], ["--config-dir", "place", 'data.file="scan.cxi"']),
         (["--cfg", "job", "~stitch", "+a/b=c"], ["--cfg", "job", "~stitch", "+a/b=c"]),
-        (["scans/*.h5", "-m", "seed=1,2"], ["-m", "seed=1,2", "data.file='scans/*.h5'"]),
+        (["scans/*.h5", "-m", "seed=1,2"], ["-m", "seed=1,2", 'data.file="scans/*.h5"']),
         (["data.file=a.cxi"], ["data.file=a.cxi"]),
     ],
 )
 def test_a_path_is_the_scan(words, read):
     assert place_words("data.file", words) == read
+
+
+@pytest.mark.parametrize("name", ["a=b,c", "it's", 'a"b', "a\\b", "a\\", 'a\\"b', "[x]{y}(z) ü"])
+def test_hydra_reads_what_is_quoted(name):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        assert compose("report", [f"output={quoted(name)}"]).output == name
 
 
 def test_scan_takes_a_path(monkeypatch, capsys, tmp_path):
@@ -165,15 +171,6 @@ def test_a_sweep_does_one_thing_after_the_other(answer, tmp_path):
     assert re.findall(r"job (\d of \d): ", errors) == ["1 of 3", "2 of 3", "3 of 3"]
     assert [name in out for name in ("scan_0.npz", "scan_1.npz", "scan_2.npz")] == [True, False, True]
     assert {path.name for path in tmp_path.iterdir()} == {"scan_0.npz", "scan_1.npz", "scan_2.npz"}
-
-
-def test_a_sweep_whose_jobs_write_one_file_is_refused(answer, tmp_path):
-    code, _, errors = answer("sample", "-m", "seed=0,1", "output=x.npz")
-    assert code == 2 and errors.startswith("error: output=x.npz: 2 jobs of the sweep would write there")
-    assert not any(tmp_path.iterdir())
-
-
-# ---- help and completion by level
 
 
 # ---- the product opens as an image

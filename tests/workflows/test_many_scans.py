@@ -1,11 +1,13 @@
 """Many scans by one command: a pattern, a list or a sweep, runs here or by submitit, one table of all."""
 
+import contextlib
 import csv
 import json
 import os
 import shutil
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from helpers.cli import ROOT, files
@@ -303,10 +305,13 @@ def test_here_as_many_jobs_run_at_once_as_there_are_cores_for(monkeypatch):
 
 
 def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(monkeypatch, tmp_path):
+    """One that was asked to end gives none: Slurm may start it again."""
     monkeypatch.setenv("PMI_SIZE", "1")
     program = [sys.executable, "-c", "import os, sys; sys.exit(3 if 'PMI_SIZE' in os.environ else 4)"]
     job = Job(asked("a.h5"), tmp_path, ())
     assert (Command(program, job, single=True)(), Command(program, job, single=False)()) == (4, 3)
+    with pytest.raises(SystemExit):
+        Command([sys.executable, "-c", "import sys; sys.exit(143)"], job, single=True)()
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -347,37 +352,62 @@ def test_slurm_is_missed_in_one_line(command, started, night, tmp_path):
     assert code == 2 and "error: hydra/launcher=submitit_slurm: Could not detect" in err and not started
 
 
-class Handle:
-    """A job of submitit that runs until it is cancelled."""
+class Executor:
+    """As submitit's: its jobs, an array, run until they are cancelled or are given exit codes."""
 
-    job_id, state, cancelled = "7", "RUNNING", False
+    def __init__(self):
+        self.jobs = []
 
-    def done(self):
-        return self.cancelled
+    def batch(self):
+        return contextlib.nullcontext()
 
-    def cancel(self, check):
-        self.cancelled = True
+    def submit(self, command):
+        self.jobs.append(SimpleNamespace(job_id=len(self.jobs), codes=[], lost=False, cancelled=False))
+        job = self.jobs[-1]
+        job.paths = SimpleNamespace(stderr="log")
+        job.done, job.results = (lambda: bool(job.codes) or job.lost), lambda: job.codes
+        job.exception, job.stderr = (lambda: job.lost or None), lambda: "noise\nerror: no light"
+        job.cancel = lambda check: setattr(job, "cancelled", True)
+        return job
 
 
-def test_a_signal_cancels_the_jobs_and_the_way_on_is_told(monkeypatch, tmp_path):
-    jobs = [Job(asked("a.h5"), tmp_path / name, (), scan=name) for name in "ab"]
-    handles = [Handle(), Handle()]
-    pairs = dict(zip((job.path for job in jobs), zip(jobs, handles, strict=True), strict=True))
-    monkeypatch.setattr(cluster, "_executor", lambda *_: None)
-    monkeypatch.setattr(cluster, "_submit", lambda executor, new, single: pairs if new else {})
+@pytest.fixture
+def submitted(monkeypatch, tmp_path):
+    """``submitted(change)`` submits two jobs to Slurm; ``change(jobs)`` is called as time passes."""
+    executor, jobs = Executor(), [Job(asked("a.h5"), tmp_path / name, (), scan=name) for name in "ab"]
+    monkeypatch.setattr(Launcher, "executor", lambda *_: executor)
     stop, launcher = StopRequest(), Launcher("submitit_slurm", {"nodes": 1, "tasks_per_node": 1})
-    stop.signum = 2
+    progress = Progress(jobs, str)
+
+    def follow(change):
+        monkeypatch.setattr(cluster.time, "sleep", lambda _: change(executor.jobs, stop))
+        return cluster.follow(launcher, jobs, Means(stop, "again", str), progress)
+
+    return follow, executor, jobs, progress
+
+
+def test_a_signal_cancels_the_jobs_and_the_way_on_is_told(submitted, tmp_path):
+    follow, executor, jobs, _ = submitted
     with pytest.raises(Stopped):
-        cluster.follow(launcher, jobs, Means(stop, "again", str), Progress(jobs, str), [])
-    assert [handle.cancelled for handle in handles] == [True, True]
+        follow(lambda _, stop: setattr(stop, "signum", 2))
+    assert [handle.cancelled for handle in executor.jobs] == [True, True]
     assert cluster.explain_cancelled(jobs, "again") == "the jobs are cancelled; resume with:\nagain"
     alone = Job(asked("a.h5"), tmp_path / "c", ("seed=1",))
     assert cluster.explain_cancelled([alone], "again").endswith(f"""seed=1 'output_dir="{tmp_path}/c"'""")
 
 
-def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path, monkeypatch):
+def test_the_worst_of_all_jobs_counts_also_of_one_that_leaves_no_result(submitted):
+    follow, executor, jobs, progress = submitted
+
+    def change(handles, _):
+        handles[0].codes, handles[1].lost = [0, 3], True
+
+    assert follow(change) == 3 and not any(handle.cancelled for handle in executor.jobs)
+    assert [progress._states[job.path] for job in jobs] == [("failed", "no light")] * 2
+
+
+def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path):
     """One is finished, one is cut short, one runs, and the folder of one is taken by another process."""
-    monkeypatch.setattr(cluster, "PAUSE_S", 0.05)
     (night / "s3.h5").write_bytes((night / "s1.h5").read_bytes())
     (night / "s4.h5").write_bytes((night / "s1.h5").read_bytes())
     (night / "s1.h5").rename(night / "s0.h5")

@@ -17,12 +17,12 @@ from workflows.reconstruct.score_tables import score_rows
     "typed, read",
     [
         ("--N 64 --gridsize 2 --output-dir X", "N=64 gridsize=2 output_dir=X"),
-        ("--output-dir a=b,c", "output_dir='a=b,c'"),
-        ("--probe-npz p.npz --probe-source custom", "probe=npz probe.file='p.npz'"),
+        ("--output-dir a=b,c", 'output_dir="a=b,c"'),
+        ("--probe-npz p.npz --probe-source custom", 'probe=npz probe.file="p.npz"'),
         ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
         (
             "--probe-npz p.npz --probe-scale-mode pad_preserve",
-            "probe=npz probe.file='p.npz' probe.resize=pad",
+            'probe=npz probe.file="p.npz" probe.resize=pad',
         ),
         ("-m N=64 --cfg job --config-dir=x", "-m N=64 --cfg job --config-dir=x"),
     ],

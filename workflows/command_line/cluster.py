@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import subprocess
 import sys
@@ -30,7 +29,16 @@ from ptycho.config.messages import one_line
 from ptycho.run.mpi import STARTERS, started_by_mpi
 from ptycho.run.stored_config import is_finished
 from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, EXIT_USAGE, attempt
-from workflows.command_line.training_job import DONE, FAILED, STARTED, Job, Means, Progress, command, is_done
+from workflows.command_line.training_job import (
+    DONE,
+    FAILED,
+    SUBMITTED,
+    Job,
+    Means,
+    Progress,
+    command,
+    is_done,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +50,7 @@ NO_MPI = (
     "the processes of this job do not know each other: set SLURM_MPI_TYPE to what `srun --mpi=list` names "
     "and mpi4py was built for (often pmi2 or pmix), or remove nodes and tasks_per_node"
 )
-PAUSE_S = 0.5  # between two looks at the jobs
-QUEUE_S = 20.0  # between two looks at Slurm's queue
-SQUEUE_S = 20.0  # what a look may take
-CANCELLING_S = 3.0
-SQUEUE = ["squeue", "--noheader", "--me", "--array", "--format=%i"]
+OUTSIDE = "it was ended from outside: by its time limit, for its memory, or by hand"
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,31 @@ class Launcher:
             return jobs
         return max(1, cores() // (self.settings["cpus_per_task"] or cores()))
 
+    def executor(self, folder: Path) -> Any:
+        """The executor of submitit with these settings; its logs are below ``folder``."""
+        import submitit
+        from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
+
+        logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look without sacct
+        cluster, shared = CLUSTERS[self.name], {field.name for field in fields(BaseQueueConf)}
+        named = {key if key in shared else f"{cluster}_{key}": value for key, value in self.settings.items()}
+        logs, _ = folder / named.pop("submitit_folder"), named.pop(f"{cluster}__target_")
+        first = {key: named.pop(key) for key in [f"{cluster}_max_num_timeout"] if key in named}
+        try:
+            executor = submitit.AutoExecutor(logs, cluster=cluster, **first)
+            executor.update_parameters(**named)
+        except (RuntimeError, ValueError, NameError, TypeError, OSError) as error:
+            raise ConfigError(f"{CHOICE}{self.name}: {one_line(str(error))}") from error
+        return executor
+
 
 @dataclass(frozen=True)
 class Command:
     """The command of a job, ``program`` with its overrides: the exit code is the result, the output the log.
 
     It gets one signal where the job is cancelled or its time ends, so that a training can save what it did;
-    that of a terminal goes past it. ``single``: it is the only process, whatever ``srun`` says of MPI.
+    that of a terminal goes past it. Where it was asked to end there is no result: Slurm may start it again.
+    ``single``: it is the only process, whatever ``srun`` says of MPI.
     """
 
     program: list[str]
@@ -94,38 +116,14 @@ class Command:
         # srun talks to MPI through an open file
         child = subprocess.Popen(self.words, env=environment, process_group=0, close_fds=self.single)
         try:
-            return child.wait()
+            code = child.wait()
         except BaseException:
             child.terminate()
             child.wait()
             raise
-
-
-class Queue:
-    """Slurm's queue, as ``squeue`` tells it now and then; where there is none, a result is waited for."""
-
-    def __init__(self, asked: bool) -> None:
-        self._asked, self._when = asked, -math.inf
-        self._listed: frozenset[str] | None = None
-        self._before: frozenset[str] | None = None
-
-    def ended(self, handle: Any) -> bool:
-        """Whether a job has ended; one that is preempted is asked to end, and put into the queue again."""
-        if self._asked and time.monotonic() - self._when >= QUEUE_S:
-            self._when, self._before, self._listed = time.monotonic(), self._listed, None
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                queue = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
-                self._listed = frozenset(queue.stdout.split())
-        if handle.done():
-            return handle.job_id not in (self._listed or ()) or TERMINATED not in _codes(handle)
-        if self._listed is None or self._before is None:
-            return False
-        return handle.job_id not in self._listed | self._before  # killed: it leaves no result
-
-
-def _codes(handle: Any) -> list[int]:
-    """Of the processes of a job that has ended; empty where one has left no result."""
-    return handle.results() if handle.done() and handle.exception() is None else []
+        if code == TERMINATED:
+            sys.exit(code)
+        return code
 
 
 def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
@@ -158,92 +156,56 @@ def submit(launcher: Launcher, jobs: list[Job], means: Means) -> int:
             if is_done(job):
                 progress.note(job, DONE)
                 left.remove(job)
-    words = partial(explain_cancelled, left, means.again)
-    with means.stop.end_with(words), means.stop.defer():
-        codes.append(attempt(partial(follow, launcher, left, means, progress, codes)))
+    with means.stop.end_with(partial(explain_cancelled, left, means.again)), means.stop.defer():
+        codes.append(attempt(partial(follow, launcher, left, means, progress)))
     progress.tell()
     return max(codes)
 
 
-def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress, codes: list[int]) -> None:
-    """Submit jobs as there is room for them, until all have ended; their exit codes join ``codes``."""
+def follow(
+    launcher: Launcher, jobs: list[Job], means: Means, progress: Progress, pause_s: float = 0.5
+) -> int:
+    """Submit jobs as there is room for them, under Slurm as an array; the largest exit code of all."""
     if not jobs:
-        return
-    executor = _executor(launcher, (jobs[0].together or jobs[0].path).absolute())
-    waiting, active, started = list(jobs), dict[Path, tuple[Job, Any]](), set[Path]()
-    queue = Queue(CLUSTERS[launcher.name] == "slurm")
+        return 0
+    executor = launcher.executor((jobs[0].together or jobs[0].path).absolute())
+    waiting, active, codes = list(jobs), list[tuple[Job, Any]](), [0]
     try:
         while waiting or active:
             room = launcher.at_once(len(jobs)) - len(active)
-            new, waiting = waiting[:room], waiting[room:]
-            active |= _submit(executor, new, launcher.tasks == 1)
-            for job, handle in list(active.values()):
-                if job.path not in started and handle.state == "RUNNING":
-                    started.add(job.path)
-                    log.info("%s: running, as %s", job.path.name, handle.job_id)
-                    progress.note(job, STARTED)
-                if queue.ended(handle):
-                    codes.append(_take(job, handle, progress))
-                    del active[job.path]
+            if new := waiting[:room]:
+                with executor.batch():
+                    handles = [executor.submit(Command(command(), job, launcher.tasks == 1)) for job in new]
+                waiting, active = waiting[room:], [*active, *zip(new, handles, strict=True)]
+                for job, handle in active[-len(new) :]:
+                    place = f"as {handle.job_id}; its log: {handle.paths.stderr}"
+                    log.info("%s: submitted, %s", job.path.name, place)
+                    progress.note(job, SUBMITTED)
+            ended = [entry for entry in active if entry[1].done()]
+            active = [entry for entry in active if entry not in ended]
+            codes += [take(job, handle, progress) for job, handle in ended]
             means.stop.check()
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
     finally:
-        for _, handle in active.values():
+        for _, handle in active:
             handle.cancel(check=False)
-        deadline = time.monotonic() + CANCELLING_S
-        while time.monotonic() < deadline and not all(handle.done() for _, handle in active.values()):
-            time.sleep(PAUSE_S)
+    return max(codes)
 
 
-def _executor(launcher: Launcher, folder: Path) -> Any:
-    """The executor of submitit with the settings of Hydra's launcher; its logs are below ``folder``."""
-    import submitit
-    from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
-
-    logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look where Slurm has no sacct
-    cluster, shared = CLUSTERS[launcher.name], {field.name for field in fields(BaseQueueConf)}
-    named = {key if key in shared else f"{cluster}_{key}": value for key, value in launcher.settings.items()}
-    logs, _ = folder / named.pop("submitit_folder"), named.pop(f"{cluster}__target_")
-    first = {key: named.pop(key) for key in [f"{cluster}_max_num_timeout"] if key in named}
-    try:
-        executor = submitit.AutoExecutor(logs, cluster=cluster, **first)
-        executor.update_parameters(**named)
-    except (RuntimeError, ValueError, NameError, TypeError, OSError) as error:
-        raise ConfigError(f"{CHOICE}{launcher.name}: {one_line(str(error))}") from error
-    return executor
-
-
-def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Job, Any]]:
-    """Submit jobs together, under Slurm as an array; with what submitit calls a job."""
-    if not jobs:
-        return {}
-    with executor.batch():
-        handles = [executor.submit(Command(command(), job, single)) for job in jobs]
-    for job, handle in zip(jobs, handles, strict=True):
-        log.info("%s: submitted, as %s; its log: %s", job.path.name, handle.job_id, handle.paths.stderr)
-    return {job.path: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
-
-
-def _take(job: Job, handle: Any, progress: Progress) -> int:
-    """The exit code of a job that has ended; it is logged, and noted in the table."""
-    codes = _codes(handle)
+def take(job: Job, handle: Any, progress: Progress) -> int:
+    """The exit code of a job that has ended; it is logged, and noted in the table with what its log says."""
+    codes = [] if handle.exception() else handle.results()
     code = max(codes, default=EXIT_FAILED)
     if code == 0:
         log.info("%s: done", job.path.name)
         progress.note(job, DONE)
         return 0
-    reason = _reason(handle, code, not codes or TERMINATED in codes)
+    lines = (handle.stderr() or handle.stdout() or "").splitlines()
+    said = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
+    reason = said[-1] if said else f"exit code {code}" if codes else OUTSIDE
     log.info("%s: failed (%s); its log: %s", job.path.name, reason, handle.paths.stderr)
     progress.note(job, FAILED, reason)
     return code if code > 0 else EXIT_FAILED  # below zero: the signal that killed it
-
-
-def _reason(handle: Any, code: int, lost: bool) -> str:
-    """What a job's log says that went wrong, on one line."""
-    lines = (handle.stderr() or handle.stdout() or "").splitlines()
-    said = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
-    ended = "it was ended from outside: by its time limit, for its memory, or by hand"
-    return said[-1] if said else ended if lost else f"exit code {code}"
 
 
 def explain_cancelled(jobs: list[Job], again: str) -> str:

@@ -21,7 +21,8 @@ from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig
 from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_job
-from workflows.command_line.foreign import check_programs, key_of
+from workflows.command_line.foreign import check_programs
+from workflows.command_line.words import key_of
 
 SCHEMAS: dict[str, type[JobConfig]] = {
     "grid_lines": RunConfig,

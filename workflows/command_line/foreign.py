@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import differences, flat, programs_in
 from ptycho.config.own_code import allow
+from workflows.command_line.words import key_of
 
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
 
@@ -36,11 +37,6 @@ def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> 
                 f"command line names it: add {key}={program} if it is yours"
             )
     allow(programs_in(config).values())
-
-
-def key_of(override: str) -> str:
-    """The key of an override, without what says how it is given."""
-    return override.lstrip("+~").split("=", 1)[0]
 
 
 def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None:
@@ -90,21 +86,3 @@ def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
     values = flat(cast(dict[str, Any], OmegaConf.to_container(composed.hydra, resolve=False)))
     own = tuple(f"{one}." for one in OF_THE_CALL)
     return {key: value for key, value in values.items() if not f"{key}.".startswith(own)}
-
-
-def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return Hydra's flags, each with its value behind it, and the other words."""
-    actions = get_args_parser()._option_string_actions
-    flags, others, rest = list[str](), list[str](), list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            others.append(word)
-            continue
-        flags.append(word)
-        action = actions.get(word)
-        if action is None or action.nargs == 0 or not rest:
-            continue
-        if word not in ("--info", "-i") or rest[0] in (action.choices or ()):
-            flags.append(rest.pop(0))
-    return flags, others

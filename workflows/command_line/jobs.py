@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import sys
 import tempfile
@@ -27,7 +26,8 @@ from ptycho.config import ConfigError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
 from workflows.command_line.console import folder_of
-from workflows.command_line.foreign import check_folder, split_flags
+from workflows.command_line.foreign import check_folder
+from workflows.command_line.words import split_flags
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
-GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # knows all jobs of a sweep beforehand
-
 QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir gives all jobs one time of day
     "hydra/hydra_logging=none",
     "hydra/job_logging=none",
@@ -46,7 +44,6 @@ QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir 
     "hydra.sweep.dir='${scratch:${oc.select:output_dir}}'",
     "hydra.sweep.subdir=.",
 )
-
 
 AnyJob = TypeVar("AnyJob", bound=Any)  # planned, and then done in a folder of its own, ``path``
 
@@ -57,29 +54,21 @@ def plan_and_perform(
     plan: Callable[[DictConfig], Sequence[AnyJob]],
     perform: Callable[[list[AnyJob]], int],
     explain: Callable[[Exception], str] = explained,
-    objective: Callable[[Path], float] | None = None,
 ) -> int:
-    """Plan all jobs, then perform them; the exit code. A sweeper that learns from jobs has each done in turn.
+    """Plan all jobs, then perform them; the exit code.
 
     Args:
         config_name, arguments: the primary configuration in ``conf/``; overrides and flags of Hydra.
         plan: checks a composed configuration and makes a job of it, or several.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
-        objective: of the folder of a job that is done, what such a sweeper minimises.
     """
     log_to_stderr()
-    codes: list[int] = []
-
-    def do(jobs: list[AnyJob]) -> float | None:
-        codes.append(perform(jobs))
-        return None if objective is None else objective(jobs[0].path) if codes[-1] == 0 else math.nan
-
     try:
-        jobs = plan_all(config_name, arguments, plan, do)
+        jobs = plan_all(config_name, arguments, plan)
     except Exception as error:
         return fail(error, MISTAKES, explain)
-    return max(codes) if codes else perform(jobs)
+    return perform(jobs)
 
 
 def log_to_stderr() -> None:
@@ -92,38 +81,27 @@ def log_to_stderr() -> None:
 
 
 def plan_all(
-    config_name: str,
-    arguments: Sequence[str],
-    plan: Callable[[DictConfig], Sequence[AnyJob]],
-    do: Callable[[list[AnyJob]], float | None],
+    config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
 ) -> list[AnyJob]:
-    """The job, or those of a sweep, that the command line asks for; all are valid, none has started.
-
-    Jobs of a sweeper that chooses the next ones by what the first give are handed to ``do``, which gives it.
-    """
+    """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
     flags, words = split_flags(arguments)
     arguments = [*words, *flags]  # --info takes the word behind it
     for word in words:  # Hydra's own folder would be made, and stay empty
-        name, _, folder = word.lstrip("+").partition("=")
+        name, _, value = word.lstrip("+").partition("=")
         if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
-            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
+            raise ConfigError(f"{word}: is not where a run goes; set output_dir={value or '…'}")
+        if name == "hydra/sweeper":
+            raise ConfigError(f"{word}: all jobs are planned before the first begins; use ptycho tune")
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
-
     path = CONF / config_name  # in a folder of its own where a key has the name of a group
 
     @hydra.main(version_base="1.3", config_path=str(path.parent), config_name=path.name)
-    def collect(composed: DictConfig) -> float | None:
+    def collect(composed: DictConfig) -> None:
         try:
-            planned = list(plan(composed))
+            jobs.extend(plan(composed))
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
-            return math.nan
-        hydra_config = HydraConfig.get()
-        if hydra_config.mode == RunMode.MULTIRUN and hydra_config.sweeper._target_ != GRID:
-            return do(planned)
-        jobs.extend(planned)
-        return None
 
     check_folder(path.name, arguments, path.parent)
     with tempfile.TemporaryDirectory() as scratch, _tell_hydra([*QUIET, *arguments]):
@@ -167,17 +145,16 @@ def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
 
 
 def attempt(
-    execute: Callable[[], None],
+    execute: Callable[[], int | None],
     explain: Callable[[Exception], str] = explained,
     advice: Callable[[Exception], str] = lambda error: "",
     mistakes: tuple[type[Exception], ...] = (ConfigError,),
 ) -> int:
     """Do a job; if it fails, say so (:func:`fail`) and let the rest of a sweep go on. The exit code."""
     try:
-        execute()
+        return execute() or 0
     except Exception as error:
         return fail(error, mistakes, explain, advice(error))
-    return 0
 
 
 def fail(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -22,19 +20,26 @@ from ptycho.config.own_code import allow
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
 from workflows.command_line.console import NAME, PROGRAMS
-from workflows.command_line.foreign import split_flags
 from workflows.command_line.jobs import (
+    EXIT_FAILED,
     EXIT_USAGE,
     MISTAKES,
     attempt,
-    fail,
     in_turn,
     job_path,
+    leave,
     plan_and_perform,
 )
+from workflows.command_line.words import place_words, split_flags
 
 Config = TypeVar("Config")
-OUTPUTS = ("output", "output_dir", "to")  # keys that name what a program writes
+
+
+class Unfit(Exception):
+    """What was examined does not work, as the lines that are printed say: the exit code is 1."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,26 @@ class Task(Generic[Config]):
 
     config: Config
     path: Path
+
+
+def door(
+    name: str,
+    cls: type[Config],
+    do: Callable[[Config], list[str]],
+    help_text: str | None,
+    place: str = "",
+    words: Sequence[str] = (),
+    once: str = "",
+) -> NoReturn:
+    """End the process as the program of ``conf/<name>.yaml`` that the command line asks for something.
+
+    Args:
+        cls, do, help_text, once: as for :func:`perform`.
+        place: the key that a word which is a path stands for, as for :func:`place_words`.
+        words: that stand before those of the user.
+    """
+    typed = sys.argv[1:] if not place else place_words(place, sys.argv[1:])
+    leave(partial(perform, name, cls, do, help_text, [*words, *typed], once))
 
 
 def perform(
@@ -60,8 +85,7 @@ def perform(
         help_text: shown for ``--help``, and where there are no words.
         once: why the program does not take ``-m``; empty: it does.
     """
-    flags, _ = split_flags(words)
-    if not words or {"-h", "--help"} & set(flags):
+    if not words or {"-h", "--help"} & set(split_flags(words)[0]):
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
     allow(word.partition("=")[2] for word in words)
@@ -74,58 +98,21 @@ def perform(
             raise ConfigError(f"-m: {next(named, script)} {once}")
         return [Task(config_of(cls, composed), job_path(name))]
 
-    def tell(task: Task[Config]) -> None:
-        sys.stdout.write(printable("".join(f"{line}\n" for line in do(task.config))))
+    def tell(task: Task[Config]) -> int:
+        try:
+            code, lines = 0, do(task.config)
+        except Unfit as found:
+            code, lines = EXIT_FAILED, str(found).splitlines()
+        sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
+        return code
 
     def perform_each(tasks: list[Task[Config]]) -> int:
-        try:
-            _check_outputs([task.config for task in tasks])
-        except ConfigError as error:
-            return fail(error, MISTAKES, explain)
-        each = (partial(tell, task) for task in in_turn(tasks))
-        return max((attempt(one, explain, mistakes=MISTAKES) for one in each), default=0)
+        codes = (attempt(partial(tell, task), explain, mistakes=MISTAKES) for task in in_turn(tasks))
+        return max(codes, default=0)
 
     return plan_and_perform(name, current_words(words), plan, perform_each, explain)
 
 
-def _check_outputs(configs: Sequence[object]) -> None:
-    """Raise ConfigError if one job of a sweep would write over what another wrote."""
-    for key in OUTPUTS:
-        for value, count in Counter(getattr(config, key, None) for config in configs).items():
-            if value is not None and count > 1:
-                raise ConfigError(
-                    f"{key}={value}: {count} jobs of the sweep would write there; name a key of the sweep "
-                    f"in it, as in '{key}=${{seed}}_{Path(value).name}'"
-                )
-
-
-OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=|~[A-Za-z_][\w.]*$")
-
-
-def place_words(key: str, words: Sequence[str], several: bool = False) -> list[str]:
-    """Words with the bare ones among them as values of ``key``; folders of a sweep have ``=`` in their names.
-
-    ``several``: they become a list; else the first is taken, and another is a mistake that Hydra tells.
-    """
-    flags, others = split_flags(words)
-    bare = [word for word in others if is_place(word)]
-    rest = [*flags, *(word for word in others if word not in bare)]
-    if not bare:
-        return rest
-    given = f"[{','.join(map(quoted, bare))}]" if several else quoted(bare[0])
-    return [*rest, *([] if several else bare[1:]), f"{key}={given}"]
-
-
-def is_place(word: str) -> bool:
-    """Whether a word of the command line is a path, not an override."""
-    return Path(word).exists() or OVERRIDE.match(word) is None
-
-
-def quoted(text: str) -> str:
-    """A path as Hydra's grammar wants it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def config_of(cls: type[Config], composed: DictConfig) -> Config:
-    """The configuration ``cls`` in what Hydra composed; ConfigError: an unknown key, or a wrong value."""
+    """Return the configuration ``cls`` that Hydra composed; ConfigError: an unknown key, a wrong value."""
     return to_dataclass(cls, plain(composed))

@@ -13,7 +13,7 @@ from hydra._internal.utils import get_args_parser
 
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.messages import fields_of
-from workflows.command_line.one_shot import quoted
+from workflows.command_line.words import quoted
 
 KEYS = {  # flag: key
     "N": "N",

@@ -22,9 +22,10 @@ from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
 from workflows.command_line.jobs import fail
+from workflows.command_line.words import quoted
 
 log = logging.getLogger(__name__)
-WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
+WAITING, SUBMITTED, STARTED, DONE, FAILED = "waiting", "submitted", "started", "done", "failed"
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Job:
             begun = self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
         except (OSError, ValueError):
             begun = False
-        programs = [f"{key}={quote(value)}" for key, value in programs_in(self.config).items()]
+        programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
         return [f"resume={self.path}", *programs] if begun else self.starting
 
     @property
     def starting(self) -> list[str]:
         """The overrides of the command that starts this job alone."""
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
-        return [*own, f"output_dir={quote(str(self.path))}"]
+        return [*own, f"output_dir={quoted(str(self.path))}"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,6 @@ def format_command(*overrides: str) -> str:
     """This program with other overrides, as typed into a shell."""
     typed = typed_words()
     return shlex.join(command(*overrides) if typed is None else [*typed, *overrides])
-
-
-def quote(text: str) -> str:
-    """A text as Hydra's grammar wants it."""
-    return '"' + text.replace('"', '\\"') + '"'
 
 
 def is_done(job: Job) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,11 @@ from ptycho.config.backend import require_tensorflow
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.atomic import WriteError
-from ptycho.files.json_file import read_json
 from ptycho.files.lock import locked
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
-from ptycho.run.names import CONFIG, METRICS, REPORT, training_files
-from ptycho.run.network import read_history
+from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_links
 from ptycho.run.replacing import check_inputs
@@ -54,8 +51,8 @@ from workflows.command_line.training_job import (
     explain_going_on,
     format_command,
     is_done,
-    quote,
 )
+from workflows.command_line.words import quote_paths, quoted
 
 log = logging.getLogger(__name__)
 
@@ -93,15 +90,8 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     with StopRequest() as stop:
         means = Means(stop, format_command(*(text for text in given if text != "overwrite=true")), explain)
         do = partial(perform, workflow) if launcher is None else partial(submit, launcher)
-        words, plan = [quote_folder(argument) for argument in others], partial(plan_jobs, workflow)
-        return plan_and_perform(workflow.name, words, plan, partial(do, means=means), explain, objective)
-
-
-def quote_folder(argument: str) -> str:
-    """Quote the folder in ``resume=<folder>``: those of a sweep have ``=`` and ``,`` in their names."""
-    key, _, value = argument.partition("=")
-    plain = key == "resume" and value not in ("", "null") and value[0] not in "'\""
-    return f"resume={quote(value)}" if plain else argument
+        words, plan = quote_paths(others, "resume"), partial(plan_jobs, workflow)
+        return plan_and_perform(workflow.name, words, plan, partial(do, means=means), explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -143,7 +133,7 @@ def plan_new(workflow: Workflow, config: JobConfig, overrides: list[str]) -> Job
 def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
     """Check one of several scans: to be done, to be resumed, or unreadable."""
     assert isinstance(config, ScanRunConfig)
-    path, overrides = Path(str(config.output_dir)), [*common, f"data.file={quote(config.data.path)}"]
+    path, overrides = Path(str(config.output_dir)), [*common, f"data.file={quoted(config.data.path)}"]
     try:
         checked = workflow.check(config)
     except ConfigError as error:
@@ -237,25 +227,3 @@ def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
                 codes.append(fail(error, (ConfigError,), advice=full))
     progress.tell()
     return max(codes)
-
-
-def objective(run: Path) -> float:
-    """Return what a sweeper of Hydra minimises, ``hydra/sweeper=optuna``, of a finished run.
-
-    The deviance of a scan's held-out patterns, or else of all, as ``ptycho tune`` does. For grid lines it is
-    the PINN's, else the baseline's, best validation loss. NaN: the run has neither, or failed.
-    """
-    try:
-        metrics = read_json(run / METRICS)
-    except (OSError, ValueError):
-        return math.nan
-    if "product" in metrics:
-        row = metrics[metrics["product"]]
-        held_out = row.get("deviance_holdout")
-        return float(row["deviance"] if held_out is None else held_out)
-    for name in ("pinn", "baseline"):
-        try:
-            return min(row["val_loss"] for row in read_history(run, name))
-        except (ConfigError, KeyError, ValueError):
-            continue
-    return math.nan

@@ -20,6 +20,7 @@ from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
+from workflows.command_line.one_shot import Unfit
 from workflows.doctor.checks import BAD, GOOD, NOTE, Check, run_checks
 
 N, SIDE, PATTERNS, REPEATS, PHOTONS = 64, 160, 512, 5, 1e6
@@ -39,12 +40,13 @@ class DoctorConfig:
     )
 
 
-def report(config: DoctorConfig) -> tuple[list[str], list[str]]:
-    """The lines of all checks, and the parts that fail."""
+def report(config: DoctorConfig) -> list[str]:
+    """The lines of all checks. Unfit: one fails."""
     checks = [*run_checks(Path(config.output_dir)), *(check_speed() if config.speed else ())]
     failing = [check.part for check in checks if check.state == BAD]
-    verdict = f"does not work: {', '.join(failing)}" if failing else "this machine is fit"
-    return [*map(str, checks), verdict], failing
+    if failing:
+        raise Unfit([*map(str, checks), f"does not work: {', '.join(failing)}"])
+    return [*map(str, checks), "this machine is fit"]
 
 
 def check_speed() -> list[Check]:

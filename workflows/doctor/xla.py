@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from ptycho.config import ConfigError
 from ptycho.config.schema import Each, Integer, Text, Texts, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.xla_report.health import diagnose
+from workflows.command_line.one_shot import Unfit
 
 Dtype = Literal["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
@@ -36,8 +38,9 @@ class XlaReportConfig:
             raise ConfigError(f"output_dir={self.output_dir}: must be a folder, or a path where none is yet")
 
 
-def report(config: XlaReportConfig) -> tuple[list[str], bool]:
-    """Try what is asked for and write both files; lines to print, and whether all compiles."""
+def report(config: XlaReportConfig) -> list[str]:
+    """Try what is asked for and write both files; lines to print. Unfit: something does not compile."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     diagnosis = diagnose()
     if diagnosis.failed:
         raise ConfigError(
@@ -65,7 +68,9 @@ def report(config: XlaReportConfig) -> tuple[list[str], bool]:
     (folder / "xla_report.md").write_text("\n".join([*lines, ""]))
     failed = [row for row in rows if not row.compiles]
     ending = f"{len(rows)} entries, {len(failed)} do not compile. Written to {folder}."
-    return [*lines, ending], not failed
+    if failed:
+        raise Unfit([*lines, ending])
+    return [*lines, ending]
 
 
 def _chosen_cases(config: XlaReportConfig) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from ptycho.config.memory import cores
 from ptycho.config.own_code import allow
 from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import COMMANDS, plain
-from workflows.command_line.foreign import check_programs, split_flags
+from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF, plan_all
 from workflows.command_line.one_shot import config_of
+from workflows.command_line.words import split_flags
 from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
 from workflows.tune.space import Dimension, read_space, with_settings
@@ -77,7 +78,7 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
             f"{flags[0]}: ptycho tune tries settings itself: tune.space says which; --cfg job shows all keys"
         )
     for name, own in words.items():
-        plan_all(name, [*flags, *own], lambda composed: [], lambda jobs: None)
+        plan_all(name, [*flags, *own], lambda composed: [])
         if name != "scan":
             sys.stdout.write("---\n")
     return []
