@@ -12,7 +12,7 @@ Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """
 
 from workflows.command_line.one_shot import door
-from workflows.doctor.speed import DoctorConfig, report
+from workflows.doctor.checks import DoctorConfig, report
 
 ONCE = "checks one machine, which no key changes; start it once"
 

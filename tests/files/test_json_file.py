@@ -82,7 +82,7 @@ def test_json_and_yaml_and_images_are_read_in_one_place():
     alone = re.compile(
         r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
     )
-    own = ("command_line/completion.py", "command_line/write_conf.py", "doctor/speed.py")  # what we wrote
+    own = ("command_line/completion.py", "command_line/write_conf.py")  # what we wrote
     allowed = {"ptycho/files/json_file.py", "ptycho/iterative/lsqml_process.py"}  # that: not our Python
     allowed |= {f"workflows/{name}" for name in own}
     sources = [

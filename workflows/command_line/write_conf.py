@@ -42,7 +42,7 @@ from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
-from workflows.doctor.speed import DoctorConfig
+from workflows.doctor.checks import DoctorConfig
 from workflows.doctor.xla import XlaReportConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig

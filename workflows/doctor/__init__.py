@@ -1,1 +1,1 @@
-"""What ``ptycho doctor`` looks at: the machine, the packages, what is optional, and the speed."""
+"""What ``ptycho doctor`` and ``ptycho xla-report`` look at on this machine."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from ptycho.config import ConfigError
 from ptycho.config.schema import Each, Integer, Text, Texts, key, settings
+from ptycho.files.atomic import write_text
 from ptycho.quiet_start import start_tensorflow
 from ptycho.xla_report.health import diagnose
 from workflows.command_line.one_shot import Unfit
@@ -41,8 +42,7 @@ class XlaReportConfig:
 def report(config: XlaReportConfig) -> list[str]:
     """Try what is asked for and write both files; lines to print. Unfit: something does not compile."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    diagnosis = diagnose()
-    if diagnosis.failed:
+    if (diagnosis := diagnose()).failed:
         raise ConfigError(
             f"XLA does not work here. Step that fails: {diagnosis.failed} ({diagnosis.message}). "
             f"What to try: {diagnosis.advice}"
@@ -50,48 +50,38 @@ def report(config: XlaReportConfig) -> list[str]:
     start_tensorflow(every_gpu=True)
     import tensorflow as tf
 
-    from ptycho.xla_report import compile_report
+    from ptycho.xla_report import cases, compile_report, network_cases
 
     tf.get_logger().setLevel("ERROR")
-    cases, on = _chosen_cases(config), [name for name in compile_report.devices() if config.device in name]
-    if not on:
-        raise _no_part_of("device", config.device, compile_report.devices())
-    rows = list(compile_report.report(cases, config.dtypes or DTYPES, on, config.repeats))
+    known, devices = cases.CASES | network_cases.NETWORK_CASES, compile_report.devices()
+    _check_part("device", config.device, devices)
+    for part in config.only:
+        _check_part("only", part, known)
+    wanted = {name: known[name] for name in known if any(part in name for part in config.only or ("",))}
+    taken = {dtype for case in wanted.values() for dtype in case.dtypes}
+    if config.dtypes and not taken & set(config.dtypes):
+        raise ConfigError(f"dtypes={','.join(config.dtypes)}: must be of {', '.join(sorted(taken))} here")
+    on = [name for name in devices if config.device in name]
+    rows = list(compile_report.report(wanted, config.dtypes or DTYPES, on, config.repeats))
     result: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
     lines = compile_report.markdown(rows).rstrip().split("\n")
     if config.saved_model:
         result["saved_model"], found = _saved_model_lines(Path(config.saved_model))
         lines += ["", *found]
     folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "xla_report.json").write_text(json.dumps(result, indent=1))
-    (folder / "xla_report.md").write_text("\n".join([*lines, ""]))
-    failed = [row for row in rows if not row.compiles]
-    ending = f"{len(rows)} entries, {len(failed)} do not compile. Written to {folder}."
+    write_text(folder / "xla_report.json", json.dumps(result, indent=1))
+    write_text(folder / "xla_report.md", "\n".join([*lines, ""]))
+    failed = sum(not row.compiles for row in rows)
+    lines.append(f"{len(rows)} entries, {failed} do not compile. Written to {folder}.")
     if failed:
-        raise Unfit([*lines, ending])
-    return [*lines, ending]
+        raise Unfit(lines)
+    return lines
 
 
-def _chosen_cases(config: XlaReportConfig) -> dict[str, Any]:
-    """The cases whose name holds one of ``only``; each of these must choose some, and one take a dtype."""
-    from ptycho.xla_report.cases import CASES
-    from ptycho.xla_report.network_cases import NETWORK_CASES
-
-    known = CASES | NETWORK_CASES
-    for part in config.only:
-        if not any(part in name for name in known):
-            raise _no_part_of("only", part, known)
-    parts = config.only or ("",)
-    wanted = {name: case for name, case in known.items() if any(part in name for part in parts)}
-    taken = {dtype for case in wanted.values() for dtype in case.dtypes}
-    if config.dtypes and not taken & set(config.dtypes):
-        raise ConfigError(f"dtypes={','.join(config.dtypes)}: must be of {', '.join(sorted(taken))} here")
-    return wanted
-
-
-def _no_part_of(name: str, value: str, known: Iterable[str]) -> ConfigError:
-    return ConfigError(f"{name}={value}: must be part of {'; '.join(known)}")
+def _check_part(name: str, value: str, known: Iterable[str]) -> None:
+    """Refuse what is in none of the names."""
+    if not any(value in one for one in known):
+        raise ConfigError(f"{name}={value}: must be part of {'; '.join(known)}")
 
 
 def _saved_model_lines(folder: Path) -> tuple[dict[str, Any], list[str]]:
