@@ -1,6 +1,5 @@
 #!/usr/bin/env python
-"""Which settings explain a scan best? Tries them with Optuna and compares the deviance of the "
-"held-out patterns.
+"""Which settings explain a scan best? Tries them with Optuna, compares the deviance of held-out patterns.
 
     python scripts/tune.py data.file=FILE output_dir=outputs/tune trials=30
     python scripts/tune.py data.file=FILE tune.space.probe.modes=[1,6] tune.space.solver.regulariser=null

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ptycho.config import ConfigError
 from ptycho.progress import Event
 from ptycho.scan.comparison import Comparison
 from workflows.tune import results, study
-from workflows.tune.space import Dimension, read_space
-from workflows.tune.study import Limits, Outcome
+from workflows.tune.space import read_space
+from workflows.tune.study import Outcome
 
 
 class TestSpace:
@@ -22,26 +23,24 @@ class TestSpace:
             {
                 "probe": {"modes": [1, 4]},
                 "solver": {
-                    "regulariser": ["edge_preserving", "none"],
+                    "regulariser": ["quadratic", "none"],
                     "positions": [True, False],
                     "flux": None,
                 },
                 "data": {"N": {"choices": [64, 96]}, "gain": {"low": 0.1, "high": 1.0}},
             }
         )
-        assert space == (
-            Dimension("probe.modes", low=1, high=4),
-            Dimension("solver.regulariser", choices=("edge_preserving", "none")),
-            Dimension("solver.positions", choices=(True, False)),
-            Dimension("data.N", choices=(64, 96)),
-            Dimension("data.gain", low=0.1, high=1.0),
-        )
-        assert space[0].whole and not space[-1].whole
+        assert space == {
+            "probe.modes": IntDistribution(1, 4),
+            "solver.regulariser": CategoricalDistribution(("quadratic", "none")),
+            "solver.positions": CategoricalDistribution((True, False)),
+            "data.N": CategoricalDistribution((64, 96)),
+            "data.gain": FloatDistribution(0.1, 1.0),
+        }
 
     def test_wide_ranges_are_drawn_by_their_logarithm(self):
-        (wide,) = read_space({"strength": [1e-3, 1.0]})
-        (stated,) = read_space({"strength": {"low": 1e-3, "high": 1.0, "log": False}})
-        assert wide.log and not stated.log
+        space = read_space({"wide": [1e-3, 1.0], "stated": {"low": 1e-3, "high": 1.0, "log": False}})
+        assert (space["wide"].log, space["stated"].log) == (True, False)
 
     @pytest.mark.parametrize(
         "value",
@@ -75,50 +74,29 @@ class Valley:
         return Outcome(value + self._noise, 0.1)
 
 
-def run(folder, objective, trials, tell=lambda line: None):
-    made = study.open_study(folder, 0)
-    study.run_defaults(made, objective, tell)
-    study.run_trials(made, SPACE, objective, Limits(trials, None), tell)
+def run(folder, objective, trials, **changes):
+    made = study.open_study(folder, {"seed": 0} | changes, 0)
+    study.run_defaults(made, objective)
+    study.run_trials(made, SPACE, objective, trials)
     return made
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tune")
-    valley, lines = Valley(), []
-    return run(folder, valley, 20, lines.append), valley, folder, lines
+    return run(folder, Valley(), 20), folder
 
 
-def test_the_valley_is_found(tuned):
+def test_the_valley_is_found_and_bad_trials_end_early(tuned):
     best = study.best_of(tuned[0])
     assert abs(best.settings["x"] - 0.3) < 0.15 and best.settings["kind"] == "a"
     assert best.better and best.gain.gain == pytest.approx(1.2 - best.deviance)
-
-
-def test_bad_trials_end_early(tuned):
     states = [trial.state.name for trial in tuned[0].trials]
-    assert states.count("PRUNED") > 3 and states.count("COMPLETE") > 5
-    assert tuned[3][0] == "defaults: deviance 1.2000, 0.1 s"
-    assert "trial 20 of 20: " in tuned[3][-1]
+    assert states.count("PRUNED") > 3 and states.count("COMPLETE") > 5 and len(states) == 20
 
 
-def test_the_same_command_goes_on(tuned, tmp_path):
-    first, second = Valley(), Valley()
-    run(tmp_path, first, 3)
-    held = run(tmp_path, second, 5)
-    assert len(first.calls) == 4 and len(second.calls) <= 2  # the defaults are not tried again
-    assert {} not in second.calls and len(study.finished(held)) == 5
-
-
-def test_what_is_known_is_not_done_again(tmp_path):
-    made, objective = study.open_study(tmp_path, 0), Valley()
-    alone = read_space({"x": {"choices": [0.5]}, "kind": {"choices": ["a"]}})
-    study.run_trials(made, alone, objective, Limits(4, None), lambda line: None)
-    assert objective.calls == [{"x": 0.5, "kind": "a"}]
-
-
-def test_a_trial_that_fails_does_not_end_the_study(tmp_path):
-    valley, failed = Valley(), []
+def test_the_same_command_goes_on_after_a_trial_that_fails_and_another_is_refused(tmp_path, caplog):
+    valley, again, failed = Valley(), Valley(), []
 
     def objective(settings, on_event):
         if len(valley.calls) == 2 and not failed:
@@ -126,45 +104,26 @@ def test_a_trial_that_fails_does_not_end_the_study(tmp_path):
             raise ConfigError("probe.modes=9: too many")
         return valley(settings, on_event)
 
-    made = run(tmp_path, objective, 4)
+    with caplog.at_level("INFO"):
+        run(tmp_path, objective, 3)
+        made = run(tmp_path, again, 5)
+        run(tmp_path, again, 5)
     assert [trial.state.name for trial in made.trials].count("FAIL") == 1 == len(failed)
-    assert len(study.finished(made)) == 4
-
-
-def test_a_study_in_which_all_fails_ends(tmp_path):
-    def objective(settings, on_event):
-        if settings:
-            raise ConfigError("no")
-        return Outcome(np.ones(3), 0.0)
-
-    with pytest.raises(ConfigError, match="10 trials in a row have failed; the last: no"):
-        run(tmp_path, objective, 6)
-
-
-def test_failures_that_are_not_in_a_row_do_not_end_a_study(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "MOST_FAILURES", 2)
-    valley, calls = Valley(), []
-
-    def objective(settings, on_event):
-        calls.append(settings)
-        if len(calls) % 2 == 0:
-            raise ConfigError("no")
-        return valley(settings, on_event)
-
-    assert len(study.finished(run(tmp_path, objective, 3))) == 3 and len(calls) > 5
-
-
-def test_no_trial_begins_after_the_deadline(tmp_path):
-    made, objective = study.open_study(tmp_path, 0), Valley()
-    study.run_trials(made, SPACE, objective, Limits(10, 0.0), lambda line: None)
-    assert objective.calls == []
-
-
-def test_another_study_is_refused(tmp_path):
-    study.check_same(tmp_path, {"scan": {"data": "a"}, "seed": 0})
-    study.check_same(tmp_path, {"scan": {"data": "a"}, "seed": 0})
+    assert len(valley.calls) == 3 and len(again.calls) <= 2 and {} not in again.calls
+    assert "defaults: deviance 1.2000, 0.1 s" in caplog.messages
+    assert "trial 2: probe.modes=9: too many" in caplog.messages
+    assert caplog.messages[-1].startswith("trial 5 of 5: ")
     with pytest.raises(ConfigError, match="holds a study with another scan; choose another folder"):
-        study.check_same(tmp_path, {"scan": {"data": "b"}, "seed": 0})
+        run(tmp_path, again, 5, scan="b")
+
+
+def test_what_is_known_is_not_done_again_and_none_begins_after_the_time(tmp_path):
+    made, objective = study.open_study(tmp_path, {}, 0), Valley()
+    alone = read_space({"x": {"choices": [0.5]}, "kind": {"choices": ["a"]}})
+    study.run_trials(made, alone, objective, 4)
+    assert objective.calls == [{"x": 0.5, "kind": "a"}] and len(made.trials) == 4
+    study.run_trials(made, alone, objective, 10, timeout_s=0.0)
+    assert len(made.trials) == 4
 
 
 @pytest.mark.parametrize("error, better", [(0.05, True), (0.08, False)])
@@ -174,7 +133,7 @@ def test_the_best_of_many_needs_two_standard_errors(error, better):
 
 class TestResults:
     def test_a_run_takes_the_best_settings(self, tuned):
-        made, _, folder, _ = tuned
+        made, folder = tuned
         lines = results.write_results(made, folder, ["data.file=x"])
         text = (folder / "tuned" / "best.yaml").read_text()
         assert text.startswith("# @package _global_\n")

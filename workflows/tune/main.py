@@ -7,11 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 
@@ -28,9 +26,10 @@ from workflows.command_line.one_shot import config_of
 from workflows.command_line.words import split_flags
 from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
-from workflows.tune.space import Dimension, read_space, with_settings
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from workflows.tune.space import Space
+
 WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has started
 
 
@@ -40,29 +39,28 @@ def tune(words: list[str]) -> list[str]:
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
-    config, values, space = read_words(own_words, scan_words)
-    if find_spec("optuna") is None:
-        raise ConfigError("optuna is missing; pip install 'ptychopinn[tune]'")
+    try:
+        from workflows.tune.space import extremes
+    except ImportError as error:
+        raise ConfigError(f"optuna cannot be used ({error}); pip install 'ptychopinn[tune]'") from error
     from workflows.tune.results import write_results
-    from workflows.tune.study import DEFAULTS, Limits, check_same, open_study, run_defaults, run_trials
+    from workflows.tune.study import open_study, run_defaults, run_trials
 
+    config, values, space = read_words(own_words, scan_words)
     folder, worker = Path(config.output_dir), int(os.environ.get(WORKER, "0"))
-    check_same(folder, {"scan": values, "space": [repr(one) for one in space], "seed": config.seed})
-    study = open_study(folder, config.seed + worker)
-    deadline = None if config.timeout_s is None else time.monotonic() + config.timeout_s
-    limits = Limits(config.trials, deadline)
+    asked = {"scan": values, "space": {key: extremes(one) for key, one in space.items()}, "seed": config.seed}
+    study = open_study(folder, asked, config.seed + worker)
     others = _start_others(config, words) if not worker else []
     try:
-        if DEFAULTS not in study.user_attrs or not limits.reached(study):
-            start_tensorflow()
-            logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
-            from workflows.tune.trials import Bench
+        start_tensorflow()
+        logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
+        from workflows.tune.trials import Bench
 
-            with tempfile.TemporaryDirectory() as scratch:
-                bench = Bench(Path(scratch), values)
-                if not worker:  # the others begin with the trials
-                    run_defaults(study, bench.run)
-                run_trials(study, space, bench.run, limits)
+        with tempfile.TemporaryDirectory() as scratch:
+            bench = Bench(Path(scratch), values)
+            if not worker:  # the others begin with the trials
+                run_defaults(study, bench.run)
+            run_trials(study, space, bench.run, config.trials, config.timeout_s)
         for other in others:
             other.wait()
     finally:
@@ -84,10 +82,10 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
     return []
 
 
-def read_words(
-    own_words: list[str], scan_words: list[str]
-) -> tuple[TuneConfig, dict[str, Any], tuple[Dimension, ...]]:
+def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig, dict[str, Any], Space]:
     """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
+    from workflows.tune.space import extremes, read_space, with_settings
+
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = config_of(TuneConfig, compose("tune", own_words))
         values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))
@@ -95,12 +93,12 @@ def read_words(
     space = read_space(config.space)
     if not space:
         raise ConfigError("tune.space={}: must name a key to be tried, as tune.space.probe.modes=[1,4]")
-    for dimension in space:
-        for value in dimension.extremes:
-            with_settings(values, {dimension.key: value})
+    ends = [(key, value) for key, values_of in space.items() for value in extremes(values_of)]
+    for key, value in ends:
+        with_settings(values, {key: value})
     asked = with_settings(values, {})
     check_programs(asked, scan_words, "a file")
-    allow(value for dimension in space for value in dimension.extremes)
+    allow(value for _, value in ends)
     planned = plan(asked)
     assert isinstance(planned, ScanRunConfig)
     return config, to_mapping(planned), space

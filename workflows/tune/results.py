@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shlex
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import yaml
+from matplotlib.figure import Figure
+from optuna import Study
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import TrialState
 
 from ptycho.files.atomic import write_atomically, write_text
+from ptycho.run.folder import csv_text
 from workflows.tune.space import nested
-from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, Best, best_of, complete
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from optuna import Study
+from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, Best, best_of, trials_in
 
 TABLE, PICTURE, GROUP, OPTION = "trials.csv", "tune.png", "tuned", "best"
+KEPT = "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
 
 
 def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
     """Write ``trials.csv``, ``tune.png`` and ``tuned/best.yaml``; what to tell, a line each."""
-    write_text(folder / TABLE, table(study))
+    write_text(folder / TABLE, csv_text(rows_of(study)))
     best = best_of(study)
     if best is None:
         return ["no trial has come to an end", f"table: {folder / TABLE}"]
     figure = draw(study)
     write_atomically(folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=110))
-    settings = best.settings if best.better else {}
-    write_text(folder / GROUP / f"{OPTION}.yaml", settings_text(settings, best))
+    gain = f"{best.gain.gain:.5f} ± {best.gain.error:.5f}"
+    head = (
+        "# @package _global_\n"
+        f"# Deviance of the held-out patterns {best.deviance:.5f}, {gain} below that of the defaults.\n"
+    )
+    text = yaml.safe_dump(nested(best.settings)) if best.better else KEPT
+    write_text(folder / GROUP / f"{OPTION}.yaml", head + text)
     command = ["ptycho", "scan", f"--config-dir={folder}", f"+{GROUP}={OPTION}", *scan_words]
     return [
         *verdict(best, float(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]))),
@@ -43,7 +48,7 @@ def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str
 
 
 def verdict(best: Best, defaults: float) -> list[str]:
-    """The best settings, and whether they are clearly better than the defaults."""
+    """Return the best settings, and whether they are clearly better than the defaults."""
     said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
     better = "better than the defaults; the best of many looks a little better than it is"
     return [
@@ -54,32 +59,16 @@ def verdict(best: Best, defaults: float) -> list[str]:
     ]
 
 
-def settings_text(settings: Mapping[str, Any], best: Best) -> str:
-    """An option of a group of Hydra's."""
-    head = (
-        "# @package _global_\n"
-        f"# Deviance of the held-out patterns {best.deviance:.5f}, "
-        f"{best.gain.gain:.5f} ± {best.gain.error:.5f} below that of the defaults.\n"
-    )
-    kept = "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
-    return head + (yaml.safe_dump(nested(settings)) if settings else kept)
-
-
-def table(study: Study) -> str:
-    """All trials as CSV, the defaults first."""
-    trials = study.get_trials(deepcopy=False)
-    keys = list(dict.fromkeys(key for trial in trials for key in trial.params))
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["trial", "state", "deviance", "seconds", *keys])
-    held = study.user_attrs.get(DEFAULTS)
-    if held:
-        rows.writerow([DEFAULTS, "complete", np.mean(held[DEVIANCE]), round(held[SECONDS], 2)])
-    for trial in trials:
+def rows_of(study: Study) -> list[dict[str, Any]]:
+    """Return the rows of the table: all trials, the defaults first."""
+    held = study.user_attrs.get(DEFAULTS, {DEVIANCE: np.nan, SECONDS: np.nan})
+    first = {"trial": DEFAULTS, "state": "complete", "deviance": np.mean(held[DEVIANCE])}
+    rows = [first | {"seconds": round(held[SECONDS], 2)}]
+    for trial in study.get_trials(deepcopy=False):
         seconds = trial.duration.total_seconds() if trial.duration else ""
-        values = [_word(trial.params[key]) if key in trial.params else "" for key in keys]
-        rows.writerow([trial.number + 1, trial.state.name.lower(), trial.value, seconds, *values])
-    return file.getvalue()
+        found = {"trial": trial.number + 1, "state": trial.state.name.lower(), "deviance": trial.value}
+        rows.append(found | {"seconds": seconds} | {key: _word(value) for key, value in trial.params.items()})
+    return rows
 
 
 def _word(value: Any) -> str:
@@ -87,11 +76,8 @@ def _word(value: Any) -> str:
 
 
 def draw(study: Study) -> Figure:
-    """Deviance of each trial with the best so far and the defaults, and how much each key matters."""
-    from matplotlib.figure import Figure
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-
-    done = complete(study)
+    """Draw the deviance of each trial, the best so far, the defaults, and how much each key matters."""
+    done = trials_in(study, TrialState.COMPLETE)
     number, value = np.array([[trial.number + 1, trial.value] for trial in done]).T
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -102,12 +88,9 @@ def draw(study: Study) -> Figure:
     left.set_ylim(value.min() - 0.1 * spread - 1e-6, value.min() + 3 * spread + 1e-5)
     left.set(xlabel="trial", ylabel="deviance per held-out pixel", title="trials")
     left.legend()
-    try:  # how much of the differences among good trials each key tells
-        weights = (
-            get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()) if len(done) > 3 else {}
-        )
-    except (ValueError, RuntimeError):  # all trials are alike
-        weights = {}
+    weights: dict[str, float] = {}
+    with suppress(ValueError, RuntimeError):  # too few trials, or all are alike
+        weights = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     right.barh(list(weights)[::-1], list(weights.values())[::-1])
     right.set(xlabel="share of the differences", title="importance of the keys", xlim=(0, 1))
     return figure
