@@ -1,6 +1,5 @@
 """The command ``ptycho``: every script by one name, help at once, completion, true keys in the help."""
 
-import json
 import subprocess
 import sys
 
@@ -10,10 +9,8 @@ from helpers.cli import ROOT
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ptycho.config.mapping import to_dataclass
-from workflows.command_line import console, write_conf
+from workflows.command_line import console
 from workflows.command_line.completion import SHELLS, candidates
-from workflows.command_line.config import plain
 from workflows.command_line.training_job import format_command
 
 
@@ -97,68 +94,6 @@ class TestCompletion:
         """
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=20)
         assert (done.stdout, done.stderr) == ("<counts><count me>", "")
-
-
-KEYS = json.loads((ROOT / "conf" / "keys.json").read_text())
-NEEDED = {  # without which a program does nothing at all
-    "scan": ["data.file=x.cxi"],
-    "inspect": ["data.file=x.cxi"],
-    "lite/replay": ["data.file=x.cxi", "to=x.h5"],
-    "live": ["watch=x.h5", "data.file=x.h5"],
-    "infer": ["run=x", "data=x.npz"],
-    "simulate": ["output=x.cxi"],
-    "export": ["run=x"],
-    "lite/export_model": ["run=x"],
-    "lite/run_exported": ["model=x.onnx", "data=x.npz"],
-    "network/denoiser": ["network=denoiser"],
-}
-WITH = {  # what an option needs beside it
-    "probe=npz": ["probe.file=x.npz"],
-    "probe=run": ["run=x"],
-    "model=custom": ["model.target=a:b"],
-    "xla.translate=false": ["xla.compile=false"],
-    "data.scan_path=snake": ["data.scan_step_A=1"],
-    **{f"data.shared={what}": ["data.file=[x.cxi,y.cxi]"] for what in ("object", "probe", "both")},
-}
-
-
-@pytest.mark.parametrize("config", [name for name in KEYS if name not in ("tune", "options")])
-def test_whatever_completion_offers_is_accepted(config):
-    """Each word of a key that has few, alone or with the option of a group that has the key."""
-    schema, needed = dict(write_conf.PROGRAMS.values())[config], NEEDED.get(config, [])
-    path = ROOT / "conf" / f"{'pretrain' if config.startswith('network/') else config}.yaml"
-    with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
-        for key, words in KEYS[config].items():
-            options = KEYS["options"][config].get(key, [""])
-            section = key.split(".")[0] if config != "scan" else ""  # what programs share is tried once
-            if not options or key in ("network", "experiment") or section in ("data", "solver", "xla"):
-                continue
-            group = "" if "" in options else f"{key.split('.')[0]}={options[0]}"
-            before = [*needed, *([group, *WITH.get(group, ())] if group else ())]
-            for word in words[:1] if words == ["true", "false"] else words:
-                typed = f"{key}={word}"
-                assert typed in candidates([program_of(config), *before, typed])
-                value = f"[{word}]" if key in ("models", "faults", "dtypes") else word
-                values = plain(compose(path.stem, [*before, f"{key}={value}", *WITH.get(typed, ())]))
-                if config != "live":
-                    values.pop("resume", None)
-                values.pop("experiment", None)
-                to_dataclass(schema, values)
-
-
-def program_of(config):
-    return next(
-        name for name, one in console.PROGRAMS.items() if one.config == config.replace("denoiser", "group")
-    )
-
-
-def test_completion_offers_the_keys_of_the_chosen_option():
-    assert "probe=run" in candidates(["scan", "probe="]) and "probe=run" not in candidates(["live", "probe="])
-    assert candidates(["scan", "probe.res"]) == []
-    assert candidates(["scan", "probe=npz", "probe.res"]) == ["probe.resize="]
-    assert candidates(["scan", "probe=npz", "probe=zone_plate", "probe.res"]) == []
-    assert candidates(["infer", "stitch.m"]) == []
-    assert candidates(["infer", "stitch=refined", "stitch.m"]) == ["stitch.method="]
 
 
 @pytest.mark.parametrize("name", ["grid_lines", "scan", "pretrain"])

@@ -22,7 +22,7 @@ def given_run(tmp_path):
 
 
 def resumed(run, *overrides):
-    return resumed_config(run, composed(f"resume='{run}'", *overrides), composed(), list(overrides), {})
+    return resumed_config(run, [f"resume='{run}'", *overrides], {})
 
 
 def test_the_program_that_a_run_names_is_refused(given_run):

@@ -18,9 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.cli import INFER, ROOT, SCRIPT, TINY, files
-from helpers.configuration import composed
 
-from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig, TrainConfig
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
@@ -258,60 +256,20 @@ def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
 # ---- what the command line may say beside resume=
 
 
-def resumed(run, *overrides, **environment):
-    command = (f"resume='{run}'", *overrides)
-    return resumed_config(run, composed(*command), composed(), list(command), environment)
-
-
-STORED = RunConfig(
-    nepochs=7,
-    size=500,
-    set_phi=True,
-    probe=cfg.ZonePlateProbe(),
-    model=cfg.UnrolledModel(stages=3),
-    output_dir="elsewhere",
-    overwrite=True,
-    models=("pinn",),
-)
-AGREE = [
-    (),
-    ("nepochs=7", "set_phi=true", "model.stages=3"),
-    ("model=unrolled_fast",),
-    ("experiment=gs2_curved_phase", "nepochs=7"),
-    ("train.learning_rate=0.001", "models=[pinn]", "max_groups_train=2048"),
-]
-DIFFER = [
-    (("nepochs=8",), r"\(nepochs: 7 -> 8\)"),
-    (("seed=1", "train.learning_rate=0.1"), r"\(seed: 0 -> 1; train.learning_rate: 0.001 -> 0.1\)"),
-    (("experiment=gs2_curved_phase",), r"\(nepochs: 7 -> 3\)"),
-    (("model=unrolled",), r"\(model.stages: 3 -> 8\)"),
-    (("probe=ideal_disk",), r"probe.kind: zone_plate -> ideal_disk; .*probe.diameter_px64: absent -> 22.0"),
-    (("+nn=3",), r"nn=3: unknown key"),
-    (("probe.diameter_px64=3",), r"probe.diameter_px64"),
-]
-
-
-@pytest.fixture
-def stored_run(tmp_path):
+def test_a_run_is_resumed_with_its_own_configuration(tmp_path):
+    stored = RunConfig(nepochs=7, output_dir="elsewhere", overwrite=True, loss="mine:loss")
     run = tmp_path / "0_gridsize=1,seed=0"
-    RunFolder(run).config(STORED)
-    return run
-
-
-@pytest.mark.parametrize("overrides", AGREE, ids=" ".join)
-def test_overrides_that_agree_are_accepted(stored_run, overrides):
-    assert resumed(stored_run, *overrides) == STORED
-
-
-def test_the_folder_may_have_moved_or_be_named_again(stored_run):
-    assert resumed(stored_run, f"output_dir='{stored_run}'") == STORED
-    assert resumed(stored_run, USE_XLA_COMPILE="1") == STORED
-
-
-@pytest.mark.parametrize("overrides, message", DIFFER[:-1], ids=str)
-def test_overrides_that_differ_are_refused(stored_run, overrides, message):
-    with pytest.raises(ConfigError, match=message):
-        resumed(stored_run, *overrides)
+    RunFolder(run).config(stored)
+    own = [f"resume='{run}'", 'loss="mine:loss"']
+    assert resumed_config(run, own, {"USE_XLA_COMPILE": "1"}) == stored
+    for more, environment, said in (
+        ("nepochs=7", {}, "remove nepochs=7"),
+        ("+nn=3", {}, r"remove \+nn=3"),
+        ("loss=other:loss", {}, "remove loss=other:loss"),
+        ("", {"USE_XLA_COMPILE": "0"}, "remove xla.compile: true -> false"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            resumed_config(run, [*own, *filter(None, [more])], environment)
 
 
 def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_path):
@@ -412,7 +370,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
     data[len(data) // 2] ^= 1
     dataset.write_bytes(data)
 
-    process = start(tmp_path, SCRIPT, "resume=run", *COMMAND)
+    process = start(tmp_path, SCRIPT, "resume=run")
     wait_for(process, lambda: list(run.glob("baseline/checkpoints/*step0000002.npz")))
     lines = stopped(process, signal.SIGTERM)
     assert any("test.npz: missing, changed or damaged" in line for line in lines)

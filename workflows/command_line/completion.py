@@ -9,7 +9,6 @@ from typing import Any
 from workflows.command_line.console import PROGRAMS, folder_of
 
 KEYS = "keys.json"  # in conf/, by write_conf: read in a hundredth of the time that the schema takes
-OPTIONS = "options"  # in it, beside the programs: the options of a group with which alone a key is there
 
 BASH = """\
 # eval "$(ptycho completion bash)", in ~/.bashrc
@@ -66,11 +65,6 @@ def candidates(words: list[str]) -> list[str]:
     stored = _stored()
     named = [program.config, *(word.replace("=", "/") for word in before)]  # as network=denoiser
     keys = next((dict(stored[name]) for name in reversed(named) if name in stored), {})
-    for name, options in stored.get(OPTIONS, {}).get(program.config, {}).items():
-        group = f"{name.partition('.')[0]}="
-        given = [word.removeprefix(group) for word in before if word.startswith(group)]
-        if (given or [""])[-1] not in options:
-            keys.pop(name, None)
     if not equals:  # keys up to their next full stop: sections first, what is in them once they are typed
         depth = last.count(".") + 1
         full = (f"{name}=" for name in keys if name.startswith(last))

@@ -5,7 +5,6 @@ Every mistake becomes a :class:`ptycho.config.ConfigError` of one line. Nothing 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import typing
@@ -18,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig, RunConfig, ScanRunConfig
-from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
+from ptycho.config.mapping import differences, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_job
 from workflows.command_line.foreign import check_programs
@@ -30,7 +29,6 @@ SCHEMAS: dict[str, type[JobConfig]] = {
     "pretrain": PretrainConfig,
     "network=denoiser": DenoiserConfig,
 }
-GROUPS = ("object", "probe", "test_probe", "model")  # an option replaces the whole section
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -51,54 +49,24 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
     return config
 
 
-def resumed_config(
-    run: Path, composed: DictConfig, defaults: DictConfig, overrides: list[str], environ: Mapping[str, str]
-) -> JobConfig:
-    """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
+def resumed_config(run: Path, overrides: list[str], environ: Mapping[str, str]) -> JobConfig:
+    """The stored configuration of the run in folder ``run``.
 
-    Args:
-        composed, overrides, environ: as for :func:`run_config`.
-        defaults: what Hydra composes without overrides, to tell what an experiment asks for.
+    The command line may name its programs again, and nothing else; ``environ`` must not contradict it.
     """
     stored = read_job(run)
-    asked = _with_overrides(to_mapping(stored), plain(composed), plain(defaults), overrides)
-    _apply_switches(asked, overrides, environ)
-    if asked["output_dir"] and os.path.realpath(asked["output_dir"]) == os.path.realpath(run):
-        asked["output_dir"] = stored.output_dir  # the folder may have been moved
-    check_programs(stored, overrides, f"resume={run}")
-    if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
+    named = {key: f"{key}={program}" for key, program in programs_in(stored).items()}
+    values = to_mapping(stored)
+    _apply_switches(values, [], environ)
+    others = [one for one in overrides if not one.startswith("resume=")]
+    wrong = [one for one in others if re.sub("[\"']", "", one) != named.get(key_of(one))]
+    wrong += differences(to_mapping(stored), values)
+    if wrong:
         raise ConfigError(
-            f"resume={run}: is resumed with its own configuration, but the command line or the "
-            f"environment sets another ({'; '.join(found)}); remove that, or start a new run"
+            f"resume={run}: has its own configuration; remove {'; '.join(wrong)}, or start a new run"
         )
+    check_programs(stored, overrides, f"resume={run}")
     return stored
-
-
-def _with_overrides(
-    stored: dict[str, Any], composed: dict[str, Any], defaults: dict[str, Any], overrides: list[str]
-) -> dict[str, Any]:
-    """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
-    given = [key_of(override) for override in overrides]
-    if "experiment" in given:
-        given += _changed(composed, defaults)
-    asked = dict(stored)
-    for key in given:
-        top, _, name = key.partition(".")
-        if top in COMMANDS or top not in composed:
-            continue
-        whole, part = asked.get(top), composed[top]
-        if isinstance(whole, dict) and name in whole and name in part:
-            part = whole | {name: part[name]}
-        asked[top] = part
-    return asked
-
-
-def _changed(composed: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
-    """The keys, or whole options of a group, that differ; the default output folder always does."""
-    one, two = flat(composed), flat(defaults)
-    changed = [key for key, value in one.items() if key not in two or two[key] != value]
-    sections = [key.split(".")[0] if key.split(".")[0] in GROUPS else key for key in changed]
-    return [key for key in dict.fromkeys(sections) if key != "output_dir"]
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -177,7 +176,7 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     if composed.overwrite:
         raise ConfigError(f"resume={path} and overwrite=true: resume the run or replace it; drop one of them")
     check_links(path)
-    config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
+    config = resumed_config(path, overrides, os.environ)
     check_writable(path)
     check_places(path, training_files(config))
     return Job(workflow.check(config), path, tuple(overrides), resumed=True)

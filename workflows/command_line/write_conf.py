@@ -33,7 +33,7 @@ from ptycho.config import (
 from ptycho.config.messages import allowed, choices_of, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.completion import KEYS, OPTIONS
+from workflows.command_line.completion import KEYS
 from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
@@ -132,26 +132,8 @@ def keys_text(conf: Path) -> str:
     for name, cls in PROGRAMS.values():
         keys = {key.name: key.words for key in keys_by_level(cls, conf) if not key.name.endswith(".kind")}
         found[name] = commands(conf, name) | keys
-    found[OPTIONS] = {name: options_needed(conf, cls) for name, cls in PROGRAMS.values()}
     lines = (f'"{name}": {json.dumps(values)}' for name, values in found.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def options_needed(conf: Path, cls: type) -> dict[str, list[str]]:
-    """The options of a group that have a key, where not all have it; empty text: it is there by default."""
-    needed: dict[str, list[str]] = {}
-    for group, field in in_order(cls):
-        sections, default = sections_of(field.annotation), default_of(field)
-        options = options_of(conf, group, sections) if sections else []
-        classes = {option: sections[kind_of(conf / group / f"{option}.yaml")] for option in options}
-        if type(default) in sections.values() or default is PydanticUndefined:
-            classes[""] = sections.get("", type(default))
-        having = {option: {name for name, _ in in_order(one)} for option, one in classes.items()}
-        for key in sorted({name for section in sections.values() for name, _ in in_order(section)}):
-            have = [option for option, names in having.items() if key in names]
-            if len(have) < len({*options, ""}):
-                needed[f"{group}.{key}"] = have
-    return needed
 
 
 def options_of(conf: Path, group: str, sections: Mapping[str, type]) -> list[str]:
