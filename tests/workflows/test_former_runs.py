@@ -1,26 +1,19 @@
 """A run of the version before is read; former keys on the command line mean what they meant."""
 
-import hashlib
 import json
-import re
-import shutil
 
 import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
-from helpers.published import N, published, spot
 from helpers.run_folders import write_run
-from omegaconf import OmegaConf
 
 import ptycho
-from ptycho.config.former_names import ARRAYS, FILES, FLAGS, KEYS, SCORES, VALUES, warn_of
-from ptycho.config.mapping import flat
+from ptycho.config.former_names import warn_of
 from ptycho.report.gather import gather
 from ptycho.run.scan_table import row_of
 from ptycho.run.stored_config import read_job
 from workflows.command_line.console import main
-from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SCAN, COMPARE, REPORT = (ROOT / "scripts" / f"{name}.py" for name in ("scan_workflow", "compare", "report"))
 
@@ -130,119 +123,3 @@ def test_the_former_names_of_python_are_taken(caplog):
         ptycho.reconstruct(scan, prior="magic")
     for name in ("Scan.understood", "free_fraction", "prior"):
         assert sum(record.getMessage().startswith(f"{name} is called") for record in caplog.records) == 1
-
-
-# ---- a whole run: each command works, or refuses in one line
-
-NAME_OF = {name: former for table in (SCORES, FLAGS, ARRAYS) for former, name in table.items()}
-TINY = (
-    *("probe.learn=false", "solver.positions=false", "solver.flux=false", "solver.background=false"),
-    *("solver.regulariser=edge_preserving", "solver.regularisation_weight=1", "solver.steps=3"),
-    *("solver.error_map=false", "nepochs=1", "batch_size=8", "model.stages=1", "model.width=4"),
-    *("xla.compile=false", "data.orientation=as_stored", "denoise=false"),
-)
-
-
-def renamed(value):
-    """Keys and words of JSON under their former names, wherever they stand."""
-    if isinstance(value, dict):
-        return {NAME_OF.get(key, key): renamed(entry) for key, entry in value.items()}
-    return [renamed(entry) for entry in value] if isinstance(value, list) else NAME_OF.get(value, value)
-
-
-def renamed_config(config):
-    """The configuration under former keys and values."""
-    flattened = flat(config)
-    for path, words in VALUES.items():
-        back = {name: former for former, name in words.items()}
-        if path in flattened:  # a group has no key of its own
-            flattened[path] = back.get(flattened[path], flattened[path])
-    former = {name: key for key, name in KEYS.items()}
-    found = OmegaConf.create()
-    for path, value in flattened.items():
-        OmegaConf.update(found, former.get(path, path), value)
-    return OmegaConf.to_container(found)
-
-
-def to_former(run):
-    """Rewrite the files of a run by the table, read backwards."""
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    (run / "config.yaml").write_text(yaml.safe_dump(renamed_config(config)))
-    (run / "metrics.json").write_text(json.dumps(renamed(json.loads((run / "metrics.json").read_text()))))
-    record = json.loads((run / "files.json").read_text())
-    ends = re.compile(rf"(?:(?<=_)|^)({'|'.join(ARRAYS.values())})$")
-    for name, former in FILES.items():
-        arrays = {ends.sub(lambda end: NAME_OF[end[1]], key): one for key, one in np.load(run / name).items()}
-        np.savez(run / former, **arrays)
-        (run / name).unlink()
-        del record[name]
-        record[former] = hashlib.sha256((run / former).read_bytes()).hexdigest()
-    (run / "files.json").write_text(json.dumps(record))
-    return run
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, in_process_once, read_rightly_once):
-    """The file of a scan, and a finished run on it with a network, as the version before left it."""
-    folder = tmp_path_factory.mktemp("former")
-    words = SimulateConfig(output=str(folder / "scan.npz"), N=32, n_positions=64, nphotons=1e6, seed=2)
-    simulate_scan(words)
-    keys = (f"data.file={folder / 'scan.npz'}", *TINY, f"output_dir={folder / 'run'}")
-    code, _, err = in_process_once(SCAN, *keys, cwd=folder)
-    assert code == 0, err
-    return folder / "scan.npz", to_former(folder / "run")
-
-
-def test_the_run_has_former_names_alone(whole):
-    """Else the tests that follow would try nothing."""
-    config, row = (whole[1] / name for name in ("config.yaml", "metrics.json"))
-    assert {"free_fraction", "data.position_slips", "solver.prior"} <= set(
-        flat(yaml.safe_load(config.read_text()))
-    )
-    assert {"missed", "deviance_free"} <= set(json.loads(row.read_text())["solver"])
-    assert {"solver_free_deviance", "kept_out"} <= set(np.load(whole[1] / "judged.npz").files)
-
-
-@pytest.mark.parametrize(
-    "script, words, made",
-    [
-        ("report", ["{run}", "output=page.html"], "page.html"),
-        ("compare", ["{run}", "{other}", "output=both.html"], "both.csv"),
-        ("infer", ["run={run}", "data={data}", "output_dir=new"], "new/recons/pinn/recon.npz"),
-        ("export_scan", ["run={run}", "output=out.h5"], "out.h5"),
-        ("export_scan", ["run={run}", "output=new.h5", "recon=pinn"], "new.h5"),
-    ],
-)
-def test_a_command_takes_a_former_run(whole, in_process, tmp_path, script, words, made):
-    run = whole[1]
-    if script == "compare":
-        shutil.copytree(run, tmp_path / "other")
-    if script == "infer":
-        disk = np.hypot(*(np.mgrid[:N, :N] - (N - 1) / 2)) < 8
-        np.savez(
-            tmp_path / "data.npz", **published([spot(40, 44)], disk.astype(complex), [(20, 20), (24, 28)])
-        )
-    given = [word.format(run=run, other=tmp_path / "other", data=tmp_path / "data.npz") for word in words]
-    code, _, err = in_process(ROOT / "scripts" / f"{script}.py", *given)
-    assert code == 0 and "Traceback" not in err, err
-    assert (tmp_path / made).exists()
-
-
-def test_a_former_run_is_resumed(whole, in_process, tmp_path):
-    """A finished one says so; of one without scores they are made, under the names of today."""
-    run = shutil.copytree(whole[1], tmp_path / "run")
-    code, _, err = in_process(SCAN, f"resume={run}")
-    assert code == 0 and "is finished; nothing is left to do" in err, err
-    (run / "manifest.json").unlink()
-    (run / "metrics.json").unlink()
-    code, _, err = in_process(SCAN, f"resume={run}")
-    assert code == 0, err
-    assert "deviance_holdout" in json.loads((run / "metrics.json").read_text())["solver"]
-
-
-def test_a_scan_takes_probe_and_network_of_a_former_run(whole, in_process, tmp_path):
-    scan, run = whole
-    keys = (f"data.file={scan}", *TINY[:8], f"run={run}", "probe=run", "output_dir=again", "denoise=false")
-    code, _, err = in_process(SCAN, *keys)
-    assert code == 0, err
-    assert "pinn" in json.loads((tmp_path / "again/metrics.json").read_text())

@@ -311,21 +311,6 @@ def test_inspection_says_what_was_understood_and_changes_nothing(in_process, sca
     assert code == 2 and err.count("error:") == 1
 
 
-def test_by_default_the_solver_alone_makes_the_product(scan, in_process, tmp_path):
-    run = tmp_path / "run"
-    words = ("data.domain=amplitude", "xla.compile=false", f"output_dir={run}")
-    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words)
-    assert code == 0, err
-    metrics = json.loads((run / "metrics.json").read_text())
-    assert metrics["product"] == "solver" and "pinn" not in metrics
-    assert metrics["solver"]["reference_comparison"]["ssim"][0] > 0.95
-    assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.5
-    decided = {key: value for key, (value, _) in metrics["findings"].items() if key.startswith("solver: ")}
-    assert decided["solver: positions"] == decided["solver: probe"] == "not refined"
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    assert (config["run"], config["nepochs"], config["models"]) == (None, 0, [])
-
-
 @pytest.mark.usefixtures("read_rightly")
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
     """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
