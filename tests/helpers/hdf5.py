@@ -9,6 +9,7 @@ import pytest
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 J, H, W = 15, 11, 14
 EV = 1.602176634e-19
@@ -119,7 +120,7 @@ def same(scan, made, counts=None, index=slice(None)):
     scan.patterns.close()
 
 
-def refused(module, path, match, options=NO):
+def refused(path, match, options=NO):
     with pytest.raises(ConfigError, match=match) as caught:
-        module.read(path, options)
+        open_scan(path, options)
     assert "\n" not in str(caught.value)
