@@ -88,7 +88,7 @@ def eiger_folder(folder, made, parts=3):
 
 
 def product(path, made, **changes):
-    """A product of ptychodus, without patterns unless they are among the changes."""
+    """A product of ptychodus, without patterns unless they are among the changes; no path: its arrays."""
     arrays = {
         "probe_position_indexes": np.arange(J),
         "probe_position_x_m": made.metres[:, 1],
@@ -104,7 +104,8 @@ def product(path, made, **changes):
         "@probe_energy_eV": 8000.0,
         "@detector_object_distance_m": 1.9,
     } | changes
-    return written(path, {key: value for key, value in arrays.items() if value is not None})
+    arrays = {key: value for key, value in arrays.items() if value is not None}
+    return arrays if path is None else written(path, arrays)
 
 
 def same(scan, made, counts=None, index=slice(None)):
@@ -118,6 +119,16 @@ def same(scan, made, counts=None, index=slice(None)):
     np.testing.assert_allclose(scan.positions, made.metres[index], rtol=1e-12, atol=1e-20)
     assert scan.unit == "m"
     scan.patterns.close()
+
+
+def says(scan, **values):
+    """The scan's attributes are these; numbers to rounding."""
+    for key, value in values.items():
+        found = getattr(scan, key)
+        if isinstance(value, np.ndarray):
+            np.testing.assert_allclose(found, value, rtol=1e-6, err_msg=key)
+        else:
+            assert found == (value if isinstance(value, str | None) else pytest.approx(value)), key
 
 
 def refused(path, match, options=NO):
