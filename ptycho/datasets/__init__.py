@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.datasets.measurement import Measurement, list_keys, refuse
+from ptycho.datasets.measurement import Measurement, list_keys
 from ptycho.datasets.own import OWN, read_own
 from ptycho.datasets.published import KEYS, read_published
 from ptycho.files.npz import NpzError, NpzFile
@@ -53,8 +53,8 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
         with NpzFile(path) as archive:
             for form in FORMATS.values():
                 if form.marks & set(archive.keys):
-                    twice = [name for name in archive.repeated if name in form.known]
-                    refuse([f"{name} is there more than once" for name in twice])
+                    if twice := [name for name in archive.repeated if name in form.known]:
+                        raise NpzError("; ".join(f"{name} is there more than once" for name in twice))
                     return form.read(archive, probe)
             raise NpzError(
                 "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) "

@@ -6,8 +6,9 @@ A reader reads a whole file once, by blocks, and keeps everything but the patter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,53 @@ class Measurement:
             if header.stored and as_needed:
                 return FileArray(self.path.open("rb"), self.shape, np.float32, archive.position(header))
             copy, done = FileArray.temporary(scratch, self.shape, np.float32), 0
-            for block in patterns(archive, header):
+            for block in _patterns(archive, header):
                 copy[done : done + len(block)] = block
                 done += len(block)
             return copy
+
+
+class Members:
+    """Arrays of an archive by key, and the ``problems`` of those that cannot be read.
+
+    Args:
+        table: NumPy's kinds that are accepted, and what they become (None: as they are), by key.
+    """
+
+    def __init__(
+        self, archive: NpzFile, table: Mapping[str, tuple[str, Any]], problems: Iterable[str] = ()
+    ) -> None:
+        self.archive, self._table, self.problems = archive, table, list(problems)
+        there = {key: kinds for key, (kinds, _) in table.items() if key in archive.keys}
+        headers = {key: self._try(partial(archive.header, key, kinds)) for key, kinds in there.items()}
+        self._headers: dict[str, Header] = {key: header for key, header in headers.items() if header}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {key: header.shape for key, header in self._headers.items()}
+
+    def read(self, key: str) -> Any:
+        """The array ``(…)`` at a key; None: it is not there, or cannot be read."""
+        header, dtype = self._headers.get(key), self._table[key][1]
+        return None if header is None else self._try(lambda: _cast(self.archive.read(header), key, dtype))
+
+    def statistics(self, key: str) -> Statistics | None:
+        """Statistics of patterns ``(J, N, N)`` or ``(G, N, N, C)``, read by blocks; None: they are none."""
+        header = self._headers.get(key)
+        if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
+            return None
+        return self._try(lambda: Statistics.of(_patterns(self.archive, header)))
+
+    def refuse(self) -> None:
+        if self.problems:
+            raise NpzError("; ".join(self.problems))
+
+    def _try(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except NpzError as error:
+            self.problems.append(str(error))
+            return None
 
 
 def list_keys(archive: NpzFile) -> str:
@@ -95,55 +139,16 @@ def list_keys(archive: NpzFile) -> str:
     return ", ".join(shown(key, 60) for key in archive.keys[:NAMED]) + more or "none"
 
 
-def refuse(found: list[str]) -> None:
-    if found:
-        raise NpzError("; ".join(found))
-
-
-def read_headers(archive: NpzFile, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
-    """The headers of the keys that are there; what is wrong with one goes to ``found``."""
-    headers = {}
-    for key, kind in kinds.items():
-        if key in archive.keys:
-            try:
-                headers[key] = archive.header(key, kind)
-            except NpzError as error:
-                found.append(str(error))
-    return headers
-
-
-def read_into(
-    values: dict[str, Any], archive: NpzFile, header: Header, name: str, dtype: Any, found: list[str]
-) -> None:
-    """Put an array into ``values`` as ``dtype`` (None: as it is), or what is wrong with it into ``found``."""
-    try:
-        array = archive.read(header)
-        values[name] = array if dtype is None else _cast(array, header, dtype)
-    except NpzError as error:
-        found.append(str(error))
-
-
-def _cast(array: np.ndarray, header: Header, dtype: type) -> np.ndarray:
+def _cast(array: np.ndarray, key: str, dtype: Any) -> np.ndarray:
     if np.issubdtype(dtype, np.integer) and array.size:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
-            raise NpzError(f"{header.key} {header.shape} holds numbers beyond {limits.max}")
+            raise NpzError(f"{key} {array.shape} holds numbers beyond {limits.max}")
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is found later
         return array.astype(dtype)
 
 
-def read_statistics(archive: NpzFile, header: Header | None, found: list[str]) -> Statistics | None:
-    """Statistics of the patterns, read by blocks; None, and what is wrong in ``found``, if they cannot be."""
-    if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
-        return None
-    try:
-        return Statistics.of(patterns(archive, header))
-    except NpzError as error:
-        found.append(str(error))
-        return None
-
-
-def patterns(archive: NpzFile, header: Header) -> Iterator[np.ndarray]:
+def _patterns(archive: NpzFile, header: Header) -> Iterator[np.ndarray]:
     """Patterns ``(K, N, N)`` float32 block by block; ``(G, N, N, C)`` becomes ``(G·C, N, N)``."""
     for block in archive.rows(header):
         if block.ndim == 4:

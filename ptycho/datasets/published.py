@@ -24,17 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.datasets.measurement import Measurement, read_headers, read_into, read_statistics, refuse
+from ptycho.datasets.measurement import Measurement, Members
 from ptycho.files.npz import NpzError, NpzFile
 from ptycho.scan.dataset_checks import Shape, dark_frames, problems
 from ptycho.scan.groups import smallest_region
 
 KEYS = {
-    "diffraction": "fiu",
-    "coords_offsets": "fiu",
-    "probeGuess": "cfiu",
-    "YY_full": "cfiu",
-    "YY_ground_truth": "cfiu",
+    "diffraction": ("fiu", np.float32),
+    "coords_offsets": ("fiu", np.float64),
+    "probeGuess": ("cfiu", np.complex64),
+    "YY_full": ("cfiu", np.complex64),
+    "YY_ground_truth": ("cfiu", np.complex64),
 }
 
 
@@ -48,24 +48,24 @@ def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     found = ["lacks coords_offsets"] if "coords_offsets" not in archive.keys else []
     if probe is None and "probeGuess" not in archive.keys:
         found.append("lacks probeGuess, and no other probe is known")
-    headers = read_headers(archive, KEYS, found)
-    wrong = _shape_problems({key: header.shape for key, header in headers.items()}, probe)
+    members = Members(archive, KEYS, found)
+    found, shapes = members.problems, members.shapes
+    wrong = _shape_problems(shapes, probe)
     found += wrong.values()
-    arrays: dict[str, Any] = {}
-    for key in headers.keys() - wrong.keys() - {"diffraction"}:
-        dtype = np.float64 if key == "coords_offsets" else np.complex64
-        read_into(arrays, archive, headers[key], key, dtype, found)
-    statistics = read_statistics(archive, headers.get("diffraction"), found)
-    values, shape, truth = _partly(arrays), None, None
+    read = {key: members.read(key) for key in shapes.keys() - wrong.keys() - {"diffraction"}}
+    arrays = {key: array for key, array in read.items() if array is not None}
+    statistics = members.statistics("diffraction")
+    names = {"coords_offsets": "positions", "probeGuess": "probe", "YY_full": "objects"}
+    values: dict[str, Any] = {ours: arrays[theirs] for theirs, ours in names.items() if theirs in arrays}
+    shape, truth = None, None
     if not found:
-        values, shape, truth = _values(arrays, headers["diffraction"].shape, probe)
+        values, shape, truth = _values(arrays, shapes["diffraction"], probe)
     found += _in_their_words(problems(values, shape, statistics))
     if not found and statistics is not None:
-        found = _in_their_words(dark_frames(values, statistics, counts=False))
-    refuse(found)
+        found += _in_their_words(dark_frames(values, statistics, counts=False))
+    members.refuse()
     assert statistics is not None  # it is among the problems otherwise
-    own_probe = "probeGuess" in headers
-    return Measurement(archive.path, "diffraction", values, statistics, False, own_probe, truth)
+    return Measurement(archive.path, "diffraction", values, statistics, False, "probeGuess" in shapes, truth)
 
 
 def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[str, str]:
@@ -95,12 +95,6 @@ def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[
     return found
 
 
-def _partly(arrays: dict[str, Any]) -> dict[str, Any]:
-    """What can be checked by itself, under this program's names."""
-    names = {"coords_offsets": "positions", "probeGuess": "probe", "YY_full": "objects"}
-    return {ours: arrays[theirs] for theirs, ours in names.items() if theirs in arrays}
-
-
 Placed = tuple[int, int, int, int]
 
 
@@ -117,13 +111,14 @@ def _values(
     positions = (listed.reshape(-1, 2) - (N - 1) / 2).astype(np.float32)
     groups = np.arange(G * C, dtype=np.int32).reshape(G, C)
     finite = bool(np.isfinite(positions).all())
+    side = int(np.ceil(positions.max())) if np.isfinite(positions.max()) else 0
     values = {
         "positions": positions,
         "image": np.repeat(np.arange(n_images, dtype=np.int32), G // n_images * C),
         "groups": groups,
         "probe": arrays["probeGuess"].reshape(N, N) if "probeGuess" in arrays else probe,
         "photon_scale": 1.0,
-        "object_size": len(whole[0]) if whole is not None else N + _whole(positions.max()),
+        "object_size": len(whole[0]) if whole is not None else N + side,
         "region_size": smallest_region(positions, groups, N) if finite else N,
         "objects": whole[..., 0] if whole is not None else None,
     }
@@ -132,10 +127,6 @@ def _values(
         return values, (G * C, N, N), None
     values["objects"], truth = _part_in_place(values, part.reshape(part.shape[:2]), N)
     return values, (G * C, N, N), truth
-
-
-def _whole(position: float) -> int:
-    return int(np.ceil(position)) if np.isfinite(position) else 0
 
 
 def _repetitions(listed: np.ndarray) -> int:
@@ -164,12 +155,8 @@ def _part_in_place(
 
 def _in_their_words(found: list[str]) -> list[str]:
     """Problems with the keys of the file."""
-    names = {
-        "amplitudes": "diffraction",
-        "positions": "coords_offsets, less (N − 1)/2,",
-        "objects": "YY_full",
-    }
-    names["probe "] = "probeGuess "
-    for ours, theirs in names.items():
+    positions = "coords_offsets, less (N − 1)/2,"
+    names = {"amplitudes": "diffraction", "positions": positions, "objects": "YY_full"}
+    for ours, theirs in (names | {"probe ": "probeGuess "}).items():
         found = [theirs + text[len(ours) :] if text.startswith(ours) else text for text in found]
     return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.exports.hdf5_writing import SameAs
+from ptycho.files.npz_writing import Blocks
 from ptycho.scan.error_map import ErrorMap
-from ptycho.simulation.truth import Truth
+from ptycho.simulation.truth import GROUP, Truth
 
 DOMAINS = ("counts", "intensity")
 FLOAT32 = np.dtype(np.float32)
@@ -118,17 +121,27 @@ class ExportedScan:
         bad = int(np.count_nonzero(~self.good_pixels))
         return f"{bad} detector pixels were not measured and hold zero. " if bad else ""
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """The patterns in ``dtype``, block by block ``(j, N, N)``, as many as there are positions.
+    @property
+    def stored(self) -> Blocks:
+        """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``.
 
         Raises:
             ConfigError: there are none.
-            ValueError: a block of another shape, or another number of patterns.
+            ValueError: on the way: a block of another shape, or another number of patterns.
         """
         if self.patterns is None:
             raise ConfigError(f"{self.name or 'scan'}: has no patterns to write")
+        return Blocks(self.shape, self.dtype, self._blocks(self.patterns))
+
+    @property
+    def stored_amplitudes(self) -> Blocks:
+        """Their square roots, float32."""
+        blocks = (np.sqrt(block.astype(np.float64)).astype(FLOAT32) for block in self.stored.blocks)
+        return Blocks(self.shape, FLOAT32, blocks)
+
+    def _blocks(self, patterns: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         done = 0
-        for block in self.patterns:
+        for block in patterns:
             done += len(block)
             if block.shape[1:] != self.shape[1:] or done > self.shape[0]:
                 raise ValueError(f"a block of patterns has shape {block.shape}; must be of {self.shape}")
@@ -136,7 +149,9 @@ class ExportedScan:
         if done != self.shape[0]:
             raise ValueError(f"{done} patterns came; must be {self.shape[0]}, one for each position")
 
-    def amplitude_blocks(self) -> Iterator[np.ndarray]:
-        """The square roots of :meth:`blocks`, ``(j, N, N)`` float32."""
-        for block in self.blocks():
-            yield np.sqrt(block.astype(np.float64)).astype(np.float32)
+    def truth_tree(self, image: str) -> dict[str, Any]:
+        """What HDF5 holds of the truth of a simulated scan, if there is one; its object is at ``image``."""
+        if self.truth is None:
+            return {}
+        found: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}
+        return found | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})

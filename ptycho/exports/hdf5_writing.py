@@ -1,29 +1,77 @@
-"""HDF5 files that appear whole or not at all, and patterns in them, written block by block."""
+"""HDF5 files that appear whole or not at all, written from a table of what is where."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from ptycho.files.atomic import write_atomically
-from ptycho.simulation.truth import GROUP, Truth
+from ptycho.files.npz_writing import Blocks
 
 CHUNK_BYTES = 2**18  # of patterns that are packed together
-VERSIONS = (
-    h5py.h5f.LIBVER_V18,
-    h5py.h5f.LIBVER_LATEST,
-)  # HDF5 1.8 (2008) reads it; attributes may be larger than 64 KiB
+VERSIONS = (h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_LATEST)  # of 2008 on; attributes may exceed 64 KiB
+
+
+class SameAs(NamedTuple):
+    """A second name of what is at ``path``."""
+
+    path: str
+
+
+def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
+    """Write what is at each path of an HDF5 file, in order; None is left out.
+
+    Keys are those of the readers: ``path@name`` is an attribute. Values are arrays, numbers, texts and links;
+    of :class:`Blocks` ``(J, …)`` chunks of whole rows are compressed and get checksums.
+
+    Raises:
+        WriteError: the disk is full, or the folder cannot be written.
+    """
+    write_hdf5(path, lambda file: _fill(file, tree))
+
+
+def _fill(file: h5py.File, tree: Mapping[str, Any]) -> None:
+    for key, value in tree.items():
+        path, is_attribute, attribute = key.partition("@")
+        folder, _, name = path.rpartition("/")
+        if value is None:
+            continue
+        if is_attribute:
+            file[path or "/"].attrs[attribute] = value
+        elif isinstance(value, Blocks):
+            _write_blocks(_make_group(file, folder), name, value)
+        else:
+            _make_group(file, folder)[name] = file[value.path] if isinstance(value, SameAs) else value
+
+
+def _write_blocks(group: h5py.Group, name: str, rows: Blocks) -> None:
+    row = int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
+    chunks = (min(rows.shape[0], max(1, CHUNK_BYTES // row)), *rows.shape[1:])
+    packed = {"chunks": chunks, "compression": "gzip", "compression_opts": 1}
+    dataset = group.create_dataset(name, rows.shape, rows.dtype, shuffle=True, fletcher32=True, **packed)
+    done = 0
+    for block in rows.blocks:
+        dataset[done : done + len(block)] = block
+        done += len(block)
+
+
+def _make_group(parent: h5py.Group, path: str) -> h5py.Group:
+    """The group at a path below another, and those on the way to it, without the time of their making."""
+    create = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+    create.set_obj_track_times(False)
+    for name in filter(None, path.split("/")):
+        known = parent.get(name)
+        parent = known or h5py.Group(h5py.h5g.create(parent.id, name.encode(), gcpl=create))
+    return parent
 
 
 def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
-    """Write an HDF5 file under a temporary name and rename it.
-
-    The same content is the same bytes: no time is in them, where :func:`make_group` makes the groups.
+    """Write an HDF5 file under a temporary name and rename it. The same content is the same bytes.
 
     Raises:
         WriteError: the disk is full, or the folder cannot be written.
@@ -35,10 +83,9 @@ def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
             with _open(sink) as hdf5:
                 fill(hdf5)
                 hdf5.flush()
-        except Exception:
-            sink.check()
-            raise
-        sink.check()
+        finally:
+            if sink.error is not None:
+                raise sink.error
 
     write_atomically(path, save)
 
@@ -51,13 +98,8 @@ class _Sink:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._error: OSError | None = None
+        self.error: OSError | None = None
         self._place = self._end = 0
-
-    def check(self) -> None:
-        """Raise the error that was kept."""
-        if self._error is not None:
-            raise self._error
 
     def write(self, content: Any) -> int:
         self._try(lambda: self._file.write(content))
@@ -70,11 +112,6 @@ class _Sink:
         self._try(lambda: self._file.readinto(into))  # type: ignore[attr-defined]
         self._place += len(into)
         return len(into)
-
-    def read(self, size: int) -> bytes:
-        into = bytearray(size)
-        self.readinto(into)
-        return bytes(into)
 
     def tell(self) -> int:
         return self._place
@@ -92,13 +129,12 @@ class _Sink:
     def flush(self) -> None:
         self._try(self._file.flush)
 
-    def _try(self, do: Callable[[], Any]) -> Any:
-        if self._error is None:
+    def _try(self, do: Callable[[], Any]) -> None:
+        if self.error is None:
             try:
-                return do()
+                do()
             except OSError as error:
-                self._error = error
-        return None
+                self.error = error
 
 
 def _open(file: _Sink) -> h5py.File:
@@ -109,51 +145,3 @@ def _open(file: _Sink) -> h5py.File:
     access.set_fileobj_driver(h5py.h5fd.fileobj_driver, file)
     create.set_obj_track_times(False)
     return h5py.File(h5py.h5f.create(b"new", h5py.h5f.ACC_TRUNC, create, access))
-
-
-def make_group(parent: h5py.Group, path: str) -> h5py.Group:
-    """The group at a path below another, and those on the way to it, without the time of their making."""
-    create = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-    create.set_obj_track_times(False)
-    for name in path.split("/"):
-        known = parent.get(name)
-        parent = known or h5py.Group(h5py.h5g.create(parent.id, name.encode(), gcpl=create))
-    return parent
-
-
-def write_patterns(
-    group: h5py.Group, name: str, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
-) -> h5py.Dataset:
-    """Patterns ``shape = (J, N, N)`` in chunks of whole ones, compressed and with checksums.
-
-    Args:
-        blocks: of ``dtype``, ``(n, N, N)`` each.
-    """
-    frame = int(np.prod(shape[1:])) * dtype.itemsize
-    chunk = min(shape[0], max(1, CHUNK_BYTES // frame))
-    dataset = group.create_dataset(
-        name,
-        shape,
-        dtype,
-        chunks=(chunk, *shape[1:]),
-        compression="gzip",
-        compression_opts=1,
-        shuffle=True,
-        fletcher32=True,
-    )
-    done = 0
-    for block in blocks:
-        dataset[done : done + len(block)] = block
-        done += len(block)
-    return dataset
-
-
-def write_truth(file: h5py.File, truth: Truth | None, object_: h5py.Dataset | None) -> None:
-    """Add the truth of a simulated scan, if there is one, in a group of its own; its object is the file's."""
-    if truth is None:
-        return
-    group = make_group(file, GROUP)
-    for key, array in truth.arrays().items():
-        group[key] = array
-    if object_ is not None:
-        group["object"] = object_

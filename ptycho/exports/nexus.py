@@ -20,38 +20,39 @@ Source: NeXus definitions, contributed_definitions/NXcxi_ptycho.nxdl.xml.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from ptycho.exports import cxi
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.hdf5_writing import make_group, write_hdf5
+from ptycho.exports.hdf5_writing import write_tree
+from ptycho.readers.cxi import DETECTOR, SOURCE, TRANSLATIONS
 
 DEFINITION = "NXcxi_ptycho"
+BEAM, MOTORS, DATA = "entry_1/instrument_1/beam_1", "entry_1/sample_1/transformations", "entry_1/data"
 CLASSES = {
-    "": "NXentry",
-    "instrument_1": "NXinstrument",
-    "instrument_1/source_1": "NXsource",
-    "instrument_1/beam_1": "NXbeam",
-    "instrument_1/detector_1": "NXdetector",
-    "instrument_1/detector_1/transformations": "NXtransformations",
-    "sample_1": "NXsample",
-    "sample_1/geometry_1": "NXcollection",
-    "sample_1/transformations": "NXtransformations",
-    "data_1": "NXcollection",
-    "image_1": "NXcollection",
-    "data": "NXdata",
+    "": "NXroot",
+    "entry_1": "NXentry",
+    "entry_1/instrument_1": "NXinstrument",
+    SOURCE: "NXsource",
+    BEAM: "NXbeam",
+    DETECTOR: "NXdetector",
+    f"{DETECTOR}/transformations": "NXtransformations",
+    "entry_1/sample_1": "NXsample",
+    "entry_1/sample_1/geometry_1": "NXcollection",
+    MOTORS: "NXtransformations",
+    "entry_1/data_1": "NXcollection",
+    "entry_1/image_1": "NXcollection",
+    DATA: "NXdata",
 }
 LINKS = {
-    "data_1/data": "instrument_1/detector_1/data",
-    "data_1/translation": "instrument_1/detector_1/translation",
-    "sample_1/geometry_1/translation": "instrument_1/detector_1/translation",
-    "instrument_1/detector_1/data_1": "instrument_1/detector_1/data",
-    "instrument_1/detector_1/pixel_mask": "instrument_1/detector_1/mask",
-    "data/data": "instrument_1/detector_1/data",
-    "data/x": "sample_1/transformations/x",
-    "data/y": "sample_1/transformations/y",
+    f"{DETECTOR}/data_1": f"{DETECTOR}/data",
+    f"{DETECTOR}/pixel_mask": f"{DETECTOR}/mask",
+    f"{DATA}/data": f"{DETECTOR}/data",
+    f"{DATA}/x": f"{MOTORS}/x",
+    f"{DATA}/y": f"{MOTORS}/y",
 }
 AXES = {"x": [1.0, 0.0, 0.0], "y": [0.0, 1.0, 0.0]}
 
@@ -63,65 +64,47 @@ def write(path: Path, scan: ExportedScan) -> None:
         ConfigError: as of :func:`ptycho.exports.cxi.write`.
         WriteError: the file cannot be written.
     """
-    cxi.check_complete(path, scan, "NXcxi_ptycho")
-    write_hdf5(path, lambda file: _fill(file, scan))
+    cxi.check_complete(path, scan, DEFINITION)
+    write_tree(path, tree(scan))
 
 
-def _fill(file: h5py.File, scan: ExportedScan) -> None:
-    cxi.fill(file, scan)
-    entry = file["entry_1"]
-    del entry["instrument_1/detector_1/translation"]  # the definition has the array there, and links to it
-    entry.move("sample_1/geometry_1/translation", "instrument_1/detector_1/translation")
-    del entry["data_1/data"], entry["data_1/translation"]
-    entry["definition"] = DEFINITION
-    _beam(entry)
-    _detector(entry["instrument_1/detector_1"], scan)
-    _sample(entry["sample_1"], scan, entry["instrument_1/detector_1/translation"])
-    make_group(entry, "data").attrs.update({"signal": "data", "axes": ["x", ".", "."]})
-    for axis in AXES:
-        entry[f"data/{axis}_indices"] = "0"
-        entry["data"].attrs[f"{axis}_indices"] = 0
-    for name, target in LINKS.items():
-        entry[name] = h5py.SoftLink(f"/entry_1/{target}")
-    for target in set(LINKS.values()):
-        entry[target].attrs["target"] = f"/entry_1/{target}"
-    for name, kind in CLASSES.items():
-        if group := entry.get(name or "."):
-            group.attrs["NX_class"] = kind
-    entry.attrs["default"] = "data"
-    file.attrs.update({"NX_class": "NXroot", "default": "entry_1"})
-
-
-def _beam(entry: h5py.Group) -> None:
-    source, beam = entry["instrument_1/source_1"], make_group(entry, "instrument_1/beam_1")
-    source["name"], source["probe"], source["type"] = "unknown", "x-ray", "Synchrotron X-ray Source"
-    source["energy"].attrs["note"] = "of the photons, as in CXI; not that of the machine"
-    for name in ("energy", "incident_beam_energy"):
-        beam[name] = source["energy"][()]
-    beam["incident_energy_spread"] = np.nan
-    for name in beam:
-        beam[name].attrs["units"] = "J"
-
-
-def _detector(group: h5py.Group, scan: ExportedScan) -> None:
-    group.attrs.update({"axes": "[, data]", "signal": "data"})
+def tree(scan: ExportedScan) -> dict[str, Any]:
+    """What is where in such a file."""
     assert scan.detector_pixel_m is not None
+    found, moves = cxi.tree(scan, TRANSLATIONS[2]), TRANSLATIONS[2]  # the definition has the array there
+    energy = found[f"{SOURCE}/energy"]
+    found |= {
+        "entry_1/definition": DEFINITION,
+        f"{SOURCE}/name": "unknown",
+        f"{SOURCE}/probe": "x-ray",
+        f"{SOURCE}/type": "Synchrotron X-ray Source",
+        f"{SOURCE}/energy@note": "of the photons, as in CXI; not that of the machine",
+        f"{DETECTOR}/transformations/vector": [0.0, 0.0, 1.0],
+        f"{DETECTOR}@axes": "[, data]",
+        f"{DETECTOR}@signal": "data",
+        f"{DETECTOR}/data@interpretation": "image",
+        f"{moves}@axes": "translation:y:x",
+        f"{moves}@interpretation": "image",
+        "entry_1/sample_1/name": scan.name or "unknown",
+    }
+    for name, value in {
+        "energy": energy,
+        "incident_beam_energy": energy,
+        "incident_energy_spread": np.nan,
+    }.items():
+        found |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
     for axis, pitch in zip("yx", scan.detector_pixel_m, strict=True):
-        del group[f"beam_center_{axis}"]
-        group[f"beam_center_{axis}"] = scan.N // 2 * pitch
-        group[f"beam_center_{axis}"].attrs["units"] = "m"
-    group["data"].attrs["interpretation"] = "image"
-    make_group(group, "transformations")["vector"] = [0.0, 0.0, 1.0]
-
-
-def _sample(group: h5py.Group, scan: ExportedScan, translation: h5py.Dataset) -> None:
-    translation.attrs.update({"axes": "translation:y:x", "interpretation": "image"})
-    group["name"] = scan.name or "unknown"
-    motors = make_group(group, "transformations")
-    motors.attrs["vector"] = AXES["x"]
+        key = f"{DETECTOR}/beam_center_{axis}"
+        found |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
     for column, (axis, vector) in enumerate(AXES.items()):
-        motors[axis] = translation[:, column]
-        depends = "y" if axis == "x" else "."
-        motors[axis].attrs.update(
-            {"units": "m", "transformation_type": "translation", "vector": vector, "depends_on": depends}
-        )
+        key, depends = f"{MOTORS}/{axis}", "y" if axis == "x" else "."
+        said = {"units": "m", "transformation_type": "translation", "vector": vector, "depends_on": depends}
+        found |= {key: found[moves][:, column]} | {f"{key}@{name}": value for name, value in said.items()}
+        found |= {f"{DATA}/{axis}_indices": "0", f"{DATA}@{axis}_indices": 0}
+    found |= {f"{MOTORS}@vector": AXES["x"], f"{DATA}@signal": "data", f"{DATA}@axes": ["x", ".", "."]}
+    found |= {key: h5py.SoftLink(f"/{target}") for key, target in LINKS.items()}
+    targets = [link.path for link in found.values() if isinstance(link, h5py.SoftLink)]
+    found |= {f"{target.lstrip('/')}@target": target for target in targets}
+    classes = {path: kind for path, kind in CLASSES.items() if any(key.startswith(path) for key in found)}
+    found |= {f"{path}@NX_class": kind for path, kind in classes.items()}
+    return found | {"@default": "entry_1", "entry_1@default": "data"}

@@ -27,7 +27,7 @@ import numpy as np
 
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_atomically
-from ptycho.files.npz_writing import Blocks, write_npz
+from ptycho.files.npz_writing import write_npz
 from ptycho.simulation.truth import PREFIX
 
 CONTRACT = {"scale_contract_version": "legacy_v1", "measurement_domain": "normalized_amplitude"}
@@ -58,8 +58,7 @@ def _fill(file: IO[bytes], scan: ExportedScan) -> None:
         arrays["objectGuess"] = scan.object.astype(np.complex64)
     if scan.truth is not None:
         arrays |= {PREFIX + key: array for key, array in scan.truth.arrays().items()}
-    patterns = Blocks(scan.shape, np.dtype("<f4"), scan.amplitude_blocks())
-    write_npz(file, {"diff3d": patterns} | arrays)
+    write_npz(file, {"diff3d": scan.stored_amplitudes} | arrays)
 
 
 def _metadata(scan: ExportedScan) -> dict[str, Any]:

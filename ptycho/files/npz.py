@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import stat
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -59,12 +57,25 @@ class NpzFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file = _open_file(self.path)
+        try:
+            if self.path.exists() and not self.path.is_file():  # a pipe or a device would never end
+                raise NpzError("not a file")
+            self._file = self.path.open("rb")
+        except FileNotFoundError as error:
+            raise NpzError("no such file") from error
+        except OSError as error:
+            raise NpzError(f"cannot be read ({error.strerror or error})") from error
+        except ValueError as error:  # a zero byte in the name
+            raise NpzError(str(error)) from error
         try:
             self._zip = zipfile.ZipFile(self._file)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
+            self._file.seek(0)
+            start = self._file.read(6)
             self._file.close()
-            raise NpzError(f"not a readable .npz ({_why(self.path, error)})") from error
+            kinds = {b"": "it is empty", b"\x93NUMPY": "it is a single .npy array"}
+            cut = "it is cut short or damaged" if start[:2] == b"PK" else "it is no ZIP archive"
+            raise NpzError(f"not a readable .npz ({kinds.get(start, cut)})") from error
         names = [info.filename for info in self._zip.infolist()]
         self.keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         self.repeated = [key for key, count in Counter(self.keys).items() if count > 1]
@@ -95,9 +106,8 @@ class NpzFile:
             raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
         if dtype.kind not in kinds:
             raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {name_kinds(kinds)}")
-        size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or start + size != info.file_size:
-            held = info.file_size - start
+        size, held = math.prod(shape) * dtype.itemsize, info.file_size - start
+        if min(shape, default=0) < 0 or size != held:
             raise NpzError(f"{key} declares {shape} of {dtype}, {size} bytes, but holds {held} bytes")
         if info.file_size > SMALL and info.file_size > MAX_EXPANSION * info.compress_size:
             grown = f"{info.compress_size} bytes that expand to {info.file_size}"
@@ -110,11 +120,9 @@ class NpzFile:
         if size > IN_MEMORY:
             raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {IN_MEMORY} are read")
         with _problem(header.key), self._zip.open(header.info) as member:
-            member.read(header.start)
-            content = _exactly(member, size - header.start, header.key)
-        array = np.frombuffer(content, header.dtype)
-        array = array.reshape(header.shape[::-1]).T if header.fortran else array.reshape(header.shape)
-        return array.astype(header.dtype.newbyteorder("="), order="C")
+            array = npy.read_array(member, allow_pickle=False)
+            member.read()  # to the end, where the checksum is
+        return array.astype(header.dtype.newbyteorder("="), order="C", copy=False)
 
     def rows(self, header: Header) -> Iterator[np.ndarray]:
         """The array by blocks ``(j, …)`` of whole rows (first axis), in native byte order, one in memory."""
@@ -123,14 +131,14 @@ class NpzFile:
                 f"{header.key} {header.shape} is in Fortran order, which cannot be read by rows; "
                 "save np.ascontiguousarray of it"
             )
-        row = math.prod(header.shape[1:])
-        step = max(1, CHUNK_BYTES // max(1, row * header.dtype.itemsize))
+        row = math.prod(header.shape[1:]) * header.dtype.itemsize
+        step = max(1, CHUNK_BYTES // max(1, row))
         with _problem(header.key), self._zip.open(header.info) as member:
             member.read(header.start)
             for first in range(0, header.shape[0], step):
                 count = min(step, header.shape[0] - first)
-                content = _exactly(member, count * row * header.dtype.itemsize, header.key)
-                block = np.frombuffer(content, header.dtype).reshape(count, *header.shape[1:])
+                block = np.frombuffer(member.read(count * row), header.dtype)
+                block = block.reshape(count, *header.shape[1:])
                 yield block.astype(header.dtype.newbyteorder("="), copy=False)
 
     def position(self, header: Header) -> int:
@@ -160,41 +168,6 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
     if problems:
         raise NpzError("; ".join(problems))
     return arrays
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
-            raise NpzError("not a file")
-        return path.open("rb")
-    except NpzError:
-        raise
-    except FileNotFoundError as error:
-        raise NpzError("no such file") from error
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise NpzError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
-
-
-def _why(path: Path, error: Exception) -> str:
-    """What a file that is no archive seems to be."""
-    with contextlib.suppress(OSError):
-        if path.stat().st_size == 0:
-            return "it is empty"
-        with path.open("rb") as file:
-            magic = file.read(6)
-        if magic == b"\x93NUMPY":
-            return "it is a single .npy array"
-        if magic.startswith(b"PK"):
-            return "it is cut short or damaged"
-        return "it is no ZIP archive"
-    return shown(str(error))
-
-
-def _exactly(member: IO[bytes], size: int, key: str) -> bytes:
-    content = member.read(size)
-    if len(content) != size:
-        raise NpzError(f"{key} ends early")
-    return content
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from ptycho.files.run_product import METRICS
 from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.places import open_archive
-from ptycho.readers.product import Product, read_product
+from ptycho.readers.positions import Placement
+from ptycho.readers.product import read_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side
@@ -101,7 +102,7 @@ def product_file(path: str) -> Path:
     return Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
 
 
-def _product(path: str, file: Path) -> Product:
+def _product(path: str, file: Path) -> Placement:
     with open_archive(file, ReadOptions()) as archive:
         product = read_product(archive, ReadOptions())
         if product is None or not {"object", "probe"} <= product.values.keys():
@@ -114,7 +115,7 @@ def _product(path: str, file: Path) -> Product:
     return product
 
 
-def _ratio(path: str, product: Product, scan: ScanGeometry) -> float:
+def _ratio(path: str, product: Placement, scan: ScanGeometry) -> float:
     """Return the object pixel of an earlier result over that of a scan; exactly one if they hardly differ."""
     theirs, ours = product.values.get("object_pixel_m"), scan.pixel.metres
     if theirs is None and ours is None:  # both are λz over what a pattern spans of the same detector
@@ -134,7 +135,7 @@ def _ratio(path: str, product: Product, scan: ScanGeometry) -> float:
     return 1.0 if np.abs(ratios - 1).max() < 1e-3 else float(ratios[0])
 
 
-def _common_frames(path: str, product: Product, scan: ScanGeometry) -> tuple[np.ndarray, np.ndarray]:
+def _common_frames(path: str, product: Placement, scan: ScanGeometry) -> tuple[np.ndarray, np.ndarray]:
     """Return where the frames that an earlier run had are among a scan's, and among its own."""
     ours = scan.frames if scan.raw.numbers is None else scan.raw.numbers[scan.frames]
     theirs = np.arange(len(product.positions)) if product.numbers is None else product.numbers

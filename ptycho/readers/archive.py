@@ -40,12 +40,13 @@ class Patterns(ABC):
     """Patterns ``(J, H, W)`` that stay in a file; a :class:`~ptycho.readers.raw_scan.PatternSource`.
 
     Attributes:
-        label: what to call them in an error.
+        label, key: what to call them in an error, and where they are in the file.
         grid: ``(A, B)`` of a single raster; None: a list.
         columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
     """
 
     label: str
+    key: str = ""
     grid: tuple[int, int] | None = None
     columns_first: bool = False
     shape: tuple[int, int, int]
@@ -82,7 +83,7 @@ class Selected(Patterns):
     """Some patterns of a source, ``rows (K,)``, in an order of their own."""
 
     def __init__(self, source: Patterns, rows: np.ndarray) -> None:
-        self._source, self._rows, self.label = source, rows, source.label
+        self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
         self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
 
     def samples(self) -> Iterator[np.ndarray]:
@@ -121,12 +122,20 @@ class Archive(ABC):
         self._lent = False
 
     @abstractmethod
-    def patterns(self, *keys: str | None) -> Patterns | None:
-        """The patterns at some keys, one after the other; None, and a problem, if they are none."""
+    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
+        """The patterns at some keys, one after the other; None, and a problem, if they are none.
 
-    def holds(self, key: str) -> bool:
-        """Whether something is at a key; nothing is read, and no link to another file followed."""
+        Args:
+            any_order: in NPZ, they may be the last axis, or a raster.
+        """
+
+    def holds(self, *keys: str) -> bool:
+        """Whether something is at every one of some keys; no link to another file is followed."""
         return False
+
+    def holds_any(self, *keys: str) -> bool:
+        """Whether something is at one of some keys."""
+        return any(self.holds(key) for key in keys)
 
     def entry(self, key: str) -> Entry | None:
         """What the array at a key declares; None: there is none."""
@@ -214,16 +223,14 @@ class Archive(ABC):
 
     def need(self, what: str, *keys: str) -> str | None:
         """The first of some keys at which an array is; that there is none is a problem."""
-        before = len(self.problems)
-        key = self.first(*keys)
+        before, key = len(self.problems), self.first(*keys)
         if key is None and len(self.problems) == before:
             self.complain(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
         return key
 
     def require(self, *keys: str) -> bool:
         """Whether there is an array at every one of some keys; that one is not is a problem."""
-        before = len(self.problems)
-        lacking = [key for key in keys if self.entry(key) is None]
+        before, lacking = len(self.problems), [key for key in keys if self.entry(key) is None]
         if lacking and len(self.problems) == before:
             self.complain(f"lacks {', '.join(lacking)}; it has {self.listed()}")
         return not lacking

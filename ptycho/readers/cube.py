@@ -20,16 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
-from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
-from ptycho.readers.cube_axes import Cube, complete, listed
+from ptycho.readers.cube_axes import Cube, complete, listed, raster_positions
 from ptycho.readers.cube_extras import IN_MEMORY, is_zarr, read_by_rosettasciio, read_zarr
-from ptycho.readers.cube_records import read_empad, read_merlin, read_mrc
+from ptycho.readers.cube_records import frames_in_file, read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
-from ptycho.readers.raw_scan import Frames, Raster, RawScan, ReadOptions
+from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
 
 SAMPLED = 64  # frames that tell what their numbers are
 BY_NAME: dict[str, Callable[[Path], Cube]] = {
@@ -53,11 +51,9 @@ def reader_of(path: Path) -> Callable[[Path], Cube] | None:
             magic = file.read(8)
     except (OSError, ValueError):  # the formats after this one say what is wrong
         return None
-    if magic.startswith(b"\x93NUMPY"):
-        return _read_npy
-    if magic.startswith(b"MATLAB 5"):
-        return _read_matlab
-    return BY_NAME.get(path.suffix.lower())
+    by_content = {b"\x93NUMPY": _read_npy, b"MATLAB 5": _read_matlab}
+    found = next((read for start, read in by_content.items() if magic.startswith(start)), None)
+    return found or BY_NAME.get(path.suffix.lower())
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:
@@ -74,10 +70,10 @@ def read(path: Path, options: ReadOptions) -> RawScan:
         complete(options.raster, None, path)
     try:
         source, grid, rows_first, step = choose(path)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
     except Exception as error:  # whatever a damaged file leads to
-        raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
+        told = isinstance(error, ConfigError)
+        said = str(error) if told else f"cannot be read ({describe_error(error)})"
+        raise ConfigError(f"{path}: {said}") from error
     raster = complete(options.raster, step, path)
     positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
     some = source.read(np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(int)))
@@ -87,55 +83,12 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     return RawScan(name, source, domain.name, None, positions, "m", notes=notes)
 
 
-def raster_positions(
-    raster: Raster, count: int, grid: tuple[int, int] | None, rows_first: bool, path: Path | str
-) -> np.ndarray:
-    """Return positions ``(J, 2)`` in metres of ``count`` patterns.
-
-    Args:
-        grid: that the file's axes state; None: ``raster.shape`` must.
-        rows_first: a list of patterns runs along the rows first, as MATLAB stores it.
-
-    Raises:
-        ConfigError: there is no raster of so many positions, or nobody states its step.
-    """
-    if raster.step_m is None:
-        raise ConfigError(
-            f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
-        )
-    shape = raster.shape or grid
-    if shape is None:
-        raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
-    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
-        raise ConfigError(
-            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
-            f"{list(grid)}; remove it"
-        )
-    if math.prod(shape) != count:
-        raise ConfigError(
-            f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "
-            f"{count} patterns"
-        )
-    rows, columns = np.mgrid[: shape[0], : shape[1]]
-    if raster.path == "snake":
-        columns[1::2] = columns[1::2, ::-1]
-    order = "F" if rows_first else "C"
-    return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)
-
-
 def _read_npy(path: Path) -> Cube:
-    file = path.open("rb")
-    version = npy.read_magic(file)
-    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = header(file)
-    if dtype.hasobject or dtype.kind not in "fiu" or fortran:
-        wrong = "in Fortran order" if fortran and not dtype.hasobject else str(dtype)
-        raise ConfigError(f"is an array {shape} {wrong}; must be of real numbers in C order")
-    form, grid = listed(shape)
-    start, size = file.tell(), math.prod(shape) * dtype.itemsize
-    if path.stat().st_size < start + size:
-        raise ConfigError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
-    return Cube(Frames(FileArray(file, form, dtype, start)), grid)  # type: ignore[arg-type]
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if array.dtype.kind not in "fiu" or not array.flags.c_contiguous:
+        wrong = str(array.dtype) if array.flags.c_contiguous else "in Fortran order"
+        raise ConfigError(f"is an array {array.shape} {wrong}; must be of real numbers in C order")
+    return frames_in_file(path, array.shape, array.dtype, array.offset)
 
 
 def _read_matlab(path: Path) -> Cube:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from ptycho.config import ConfigError
 from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import PatternSource, Raster
@@ -34,17 +36,11 @@ class Cube(NamedTuple):
 def step_m(axes: Sequence[Axis]) -> tuple[float, float] | None:
     """Return the step along the rows and the columns of a raster with ``axes``; None: one is no length.
 
-    A list has one axis, of which the step is that of both.
+    A list has one axis, of which the step is that of both. EMD writes nm as ``[n_m]``.
     """
-    steps = [_length_m(*axis) for axis in axes]
-    first, last = (steps[0], steps[-1]) if steps else (None, None)
-    return None if first is None or last is None else (first, last)
-
-
-def _length_m(scale: float, unit: str) -> float | None:
-    """Return the size of a step in metres; EMD writes nm as ``[n_m]``."""
-    size = LENGTHS.get(unit.strip("[]() ").replace("_", "").lower())
-    return abs(scale) * size if size is not None and math.isfinite(scale) and scale != 0 else None
+    sizes = [LENGTHS.get(unit.strip("[]() ").replace("_", "").lower(), 0.0) for _, unit in axes]
+    steps = [abs(scale) * size for (scale, _), size in zip(axes, sizes, strict=True)]
+    return (steps[0], steps[-1]) if steps and all(0 < step < math.inf for step in steps) else None
 
 
 def complete(raster: Raster | None, step: tuple[float, float] | None, path: str | Path) -> Raster:
@@ -69,8 +65,43 @@ def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int
     Raises:
         ConfigError: another number of axes, or nothing along one.
     """
-    if len(shape) == 4 and min(shape) > 0:
-        return (shape[0] * shape[1], shape[2], shape[3]), (shape[0], shape[1])
-    if len(shape) == 3 and min(shape) > 0:
-        return (shape[0], shape[1], shape[2]), None
-    raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
+    if len(shape) not in (3, 4) or min(shape) < 1:
+        raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
+    grid = (shape[0], shape[1]) if len(shape) == 4 else None
+    return (math.prod(shape[:-2]), shape[-2], shape[-1]), grid
+
+
+def raster_positions(
+    raster: Raster, count: int, grid: tuple[int, int] | None, rows_first: bool, path: Path | str
+) -> np.ndarray:
+    """Return positions ``(J, 2)`` in metres of ``count`` patterns.
+
+    Args:
+        grid: that the file's axes state; None: ``raster.shape`` must.
+        rows_first: a list of patterns runs along the rows first, as MATLAB stores it.
+
+    Raises:
+        ConfigError: there is no raster of so many positions, or nobody states its step.
+    """
+    if raster.step_m is None:
+        raise ConfigError(
+            f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
+        )
+    shape = raster.shape or grid
+    if shape is None:
+        raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
+    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
+        raise ConfigError(
+            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
+            f"{list(grid)}; remove it"
+        )
+    if math.prod(shape) != count:
+        raise ConfigError(
+            f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "
+            f"{count} patterns"
+        )
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    if raster.path == "snake":
+        columns[1::2] = columns[1::2, ::-1]
+    order = "F" if rows_first else "C"
+    return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)

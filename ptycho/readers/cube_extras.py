@@ -15,15 +15,15 @@ import importlib
 import math
 import warnings
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.file_array import FileArray, gather
+from ptycho.files.file_array import gather
 from ptycho.readers.cube_axes import Axis, Cube, listed, step_m
+from ptycho.readers.cube_records import frames_in_file
 from ptycho.readers.raw_scan import Frames
 
 IN_MEMORY = 2**33  # bytes of an array that is read at once
@@ -53,31 +53,14 @@ class ZarrFrames:
         """Nothing is open."""
 
 
-class WholeFrames:
-    """Patterns ``(J, H, W)`` that are read at once, when some are asked for.
-
-    Args:
-        load: gives an array of ``shape``, ``(A, B, H, W)`` or ``(J, H, W)``.
-
-    Raises:
-        ConfigError: they are too many.
-    """
-
-    def __init__(self, load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self._load, self.dtype = load, dtype
-        self.shape, self.grid = listed(shape)
-        if (size := math.prod(shape) * dtype.itemsize) > IN_MEMORY:
-            raise ConfigError(f"takes {size} bytes; at most {IN_MEMORY} are read at once; save it as .hspy")
-
-    @cached_property
-    def _frames(self) -> np.ndarray:
-        return np.asarray(self._load()).reshape(self.shape)
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self._frames[index]
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _at_once(
+    load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
+) -> Cube:
+    """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
+    form, grid = listed(shape)
+    if (size := math.prod(shape) * dtype.itemsize) > IN_MEMORY:
+        raise ConfigError(f"takes {size} bytes; at most {IN_MEMORY} are read at once; save it as .hspy")
+    return Cube(Frames(np.asarray(load()).reshape(form)), grid, step_m=step_m(axes))
 
 
 def is_zarr(path: Path) -> bool:
@@ -126,8 +109,7 @@ def read_by_rosettasciio(path: Path) -> Cube:
         raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")
     if tags := signal["original_metadata"].get("ImageList"):
         return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
-    source = WholeFrames(lambda: cube, cube.shape, cube.dtype)
-    return Cube(source, source.grid, step_m=step_m(axes[:-2]))
+    return _at_once(lambda: cube, cube.shape, cube.dtype, axes[:-2])
 
 
 def _read_gatan(
@@ -135,20 +117,14 @@ def _read_gatan(
 ) -> Cube:
     """Return the frames of an array of DigitalMicrograph, whose tags say where it begins."""
     start = tags["ImageData"]["Data"]["offset"]
-    if path.stat().st_size < start + math.prod(shape) * dtype.itemsize:
-        raise ConfigError(f"declares {shape} of {dtype}, and ends before")
-    if len(shape) == 4 and _ends_with_the_raster(tags, axes):
+    if len(shape) != 4 or not _ends_with_the_raster(tags, axes):
+        return frames_in_file(path, shape, dtype, start)._replace(step_m=step_m(axes[:-2]))
 
-        def load() -> np.ndarray:
-            return (
-                np.fromfile(path, dtype, math.prod(shape), offset=start).reshape(shape).transpose(2, 3, 0, 1)
-            )
+    def load() -> np.ndarray:
+        cube = np.fromfile(path, dtype, math.prod(shape), offset=start)
+        return cube.reshape(shape).transpose(2, 3, 0, 1)
 
-        source = WholeFrames(load, shape[2:] + shape[:2], dtype)
-        return Cube(source, source.grid, step_m=step_m(axes[2:]))
-    form, grid = listed(shape)
-    frames = FileArray(path.open("rb"), form, dtype, start)
-    return Cube(Frames(frames), grid, step_m=step_m(axes[:-2]))  # type: ignore[arg-type]
+    return _at_once(load, shape[2:] + shape[:2], dtype, axes[2:])
 
 
 def _axis(axis: dict[str, Any]) -> Axis:

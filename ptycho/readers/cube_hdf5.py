@@ -36,7 +36,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         found = _find(file)
         if found is None:
             raise ConfigError(f"{path}: data.format={NAME}: has no axes of HyperSpy or EMD; remove it")
-        key, axes = found
+    key, axes = found
     raster = None if options.positions_file else complete(options.raster, step_m(axes), path)
     return keymap.read(path, replace(options, keys={"patterns": key}, raster=raster))
 
@@ -47,23 +47,16 @@ def _find(file: Archive) -> tuple[str, list[Axis]] | None:
         entry, group = file.entry(key), key.rpartition("/")[0]
         numbers = range(0 if entry is None or entry.shape is None else len(entry.shape) - 2)
         if file.holds(f"{group}/axis-0"):
-            return key, [_axis_of_hyperspy(file, f"{group}/axis-{number}") for number in numbers]
+            return key, [_axis(file, f"{group}/axis-{number}", "@scale") for number in numbers]
         for first in (0, 1):
             if file.holds(f"{group}/dim{first}"):
-                return key, [_axis_of_emd(file, f"{group}/dim{first + number}") for number in numbers]
+                return key, [_axis(file, f"{group}/dim{first + number}") for number in numbers]
     return None
 
 
-def _axis_of_hyperspy(file: Archive, key: str) -> Axis:
-    scale = file.read(f"{key}@scale")
-    return (0.0 if scale is None or scale.size != 1 else float(scale.ravel()[0])), _unit(file, key)
-
-
-def _axis_of_emd(file: Archive, key: str) -> Axis:
-    places = file.read(key)
-    size = 0.0 if places is None or places.size < 2 else float(places.ravel()[1] - places.ravel()[0])
-    return size, _unit(file, key)
-
-
-def _unit(file: Archive, key: str) -> str:
-    return file.text(f"{key}@units") or ""
+def _axis(file: Archive, key: str, scale: str = "") -> Axis:
+    """The scale of HyperSpy, or the first step of EMD; nought: there is none."""
+    found = file.read(f"{key}{scale}")
+    places = [0.0] if found is None or not found.size else found.ravel()[:2].tolist()
+    size = places[0] if scale else places[-1] - places[0]
+    return float(size), file.text(f"{key}@units") or ""

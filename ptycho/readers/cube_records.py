@@ -17,13 +17,13 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.readers.cube_axes import Cube
+from ptycho.readers.cube_axes import Cube, listed
+from ptycho.readers.raw_scan import Frames
 
 EMPAD = (130, 128)  # rows and columns of a frame
 MERLIN = {"U08": ">u1", "U16": ">u2", "U32": ">u4"}
@@ -32,28 +32,39 @@ MRC = {0: "u1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}  # 0 is signed in MRC2014; 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Patterns ``(J, H, W)`` in a file of records ``(J, bytes)``.
+    """Patterns ``(J, H, W)`` in a file of records.
 
     Attributes:
-        shape, dtype: of the patterns.
-        head: bytes of a record before its pixels; what follows these is not read either.
+        records: ``(J,)``, with the field ``frame``; what else they hold is not read.
         upside_down: the last row comes first.
     """
 
     records: FileArray
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-    head: int = 0
     upside_down: bool = False
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        rows, columns = self.records.dtype["frame"].shape
+        return len(self.records), rows, columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.records.dtype["frame"].base
+
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        size = math.prod(self.shape[1:]) * self.dtype.itemsize
-        pixels = np.ascontiguousarray(self.records[index][:, self.head : self.head + size])
-        frames = pixels.view(self.dtype).reshape(-1, *self.shape[1:])
+        frames = self.records[index]["frame"]
         return frames[:, ::-1] if self.upside_down else frames
 
     def close(self) -> None:
         """Nothing else is open than the file, which closes with the last reference to it."""
+
+
+def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:
+    """Return frames ``(A, B, H, W)`` or ``(J, H, W)`` that follow each other from byte ``start`` on."""
+    form, grid = listed(shape)
+    if path.stat().st_size < start + (size := math.prod(form) * dtype.itemsize):
+        raise ConfigError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
+    return Cube(Frames(FileArray(path.open("rb"), form, dtype, start)), grid)  # type: ignore[arg-type]
 
 
 def read_empad(path: Path) -> Cube:
@@ -75,9 +86,8 @@ def read_merlin(path: Path) -> Cube:
     if words[6] not in MERLIN:
         raise ConfigError(f"has pixels {words[6]}; must be {', '.join(MERLIN)}: save it as processed frames")
     head, columns, rows = int(words[2]), int(words[4]), int(words[5])
-    dtype = np.dtype(MERLIN[words[6]])
-    record = head + rows * columns * dtype.itemsize
-    source = _records(path, (rows, columns), dtype, record, head=head, upside_down=True)
+    record = head + rows * columns * np.dtype(MERLIN[words[6]]).itemsize
+    source = _records(path, (rows, columns), MERLIN[words[6]], record, head=head, upside_down=True)
     return Cube(source, _merlin_grid(path.with_suffix(".hdr"), source.shape[0]))
 
 
@@ -106,10 +116,16 @@ def read_mrc(path: Path) -> Cube:
 
 
 def _records(
-    path: Path, frame: tuple[int, int], dtype: str | np.dtype, record: int, start: int = 0, **layout: Any
+    path: Path,
+    frame: tuple[int, int],
+    dtype: str | np.dtype,
+    record: int,
+    start: int = 0,
+    head: int = 0,
+    upside_down: bool = False,
 ) -> Records:
-    """Return the complete records of a file from byte ``start`` on."""
-    if min(frame) < 1 or start < 0 or (count := (path.stat().st_size - start) // record) < 1:
+    """Return the complete records of a file from byte ``start`` on; a frame is behind ``head`` bytes."""
+    if min(frame) < 1 or min(start, head) < 0 or (count := (path.stat().st_size - start) // record) < 1:
         raise ConfigError(f"has {path.stat().st_size} bytes; holds no frame of {frame[0]} × {frame[1]}")
-    records = FileArray(path.open("rb"), (count, record), np.uint8, start)
-    return Records(records, (count, *frame), np.dtype(dtype), **layout)
+    fields = {"names": ["frame"], "formats": [(dtype, frame)], "offsets": [head], "itemsize": record}
+    return Records(FileArray(path.open("rb"), (count,), np.dtype(fields), start), upside_down)  # type: ignore[call-overload]

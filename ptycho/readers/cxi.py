@@ -19,66 +19,112 @@ under ``entry_1``
 
 Signs: where the sample goes, the probe goes the other way over the object. Rows and columns are along the
 basis vectors; without them, down (−y) and to the right as the beam sees it (−x), as cdtools has it: the row
-is the sample's y, the column its x. A ``units`` attribute is believed.
+is the sample's y, the column its x. A ``units`` attribute is believed. A second file for patterns, as
+the products that ptychodus writes in CXI, has what is not of the detector, and the numbers of the patterns.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.cxi_parts import BASIS, DETECTOR, read_basis, read_description, read_translation
-from ptycho.readers.hdf5 import Hdf5Archive
-from ptycho.readers.places import place_scan
-from ptycho.readers.quantities import PIXEL
-from ptycho.readers.raw_scan import RawScan, ReadOptions
-from ptycho.readers.values import (
-    check_centre,
-    find_domain,
-    read_frame,
-    read_good,
-    read_pair,
-    read_plain,
-)
+from ptycho.readers.layout import Layout
+from ptycho.readers.positions import Placement, read_indexes, read_rows
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import read_array, read_object
 
-NAME = "cxi"
+DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 PATTERNS = ("entry_1/data_1/data", f"{DETECTOR}/data")
+TRANSLATIONS = tuple(f"{g}/translation" for g in ("entry_1/data_1", "entry_1/sample_1/geometry_1", DETECTOR))
+BASIS = f"{DETECTOR}/basis_vectors"
+ILLUMINATION = f"{SOURCE}/illumination"
+PROBES = (ILLUMINATION, f"{SOURCE}/probe", f"{DETECTOR}/probe")
+OBJECTS = ("entry_1/image_1/data", "entry_1/image_2/data")
+INDEXES = "entry_1/ptychodus/probe_position_indexes"
+UPRIGHT = np.array([[0.0, -1, 0], [-1, 0, 0]])  # directions of a row, a column; y is up, z along the beam
 
 
-def detect(file: Archive) -> bool:
-    return any(file.holds(key) for key in PATTERNS)
-
-
-def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from such a file; positions may be in a second one."""
-    options.refuse_unused(path, NAME, "unit", "positions_file")
-    with Hdf5Archive(path, options) as file:
-        source = file.patterns(file.need("patterns", *PATTERNS))
-        values = _values(file, source)
-        return place_scan(
-            file, NAME, options, source, values, lambda: read_translation(file, options, source)
-        )
-
-
-def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
-    centre = (read_plain(file, f"{DETECTOR}/beam_center_{axis}") for axis in "yx")
-    pitch = read_pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size")
-    return read_description(file) | {
-        "domain": find_domain(file, source, "intensity"),
-        "zero_frequency": check_centre(file, source, *centre),
-        "detector_pixel_m": pitch or _steps(file),
-        "good": read_good(file, f"{DETECTOR}/mask", "cxi"),
-        "dark": read_frame(file, f"{DETECTOR}/data_dark"),
-    }
-
-
-def _steps(file: Archive) -> tuple[float, float] | None:
-    """(row, col) pitch of the detector from its basis vectors."""
-    vectors = read_basis(file, BASIS)
-    if vectors is None:
+def read_translation(
+    file: Archive,
+    options: ReadOptions,
+    counts: tuple[int, ...],
+    keys: tuple[str, ...] = TRANSLATIONS,
+    basis: str = BASIS,
+) -> Placement | None:
+    """Positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
+    key = file.need("translations (data.positions_file= may have positions),", *keys)
+    found = read_rows(file, key, options, counts, (3, 2))
+    if found is None:
         return None
-    row, col = np.linalg.norm(vectors, axis=1)
-    return float(row), float(col)
+    vectors = _basis(file, basis)
+    along = f"the axes of {basis}" if vectors is not None else "rows down (−y) and columns along −x"
+    vectors = UPRIGHT if vectors is None else vectors
+    axes = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    file.notes.append(f"positions: {key} is the sample's: negated, along {along}, in {found.unit}")
+    return Placement(-found.positions @ axes[:, : found.positions.shape[1]].T, found.unit)
+
+
+def read_product(file: Archive, options: ReadOptions) -> Placement | None:
+    """Positions by the numbers of their patterns, and what is described; None if there are problems."""
+    entry = file.entry(file.first(*TRANSLATIONS) or "")
+    count = max(entry.shape or (0,), default=0) if entry else 0
+    found = read_translation(file, options, (count,))
+    if found is None:
+        return None
+    values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
+    return replace(found, numbers=read_indexes(file, INDEXES, count), values=values)
+
+
+def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    """The first image that is not the probe, if it is complex: real ones are of something else."""
+    probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
+    key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
+    entry = file.entry(key)
+    is_complex = (
+        entry is not None and entry.dtype is not None and (entry.dtype.kind == "c" or entry.dtype.names)
+    )
+    return {"object": read_object(file, key) if is_complex else None}
+
+
+def _basis(file: Archive, key: str) -> np.ndarray | None:
+    """``(2, 3)``, steps of a row and of a column, from ``(2, 3)``, ``(3, 2)``, or one of these a pattern."""
+    found = read_array(file, key)
+    if found is None or found.ndim < 2 or found.shape[-2:] not in ((2, 3), (3, 2)) or not found.size:
+        return None
+    first = found.reshape(-1, *found.shape[-2:])[0]
+    vectors = first.T if first.shape == (3, 2) else first
+    return vectors if np.linalg.norm(vectors, axis=1).all() else None
+
+
+def _find_pixel(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    """The object, and the pitch of the detector: where it is not stated, the length of the basis vectors."""
+    vectors = _basis(file, BASIS) if values["detector_pixel_m"] is None else None
+    steps = {} if vectors is None else {"detector_pixel_m": tuple(np.linalg.norm(vectors, axis=1).tolist())}
+    return find_object(file, source, values) | steps
+
+
+RESULT = Layout(
+    name="cxi",
+    energy=(f"{SOURCE}/energy",),
+    energy_unit="J",
+    wavelength=(f"{SOURCE}/wavelength",),
+    wave=f"{SOURCE}/probe",
+    distance=(f"{DETECTOR}/distance",),
+    probe=PROBES,
+    more=find_object,
+)
+LAYOUT = replace(
+    RESULT,
+    detect=lambda file: file.holds_any(*PATTERNS),
+    patterns=PATTERNS,
+    domain="intensity",
+    centre=(f"{DETECTOR}/beam_center_y", f"{DETECTOR}/beam_center_x"),
+    pixel=(f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size"),
+    masks={f"{DETECTOR}/mask": "cxi"},
+    dark=(f"{DETECTOR}/data_dark",),
+    positions=lambda file, options, source: read_translation(file, options, source.counts),
+    more=_find_pixel,
+)

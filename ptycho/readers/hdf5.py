@@ -1,25 +1,116 @@
-"""An HDF5 file as an :class:`~ptycho.readers.archive.Archive`: its numbers, texts and patterns."""
+"""HDF5 files from anyone as archives: opened, walked, listed and read without trusting them.
+
+======================= =========================================================================
+what a file may hold    what is done
+======================= =========================================================================
+soft links              followed, ``DEEP`` of them at most
+external links          followed to files in the folder of the file that was named, in that which
+                        ``data.links_root`` names, or below one of them
+external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
+virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
+Python objects          never unpickled: only numbers and text are read
+packed chunks           looked at before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
+======================= =========================================================================
+
+Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with
+``hdf5plugin``.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.readers.archive import DAMAGE, ArchiveError, Entry, Patterns, describe_error
-from ptycho.readers.hdf5_file import Hdf5File
-from ptycho.readers.hdf5_matlab import MatlabPatterns, is_of_matlab
-from ptycho.readers.hdf5_patterns import open_patterns
+from ptycho.readers.archive import DAMAGE, NAMED, Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.readers.hdf5_chunks import Chunks
+from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
 from ptycho.readers.hdf5_storage import check_unpacking, examine
+from ptycho.readers.raw_scan import ReadOptions
 
+DEEP = 16  # links that lead to links
 IN_MEMORY = 2**31  # bytes of one array
 
 
-class Hdf5Archive(Hdf5File):
-    """An open HDF5 file, and those that it refers to, with what they hold."""
+class Hdf5Archive(Archive):
+    """An open HDF5 file, and those that it refers to.
+
+    Attributes:
+        root, links_root: the folders that links must not leave.
+        chunks: those that were looked at before HDF5 unpacks them.
+
+    Raises:
+        ConfigError: it is missing, cut short, being written, or no HDF5.
+    """
+
+    kind = "HDF5"
+
+    def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
+        super().__init__(path, options)
+        self._open: dict[Path, h5py.File] = {}
+        self.chunks = Chunks()
+        try:
+            self.root = self.path.resolve().parent
+            given = None if options is None else options.links_root
+            self.links_root = None if given is None else Path(given).resolve()
+            self.file = self._open_file(self.path)
+        except (OSError, ValueError, RuntimeError) as error:  # ArchiveError; a zero byte; a loop of links
+            raise ConfigError(f"{self.path}: {describe_error(error)}") from error
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open = {}
+
+    # ---- what is there
+
+    def holds(self, *keys: str) -> bool:
+        return all(self._holds(key) for key in keys)
+
+    def _holds(self, key: str) -> bool:
+        path, _, attribute = key.partition("@")
+        try:
+            node = self.walk(self.file, path or "/", follow=False)
+        except ArchiveError:
+            return False
+        return node is not None and (not attribute or attribute in getattr(node, "attrs", ()))
+
+    def names(self, most: int = NAMED + 1) -> list[str]:
+        found: list[str] = []
+
+        def visit(name: str | bytes, node: object) -> bool | None:
+            if isinstance(node, h5py.Dataset):
+                found.append(name if isinstance(name, str) else ascii(name))
+            return True if len(found) >= most else None
+
+        with contextlib.suppress(*DAMAGE):  # a damaged part ends the list
+            self.file.visititems(visit)
+        return found
+
+    def children(self, key: str) -> list[str]:
+        node = None
+        with contextlib.suppress(ArchiveError, *DAMAGE):
+            node = self.walk(self.file, key)
+        return sorted(node) if isinstance(node, h5py.Group) else []
+
+    def dataset(self, key: str) -> h5py.Dataset | None:
+        """The dataset at a path, of a type that NumPy has; what is wrong with it is a problem."""
+        try:
+            with _damaged(key, "cannot be read"):
+                node = self.walk(self.file, key)
+                if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
+                    raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
+        except ArchiveError as error:
+            self.complain(str(error))
+            return None
+        return node if isinstance(node, h5py.Dataset) else None
 
     def entry(self, key: str) -> Entry | None:
         dataset = self.dataset(key)
@@ -28,10 +119,17 @@ class Hdf5Archive(Hdf5File):
     def is_same(self, key: str, other: str) -> bool:
         return self.dataset(key) == self.dataset(other)
 
+    def columns_first(self, key: str) -> bool:
+        dataset = self.dataset(key)
+        return dataset is not None and is_of_matlab(dataset)
+
+    # ---- what it says
+
     def text(self, key: str) -> str | None:
         path, _, attribute = key.partition("@")
-        node, found = self.node(path or "/"), None
-        with contextlib.suppress(*DAMAGE):
+        found = None
+        with contextlib.suppress(ArchiveError, *DAMAGE):
+            node = self.walk(self.file, path or "/")
             if attribute:
                 found = None if node is None else node.attrs.get(attribute)
             elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
@@ -43,17 +141,13 @@ class Hdf5Archive(Hdf5File):
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
         path, _, attribute = key.partition("@")
-        try:
+        with _damaged(key, "cannot be read"):
             if attribute:
-                node = self.node(path or "/")
+                node = self.walk(self.file, path or "/")
                 found = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
             else:
                 dataset = self.dataset(path)
                 found = None if dataset is None else self._whole(dataset, path)
-        except ArchiveError:
-            raise
-        except DAMAGE as error:
-            raise ArchiveError(f"{key} cannot be read ({describe_error(error)})") from error
         if found is None:
             return None
         found = _complex(found) if "c" in kinds else found
@@ -61,11 +155,7 @@ class Hdf5Archive(Hdf5File):
             raise ArchiveError(f"{key} {found.shape} is {_called(found.dtype)}; must be {name_kinds(kinds)}")
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
-    def columns_first(self, key: str) -> bool:
-        dataset = self.dataset(key)
-        return dataset is not None and is_of_matlab(dataset)
-
-    def patterns(self, *keys: str | None) -> Patterns | None:
+    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
         source = open_patterns(self, *keys)
         self._lent = self._lent or source is not None
         if source is None or not is_of_matlab(source.dataset):
@@ -78,9 +168,8 @@ class Hdf5Archive(Hdf5File):
             raise ArchiveError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
         if size > IN_MEMORY:
-            raise ArchiveError(
-                f"{key} {dataset.shape} takes {size} bytes; at most {IN_MEMORY} are read at once"
-            )
+            taken = f"{key} {dataset.shape} takes {size} bytes"
+            raise ArchiveError(f"{taken}; at most {IN_MEMORY} are read at once")
         before = len(self.problems)
         examine(self, dataset, key)
         if len(self.problems) > before:
@@ -90,6 +179,114 @@ class Hdf5Archive(Hdf5File):
         except ArchiveError as error:
             raise ArchiveError(f"{key} {error}") from error
         return np.asarray(dataset[()]).T if is_of_matlab(dataset) else np.asarray(dataset[()])
+
+    # ---- links
+
+    def walk(self, group: h5py.Group, path: str, left: int = DEEP, follow: bool = True) -> Any:
+        """The group or dataset at ``path`` from ``group``; None if nothing is.
+
+        Args:
+            follow: links to other files; else such a link is given itself.
+
+        Raises:
+            ArchiveError: a link leads nowhere or away, or the file is damaged.
+        """
+        if left == 0:
+            raise ArchiveError(f"{path}: more than {DEEP} links that lead to links")
+        node = group.file if path.startswith("/") else group
+        for name in [part for part in path.split("/") if part not in ("", ".")]:
+            if isinstance(node, h5py.ExternalLink):
+                return node
+            if not isinstance(node, h5py.Group):
+                return None
+            node = self._child(node, name, left, follow)
+        return node
+
+    def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
+        what = f"{group.name.rstrip('/')}/{name}".lstrip("/")
+        with _damaged(what, "is damaged"):
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.SoftLink):
+                return self.walk(group, link.path, left - 1, follow)
+            if not isinstance(link, h5py.ExternalLink):
+                return link if link is None else group[name]
+            if not follow:
+                return link
+            other = self.open_linked(Path(group.file.filename), link.filename, what)
+            found = self.walk(other, link.path, left - 1)
+            if found is None:
+                raise ArchiveError(f"{what} refers to {link.path} in {link.filename}, which is not there")
+            return found
+
+    def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
+        """The file that ``what`` in the file ``holder`` refers to by ``name``.
+
+        HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
+
+        Raises:
+            ArchiveError: it is not there, not HDF5, or outside :attr:`root`.
+        """
+        beside = holder.resolve().parent
+        try:
+            places = [beside / name, beside / Path(name).name]
+            found = next((path.resolve() for path in places if path.is_file()), None)
+            roots = [root for root in (self.root, self.links_root) if root is not None]
+            if found is None:
+                problem = f"which is not there; copy it to {beside}"
+            elif any(found.is_relative_to(root) for root in roots):
+                return self._open_file(found)
+            else:
+                away = f"which is {found}, outside the folder {' and '.join(map(str, roots))}"
+                problem = f"{away}; copy it there, or set data.links_root={found.parent}"
+        except (ArchiveError, OSError, ValueError) as error:
+            problem = f"and cannot read it: {describe_error(error)}"
+        raise ArchiveError(f"{what} refers to the file {name}, {problem}")
+
+    def _open_file(self, path: Path) -> h5py.File:
+        real = path.resolve()
+        if real not in self._open:
+            if not real.is_file():  # a pipe or a device would never end
+                raise ArchiveError("no such file" if not real.exists() else "not a file")
+            try:
+                self._open[real] = h5py.File(real, "r", locking="best-effort")
+            except DAMAGE as error:
+                raise ArchiveError(_why(real, error)) from error
+        return self._open[real]
+
+
+@contextlib.contextmanager
+def _damaged(key: str, what: str) -> Iterator[None]:
+    """Whatever damaged bytes lead to, as what is wrong with ``key``."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except DAMAGE as error:
+        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
+
+
+def _overlaps(dtype: np.dtype) -> bool:
+    """Whether the parts of a compound share bytes: reading it would write beyond the memory for it."""
+    parts = sorted((field[1], field[0].itemsize) for field in (dtype.fields or {}).values())
+    ends = [offset + size for offset, size in parts]
+    starts = [offset for offset, _ in parts[1:]] + [dtype.itemsize]
+    return any(end > start for end, start in zip(ends, starts, strict=False))
+
+
+def _why(path: Path, error: Exception) -> str:
+    """What a file that HDF5 does not open seems to be."""
+    text = describe_error(error)
+    if path.stat().st_size == 0:
+        return "it is empty"
+    if "truncated" in text:
+        return f"it is cut short; copy it again, or wait until it is written ({text})"
+    if re.search(r"\block(ed)? file|\bopen for writ", text):
+        return f"it is open for writing; wait until that ends, or run h5clear -s on a copy ({text})"
+    if "signature" in text:
+        with path.open("rb") as file:
+            archive = file.read(2) == b"PK"
+        return "not an HDF5 file" + (": it is a ZIP archive, as NPZ files are" if archive else "")
+    return f"HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none ({text})"
 
 
 def _complex(found: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ with h5py, hdf5plugin     LZF (32000), Blosc (32001), LZ4 (32004), bitshuffle (3
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import subprocess
@@ -26,9 +27,11 @@ import h5py
 from ptycho.files.npz import MAX_EXPANSION, SMALL
 from ptycho.readers.archive import ArchiveError
 
+with contextlib.suppress(ImportError):
+    import hdf5plugin  # noqa: F401 - registers its filters with HDF5
+
 GZIP, SHUFFLE, CHECKSUM, SZIP, NBIT, SCALE = range(1, 7)
 LZF, BLOSC, LZ4, BITSHUFFLE, ZFP, ZSTD, BLOSC2 = 32000, 32001, 32004, 32008, 32013, 32015, 32026
-SAME_SIZE = (SHUFFLE, CHECKSUM)  # but for the four bytes of a checksum
 UNTOLD = (NBIT, SCALE, ZFP, BLOSC2)
 PACKED_BLOCKS = (2, 3)  # of bitshuffle: LZ4, Zstandard
 READ_ALL = """
@@ -61,15 +64,14 @@ class Chunks:
         """
         if dataset.is_virtual or dataset.chunks is None or not dataset.size:
             return
-        filters = filters_of(dataset)
+        filters = [(code, values) for code, values, _ in filters_of(dataset)]
         if any(code in UNTOLD for code, _ in filters):
             self.read_elsewhere(dataset)
             return
         size = math.prod(dataset.chunks) * dataset.dtype.itemsize
-        file = dataset.file.filename
         for corner in _corners(dataset, box):
             info = dataset.id.get_chunk_info_by_coord(corner)
-            place = file, info.byte_offset, info.size
+            place = dataset.file.filename, info.byte_offset, info.size
             if info.byte_offset is None or place in self._sound:
                 continue
             if size > SMALL and size > MAX_EXPANSION * info.size:
@@ -78,10 +80,8 @@ class Chunks:
                     "is refused; rechunk it with h5repack"
                 )
             used = [each for k, each in enumerate(filters) if not info.filter_mask >> k & 1]
-            if used:
-                problem = wrong_with(dataset.id.read_direct_chunk(corner)[1], size, used)
-            else:
-                problem = _of_length(info.size, size)
+            content = dataset.id.read_direct_chunk(corner)[1] if used else b""
+            problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
             if problem:
                 raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
             self._sound.add(place)
@@ -96,11 +96,11 @@ class Chunks:
             raise ArchiveError("is damaged: HDF5 crashes on it")
 
 
-def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...]]]:
-    """Codes and parameters of the filters, in the order in which they pack."""
+def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:
+    """Codes, parameters and names of the filters, in the order in which they pack."""
     plist = dataset.id.get_create_plist()
     found = [plist.get_filter(k) for k in range(plist.get_nfilters())]
-    return [(code, tuple(values)) for code, _, values, _ in found]
+    return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in found]
 
 
 def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[tuple[int, ...]]:
@@ -125,66 +125,57 @@ def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int
     if not left:
         return _of_length(len(content), size)
     (code, values), inner = left[-1], left[:-1]
-    if code not in CHECKS or any(other not in SAME_SIZE for other, _ in inner):
+    if code == BITSHUFFLE:
+        element, packed = (*values, 0, 0, 0, 0, 0)[2], (*values, 0, 0, 0, 0, 0)[4]
+        if element < 1 or size % element:
+            return f"its elements of {element} bytes do not fill it"
+        blocks = packed in PACKED_BLOCKS
+        return wrong_with_blocks(content, size, element) if blocks else _of_length(len(content), size)
+    if code not in UNPACKED or any(other not in (SHUFFLE, CHECKSUM) for other, _ in inner):
         codes = ", ".join(str(other) for other, _ in filters)
         return f"it is packed by filters ({codes}) that cannot be checked; repack it: h5repack -f GZIP=4"
-    return CHECKS[code](content, size, values)
+    try:
+        found = UNPACKED[code](content, size, values)
+    except zlib.error as error:
+        return str(error)
+    if found != size:
+        return f"it says that it unpacks to {found} bytes, not {size}"
+    return _wrong_with_lz4(content, size) if code == LZ4 else ""
 
 
 def _of_length(found: int, size: int) -> str:
     return "" if found == size else f"it has {found} bytes, not {size}"
 
 
-def _unpacked_to(found: int, size: int) -> str:
-    return "" if found == size else f"it says that it unpacks to {found} bytes, not {size}"
-
-
-def _gzip(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    try:
-        return _unpacked_to(len(zlib.decompressobj().decompress(content, size + 1)), size)
-    except zlib.error as error:
-        return str(error)
-
-
-def _szip(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    return _unpacked_to(int.from_bytes(content[:4], "little"), size)
-
-
-def _lzf(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    return _unpacked_to(values[2] if len(values) > 2 else 0, size)
-
-
-def _blosc(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    if len(content) < 16 or int.from_bytes(content[12:16], "little") != len(content):
-        return "it is cut short"
-    return _unpacked_to(int.from_bytes(content[4:8], "little"), size)
-
-
-def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> str:
+def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> int:
     """RFC 8878, 3.1.1.1: a descriptor tells where the content's size is."""
     if content[:4] != b"\x28\xb5\x2f\xfd" or len(content) < 5:
-        return "it does not begin as Zstandard does"
+        return -1
     flag, single = content[4] >> 6, content[4] >> 5 & 1
     start = 5 + (1 - single) + (0, 1, 2, 4)[content[4] & 3]
     length = (single, 2, 4, 8)[flag]
-    return _unpacked_to(int.from_bytes(content[start : start + length], "little") + 256 * (flag == 1), size)
+    return int.from_bytes(content[start : start + length], "little") + 256 * (flag == 1)
 
 
-def _lz4(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    whole, block = int.from_bytes(content[:8], "big"), int.from_bytes(content[8:12], "big")
-    if whole != size or block == 0:
-        return _unpacked_to(whole, size) or "its blocks have no length"
-    end = _walk(content, 12, -(-size // block))
+def _blosc(content: bytes, size: int, values: tuple[int, ...]) -> int:
+    whole = len(content) >= 16 and int.from_bytes(content[12:16], "little") == len(content)
+    return int.from_bytes(content[4:8], "little") if whole else -1
+
+
+UNPACKED: dict[int, Callable[[bytes, int, tuple[int, ...]], int]] = {  # bytes, by the header; -1: it is none
+    GZIP: lambda content, size, values: len(zlib.decompressobj().decompress(content, size + 1)),
+    SZIP: lambda content, size, values: int.from_bytes(content[:4], "little"),
+    LZF: lambda content, size, values: values[2] if len(values) > 2 else -1,
+    LZ4: lambda content, size, values: int.from_bytes(content[:8], "big"),
+    BLOSC: _blosc,
+    ZSTD: _zstd,
+}
+
+
+def _wrong_with_lz4(content: bytes, size: int) -> str:
+    block = int.from_bytes(content[8:12], "big")
+    end = _walk(content, 12, -(-size // block)) if block else None
     return "" if end == len(content) else "its blocks do not end where it does"
-
-
-def _bitshuffle(content: bytes, size: int, values: tuple[int, ...]) -> str:
-    element, packed = (*values, 0, 0, 0, 0, 0)[2], (*values, 0, 0, 0, 0, 0)[4]
-    if element < 1 or size % element:
-        return f"its elements of {element} bytes do not fill it"
-    if packed not in PACKED_BLOCKS:
-        return _of_length(len(content), size)
-    return wrong_with_blocks(content, size, element)
 
 
 def wrong_with_blocks(content: bytes, size: int, element: int) -> str:
@@ -195,13 +186,12 @@ def wrong_with_blocks(content: bytes, size: int, element: int) -> str:
     """
     whole, block = int.from_bytes(content[:8], "big"), int.from_bytes(content[8:12], "big")
     if len(content) < 12 or whole != size:
-        return _unpacked_to(whole, size) or "it is cut short"
+        return f"it says that it unpacks to {whole} bytes, not {size}, or is cut short"
     if block == 0 or block % (8 * element):
         return f"its blocks have {block} bytes, which is no multiple of 8 elements of {element}"
-    end = _walk(content, 12, -(-(size - size % (8 * element)) // block))
-    return (
-        "" if end is not None and end + size % (8 * element) == len(content) else "its blocks do not fit it"
-    )
+    rest = size % (8 * element)
+    end = _walk(content, 12, -(-(size - rest) // block))
+    return "" if end is not None and end + rest == len(content) else "its blocks do not fit it"
 
 
 def _walk(content: bytes, start: int, blocks: int) -> int | None:
@@ -211,14 +201,3 @@ def _walk(content: bytes, start: int, blocks: int) -> int | None:
             return None
         start += 4 + int.from_bytes(content[start : start + 4], "big")
     return start if start <= len(content) else None
-
-
-CHECKS: dict[int, Callable[[bytes, int, tuple[int, ...]], str]] = {
-    GZIP: _gzip,
-    SZIP: _szip,
-    LZF: _lzf,
-    BLOSC: _blosc,
-    LZ4: _lz4,
-    BITSHUFFLE: _bitshuffle,
-    ZSTD: _zstd,
-}

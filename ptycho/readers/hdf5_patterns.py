@@ -7,24 +7,33 @@ several, each as above      one after the other: the files of a detector, the ch
 =========================== ================================================================================
 
 Opening reads ``LOOKED_AT`` patterns at most, to tell counts from intensities.
+
+MATLAB 7.3 files have the axes of every array in reverse, as MATLAB stores columns first. A dataset is one of
+MATLAB's if it has the attribute ``MATLAB_class``, which ``save -v7.3`` writes and ``h5write`` does not, or if
+its file begins with MATLAB's own block. Patterns are (H, W, J) or (H, W, A, B), in MATLAB's own order of
+columns: ``a + A·b`` is ``[:, :, a, b]``; or (J, H, W), where J is the number of positions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import gather
-from ptycho.readers.archive import DAMAGE, Patterns, describe_error
-from ptycho.readers.hdf5_file import Hdf5File
+from ptycho.readers.archive import DAMAGE, Archive, Patterns, describe_error
 from ptycho.readers.hdf5_storage import LOOKED_AT, check_unpacking, examine
+
+if TYPE_CHECKING:
+    from ptycho.readers.hdf5 import Hdf5Archive
 
 LARGEST_FRAME = 2**30  # bytes of one pattern
 CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
+MATLAB = b"MATLAB 7.3 MAT-file"
 
 
 class Hdf5Patterns(Patterns):
@@ -35,10 +44,13 @@ class Hdf5Patterns(Patterns):
         looked_at: a few patterns that were written.
     """
 
-    def __init__(self, file: Hdf5File, datasets: Mapping[str, h5py.Dataset], looked_at: np.ndarray) -> None:
+    def __init__(
+        self, file: Hdf5Archive, datasets: Mapping[str, h5py.Dataset], looked_at: np.ndarray
+    ) -> None:
         self._file, self._looked_at, self._parts = file, looked_at, list(datasets.items())
         self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in datasets.values()])
         self.label, first = self._parts[0]
+        self.key = self.label
         self.shape = (int(self._stops[-1]), *first.shape[-2:])
         self.dtype = first.dtype.newbyteorder("=")
         self.grid = first.shape[:2] if len(datasets) == 1 and first.ndim == 4 else None
@@ -90,7 +102,7 @@ class Hdf5Patterns(Patterns):
         return count
 
 
-def open_patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
+def open_patterns(file: Hdf5Archive, *keys: str | None) -> Hdf5Patterns | None:
     """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
     if not keys or None in keys:
         return None
@@ -102,7 +114,7 @@ def open_patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
         file.complain(f"{', '.join(found)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked, start = [], 0
     for key, dataset in found.items():
-        looked.append(examine(file, dataset, key, inner=2).some + start)
+        looked.append(examine(file, dataset, key, inner=2) + start)
         start += math.prod(dataset.shape[:-2])
     if len(found) < len(keys) or len(file.problems) > before:
         return None
@@ -115,29 +127,24 @@ def open_patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
     return source
 
 
-def _fitting(file: Hdf5File, key: str) -> h5py.Dataset | None:
+def _fitting(file: Hdf5Archive, key: str) -> h5py.Dataset | None:
     """The dataset at ``key`` if it can be patterns; if not, why is a problem."""
-    before = len(file.problems)
-    dataset = file.dataset(key)
+    dataset = file.dataset(key) if file.require(key) else None
     if dataset is None:
-        if len(file.problems) == before:
-            file.complain(f"lacks {key}; it has {file.listed()}")
         return None
     shape, problem = dataset.shape, ""
     if shape is None or len(shape) not in (3, 4):
-        problem = (
-            f"{key} has shape {shape}; must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
-        )
+        wanted = "must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
+        problem = f"{key} has shape {shape}; {wanted}"
     elif 0 in shape:
         problem = f"{key} {shape} holds no patterns"
     elif dataset.dtype.kind not in "fiu":
         problem = f"{key} {shape} is {dataset.dtype}; must be real numbers"
     elif math.prod(shape[-2:]) * dataset.dtype.itemsize > LARGEST_FRAME:
         problem = f"{key} {shape} has patterns of more than {LARGEST_FRAME} bytes"
-    if not problem:
-        return dataset
-    file.complain(problem)
-    return None
+    if problem:
+        file.complain(problem)
+    return None if problem else dataset
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
@@ -157,3 +164,55 @@ def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
     holder, name = dataset.file, dataset.name
     dataset.id.close()
     return h5py.Dataset(h5py.h5d.open(holder.id, name.encode(), access))
+
+
+def is_of_matlab(dataset: h5py.Dataset) -> bool:
+    """Whether MATLAB has stored a dataset, so that its axes are in reverse."""
+    if "MATLAB_class" in dataset.attrs:
+        return True
+    if dataset.file.userblock_size < len(MATLAB):
+        return False
+    with open(dataset.file.filename, "rb") as file:
+        return file.read(len(MATLAB)) == MATLAB
+
+
+class MatlabPatterns(Patterns):
+    """Patterns ``(H, W, J)`` or ``(H, W, A, B)`` of MATLAB; or ``(J, H, W)``, which the positions tell.
+
+    Args:
+        source: the dataset as HDF5 has it, ``(J, W, H)``, ``(B, A, W, H)``, or ``(W, H, J)``.
+        last: which of them lies along the last axis of HDF5, MATLAB's first.
+    """
+
+    columns_first = True
+
+    def __init__(self, source: Hdf5Patterns, last: bool = False) -> None:
+        self._source, self._last = source, last
+        self.label, self.key, self.dtype, self.grid = source.label, source.key, source.dtype, source.grid
+        first, width, height = source.shape
+        self.shape = (height, width, first) if last else (first, height, width)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        first, _, other = self._source.shape
+        return (first, other) if self.grid is None else (first,)
+
+    def order_for(self, count: int, file: Archive) -> Patterns:
+        """Patterns along MATLAB's last axis, unless only its first is as long as there are positions."""
+        first, other = self.counts[0], self.counts[-1]
+        return MatlabPatterns(self._source, last=count == other != first)
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        if not self._last:
+            return self._source.read(index).swapaxes(-1, -2)
+        wanted, place = np.unique(np.arange(self.shape[0])[index], return_inverse=True)
+        try:
+            return np.asarray(self._source.dataset[..., wanted]).T[place].astype(self.dtype, copy=False)
+        except DAMAGE as error:
+            raise ConfigError(f"{self.label}: cannot be read ({describe_error(error)})") from error
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self._source.samples()
+
+    def close(self) -> None:
+        self._source.close()

@@ -8,73 +8,54 @@ that are in the file are listed, and the sources of virtual datasets opened.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from ptycho.readers.archive import DAMAGE, ArchiveError, describe_error
-from ptycho.readers.hdf5_file import Hdf5File
+from ptycho.readers.hdf5_chunks import filters_of
 
-FILTERS = {
-    32000: "LZF",
-    32001: "Blosc",
-    32004: "LZ4",
-    32008: "bitshuffle",
-    32013: "ZFP",
-    32015: "Zstandard",
-    32026: "Blosc2",
-}
+if TYPE_CHECKING:
+    from ptycho.readers.hdf5 import Hdf5Archive
+
 LARGEST_CHUNK = 2**31  # bytes; a whole chunk is unpacked to read a part of it
 NESTED = 4  # virtual datasets of virtual datasets
 LOOKED_AT = 4  # patterns
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How much of a dataset was written.
-
-    Attributes:
-        missing: entries (patterns, if ``inner`` axes are theirs) of which something was not.
-        some: a few entries that were, spread over all that were.
-    """
-
-    missing: int
-    some: np.ndarray
-
-
-def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
-    """Whether a dataset can be read, and how much of it is there; problems and warnings go to ``file``.
+def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0) -> np.ndarray:
+    """See whether a dataset can be read, and how much of it was written; what is wrong goes to ``file``.
 
     Args:
         name: what to call it.
         inner: its last axes that belong to one entry: 2 for patterns.
+
+    Returns:
+        A few entries that were written, spread over all that were.
     """
-    before = len(file.problems)
+    before, total = len(file.problems), math.prod(dataset.shape[: dataset.ndim - inner])
     try:
         missing, some = _examine(file, dataset, inner, name, NESTED)
     except DAMAGE as error:
         file.complain(f"{name} is damaged ({describe_error(error)})")
-        return Stored(0, np.zeros(0, int))
+        return np.zeros(0, int)
     if missing and len(file.problems) == before:
-        total = math.prod(dataset.shape[: dataset.ndim - inner])
         if inner and missing == total:
-            file.complain(
-                f"{name}: none of its {total} patterns was ever written; was the acquisition stopped?"
-            )
+            said = f"none of its {total} patterns was ever written"
+            file.complain(f"{name}: {said}; was the acquisition stopped?")
         else:
-            file.warnings.append(
-                f"{name}: {missing} of {total} {'patterns' if inner else 'numbers'} were never written "
-                "and read as zeros; was the acquisition stopped?"
-            )
-    return Stored(missing, some)
+            said = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
+            file.warnings.append(f"{name}: {said} and read as zeros; was the acquisition stopped?")
+    return some
 
 
 def _examine(
-    file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int
+    file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int
 ) -> tuple[int, np.ndarray]:
+    """How many entries were not written, and some that were."""
     for problem in _unreadable(dataset):
         file.complain(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
@@ -84,7 +65,7 @@ def _examine(
     if dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
         layout = dataset.id.get_create_plist().get_layout()
         empty = layout == h5py.h5d.CONTIGUOUS and total and dataset.id.get_storage_size() == 0
-        return (total, spread) if empty else (0, spread)
+        return (total if empty else 0), spread
     if dataset.id.get_num_chunks() == _chunks(dataset.shape, dataset.chunks):
         return 0, spread
     complete, first = _complete(dataset, inner)
@@ -92,7 +73,7 @@ def _examine(
 
 
 def check_unpacking(
-    file: Hdf5File, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = NESTED
+    file: Hdf5Archive, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = NESTED
 ) -> None:
     """See that HDF5 can unpack a part of a dataset without a crash; ``box``: its first axes.
 
@@ -120,21 +101,17 @@ def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
     )
 
 
-def _unreadable(dataset: h5py.Dataset) -> list[str]:
-    found = []
+def _unreadable(dataset: h5py.Dataset) -> Iterator[str]:
     if dataset.external:
         names = ", ".join(str(entry[0]) for entry in dataset.external[:3])
-        found.append(f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack")
-    plist = dataset.id.get_create_plist()
-    for index in range(plist.get_nfilters()):
-        code = plist.get_filter(index)[0]
+        yield f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack"
+    for code, _, name in filters_of(dataset):
         if not h5py.h5z.filter_avail(code):
-            known = f" ({FILTERS[code]})" if code in FILTERS else ""
-            found.append(f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin")
+            known = f" ({name})" if name else ""
+            yield f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin"
     size = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
     if size > LARGEST_CHUNK:
-        found.append(f"is in chunks of {size} bytes, more than {LARGEST_CHUNK}; rechunk it with h5repack")
-    return found
+        yield f"is in chunks of {size} bytes, more than {LARGEST_CHUNK}; rechunk it with h5repack"
 
 
 def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
@@ -156,7 +133,7 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
     return complete, np.ravel_multi_index(tuple(chosen.T), lead) if len(chosen) else np.zeros(0, int)
 
 
-def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
+def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
     """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
     if left == 0:
         file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
@@ -182,11 +159,9 @@ def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name:
     return lost + -(-unfilled // entry)
 
 
-def _source(file: Hdf5File, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
-    what = f"the virtual dataset {name}"
-    if source.file_name == ".":
-        other = dataset.file
-    else:
+def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
+    what, other = f"the virtual dataset {name}", dataset.file
+    if source.file_name != ".":
         other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
     found = file.walk(other, source.dset_name)
     if not isinstance(found, h5py.Dataset):
@@ -212,6 +187,5 @@ def _short(source: h5py.VDSmap, shape: tuple[int, ...]) -> int:
     first, last = (np.array(bound, dtype=np.int64) for bound in source.src_space.get_select_bounds())
     if len(first) != len(shape):
         return wanted
-    spanned = math.prod(last + 1 - first)
     inside = math.prod(np.clip(np.minimum(last + 1, shape) - first, 0, None))
-    return round(wanted * (1 - inside / spanned))
+    return round(wanted * (1 - inside / math.prod(last + 1 - first)))

@@ -21,28 +21,22 @@ positions, increasing with the index of the object's array.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptycho.config import ConfigError
+import numpy as np
+
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.npz import NpzArchive
+from ptycho.readers.layout import Layout
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
 from ptycho.readers.positions import read_mapped
-from ptycho.readers.quantities import DISTANCE
 from ptycho.readers.raw_scan import RawScan, ReadOptions
-from ptycho.readers.values import (
-    find_domain,
-    read_energy,
-    read_frame,
-    read_good,
-    read_number,
-    read_object,
-    read_pitch,
-    read_probe,
-)
+from ptycho.readers.values import read_good
 
 NAMES = {"HDF5": "hdf5", "NPZ": "npz"}
 PATTERNS = ("entry/data/data", "exchange/data", "entry/measurement/Eiger/data", "diffamp")
@@ -53,30 +47,59 @@ MOST_NAMES = 2000  # of arrays, among which the largest is looked for
 
 def detect(file: Archive) -> bool:
     """Patterns at a usual place of HDF5; the last format to ask, for nothing is said of positions."""
-    return file.kind == "HDF5" and any(file.holds(key) for key in PATTERNS)
+    return file.kind == "HDF5" and file.holds_any(*PATTERNS)
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a file of which ``options.keys`` says what is where."""
-    check_keys(path, options, KEYS)
-    if options.columns and not options.positions_file:
-        raise ConfigError(f"{path}: data.position_columns: belongs to a table, data.positions_file=")
-    with open_archive(options.patterns_file or path, options) as file:
-        source = _patterns(file, options.keys.get("patterns"), options.raster is not None)
-        if options.patterns_file is None:
-            values, positions = _read_description(file, options, source)
-        else:
-            with open_archive(path, options) as other:
-                values, positions = _read_description(other, options, source)
+    """A scan from a file, or two, of which ``options.keys`` says what is where."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_archive(options.patterns_file or path, options))
+        table = _table(options.keys, NAMES[file.kind], largest(file) if options.raster is not None else [])
+        options.refuse_unused(path, table.name, *table.options)
+        check_keys(path, options, KEYS)
+        source = table.source(file)
+        other = stack.enter_context(open_archive(path, options)) if options.patterns_file else file
+        other.strict = True
+        for name in VALUES:
+            if name in options.keys and not other.holds(options.keys[name]):
+                other.need(name, options.keys[name])
+        values = table.values(other, source)
+        elsewhere = options.positions_file or options.raster
+        found = None if elsewhere else read_mapped(other, options, source)
+        if other is not file:
             file.absorb(other)
-        return place_scan(file, NAMES[file.kind], options, source, values, lambda: positions)
+        return place_scan(file, replace(table, positions=lambda *_: found), options, source, values)
 
 
-def _patterns(file: Archive, key: str | None, raster: bool) -> Patterns | None:
-    key = file.need("patterns", *([key] if key else [*PATTERNS, *(largest(file) if raster else [])]))
-    if isinstance(file, NpzArchive):
-        return file.patterns(key, either=True, raster=True)
-    return file.patterns(key)
+def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
+    """The user's map as the table of a format."""
+
+    def at(*names: str) -> tuple[str, ...]:
+        return tuple(keys[name] for name in names if name in keys)
+
+    def good(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+        masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
+        found = {key: mask for key, mask in masks.items() if mask is not None}
+        if len({mask.shape for mask in found.values()}) > 1:
+            shapes = " and ".join(f"{key} {mask.shape}" for key, mask in found.items())
+            file.complain(f"{shapes} must have one shape")
+            return {}
+        return {"good": np.logical_and.reduce(list(found.values())) if found else None}
+
+    return Layout(
+        name=name,
+        patterns=at("patterns") or (*PATTERNS, *others),
+        any_order=True,
+        energy=at("energy_eV"),
+        distance=at("distance_m"),
+        pixel=at("detector_pixel_m"),
+        probe=at("probe"),
+        object=at("object"),
+        dark=at("dark"),
+        flat=at("flat"),
+        more=good,
+        options=("keys", "unit", "axes", "positions_file", "patterns_file"),
+    )
 
 
 def largest(file: Archive) -> list[str]:
@@ -87,33 +110,3 @@ def largest(file: Archive) -> list[str]:
         if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
             sizes[key] = math.prod(entry.shape)
     return [max(sizes, key=sizes.__getitem__)] if sizes else []
-
-
-def _read_description(
-    file: Archive, options: ReadOptions, source: Patterns | None
-) -> tuple[dict[str, Any], Any]:
-    """The attributes of the scan, and its positions, unless a second file has these."""
-    keys, file.strict = options.keys, True
-    for name in VALUES:
-        if name in keys and not file.holds(keys[name]):
-            file.need(name, keys[name])
-    good, bad = read_good(file, keys.get("good"), "good"), read_good(file, keys.get("bad"), "bad")
-    if good is not None and bad is not None and good.shape != bad.shape:
-        file.complain(f"{keys['good']} {good.shape} and {keys['bad']} {bad.shape} must have one shape")
-        bad = None
-    energies, distances = ([keys[name]] if name in keys else [] for name in ("energy_eV", "distance_m"))
-    key = keys.get("patterns", "diffamp" if source is not None and source.label == "diffamp" else "")
-    values = {
-        "domain": find_domain(file, source, key=key.rpartition("/")[2]),
-        "zero_frequency": None,
-        "probe": read_probe(file, keys.get("probe")),
-        "object": read_object(file, keys.get("object")),
-        "good": good & bad if good is not None and bad is not None else bad if good is None else good,
-        "dark": read_frame(file, keys.get("dark")),
-        "flat": read_frame(file, keys.get("flat")),
-        "energy_eV": read_energy(file, "eV", energies),
-        "distance_m": read_number(file, DISTANCE, "m", *distances),
-        "detector_pixel_m": read_pitch(file, keys.get("detector_pixel_m")),
-    }
-    elsewhere = options.positions_file or options.raster
-    return values, None if elsewhere else read_mapped(file, options, source)

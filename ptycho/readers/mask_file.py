@@ -24,13 +24,10 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
         ConfigError: it cannot be read, holds no single image, or one of another shape.
     """
     try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe or a device would never end
-            raise ConfigError(f"data.mask_file={path}: is no file")
         image = _image(Path(path), shape)
-    except ConfigError:
-        raise
     except Exception as error:  # whatever a damaged file leads to
-        raise ConfigError(f"data.mask_file={path}: cannot be read ({shown(str(error))})") from error
+        said = str(error) if isinstance(error, ConfigError) else f"cannot be read ({shown(str(error))})"
+        raise ConfigError(f"data.mask_file={path}: {said.removeprefix(f'{path}: ')}") from error
     if image.shape != shape or image.dtype.kind not in "biuf":
         raise ConfigError(
             f"data.mask_file={path}: holds {image.shape} of {image.dtype}; must be an image of {shape}, "
@@ -43,28 +40,29 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     """The one image in a file."""
+    if path.exists() and not path.is_file():  # a pipe or a device would never end
+        raise ConfigError("is no file")
     kind = find_container(path)
     if kind is not None:
         with kind(path) as file:
-            return _only(path, file, shape)
+            return _only(file, shape)
     with path.open("rb") as stream:
         magic = stream.read(8)
     if magic.startswith(b"\x93NUMPY"):
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if magic[:2] in (b"II", b"MM"):
         return read_image(path)
-    raise ConfigError(f"data.mask_file={path}: is no NPY, NPZ, HDF5 or TIFF file")
+    raise ConfigError("is no NPY, NPZ, HDF5 or TIFF file")
 
 
-def _only(path: Path, file: Archive, shape: tuple[int, int]) -> np.ndarray:
+def _only(file: Archive, shape: tuple[int, int]) -> np.ndarray:
     """The image of this shape, or the only one."""
     shapes = {key: entry.shape for key in file.names(LARGEST) if (entry := file.entry(key)) is not None}
     images = [key for key, held in shapes.items() if held and len(held) == 2 and math.prod(held) < TOO_LARGE]
     fitting = [key for key in images if shapes[key] == shape] or images
     if len(fitting) != 1:
-        held = ", ".join(fitting) or "none"
-        raise ConfigError(f"data.mask_file={path}: holds {len(fitting)} images ({held}); must hold one")
+        raise ConfigError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
     image = file.read(fitting[0], "biuf", needed=True)
-    if image is None:
-        raise ConfigError(f"data.mask_file={path}: {'; '.join(file.problems)}")
+    file.refuse()
+    assert image is not None  # else there was a problem
     return image

@@ -1,17 +1,34 @@
-"""NPZ files from anyone, as archives; their members are checked by :mod:`ptycho.files.npz`."""
+"""NPZ files from anyone, as archives; their members are checked by :mod:`ptycho.files.npz`.
+
+================================== ==================================================================
+patterns                           where one is read
+================================== ==================================================================
+not compressed, patterns first     in the file itself
+compressed, or patterns last       in a nameless copy, made by blocks when the first pattern is read
+================================== ==================================================================
+
+An array in Fortran order is the reversed array in C order. The copy lies in the folder for temporary files
+(the variable ``TMPDIR`` names another); memory holds one block of it. A copy has passed the archive's
+checksum; what is read in place passes it when it is read in slices from the first pattern to the last.
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzError, NpzFile
 from ptycho.files.text import shown
-from ptycho.readers.archive import LONGEST, NAMED, Archive, ArchiveError, Entry
-from ptycho.readers.npz_patterns import NpzPatterns
+from ptycho.readers.archive import LONGEST, NAMED, Archive, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.raw_scan import ReadOptions
 
 TEXT = 1000  # bytes of the longest text that is read
@@ -36,8 +53,8 @@ class NpzArchive(Archive):
     def close(self) -> None:
         self.file.close()
 
-    def holds(self, key: str) -> bool:
-        return _member(key) in self.file.keys
+    def holds(self, *keys: str) -> bool:
+        return all(_member(key) in self.file.keys for key in keys)
 
     def entry(self, key: str) -> Entry | None:
         if not self.holds(key):
@@ -53,7 +70,7 @@ class NpzArchive(Archive):
 
     def text(self, key: str) -> str | None:
         try:
-            header = self.header(key, "U") if self.holds(key) else None
+            header = self._header(key, "U") if self.holds(key) else None
         except ArchiveError:
             return None
         short = header is not None and header.shape == () and 0 < header.dtype.itemsize < TEXT
@@ -63,11 +80,26 @@ class NpzArchive(Archive):
         if not self.holds(key):
             return None
         try:
-            return self.file.read(self.header(key, kinds))
+            return self.file.read(self._header(key, kinds))
         except NpzError as error:
             raise ArchiveError(str(error)) from error
 
-    def header(self, key: str, kinds: str) -> Header:
+    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
+        key = keys[0]
+        if key is None or not self.require(key):
+            return None
+        try:
+            header = self._header(key, "fiu")
+            listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
+        except ArchiveError as error:
+            self.complain(str(error))
+            return None
+        source = NpzPatterns(self.path, listed, either=any_order)
+        source.grid = (grid[0], grid[1]) if grid and any_order and grid[0] != 1 else None
+        self.notes.append(f"patterns: {key} {header.shape} of {source.dtype}")
+        return source
+
+    def _header(self, key: str, kinds: str) -> Header:
         """What the member at ``key`` declares.
 
         Raises:
@@ -79,27 +111,6 @@ class NpzArchive(Archive):
             return self.file.header(_member(key), kinds)
         except NpzError as error:
             raise ArchiveError(str(error)) from error
-
-    def patterns(self, *keys: str | None, either: bool = False, raster: bool = False) -> NpzPatterns | None:
-        """The patterns at one key.
-
-        Args:
-            either: they may be the last axis, ``(H, W, J)``; the number of positions will tell.
-            raster: ``(A, B, H, W)`` is a list of A·B patterns.
-        """
-        (key,) = keys
-        if key is None or not self.require(key):
-            return None
-        try:
-            header = self.header(key, "fiu")
-            listed, grid = _listed(header, raster), header.shape[:2] if len(header.shape) == 4 else None
-        except ArchiveError as error:
-            self.complain(str(error))
-            return None
-        source = NpzPatterns(self.path, listed, either=either)
-        source.grid = (grid[0], grid[1]) if grid and raster and grid[0] != 1 else None
-        self.notes.append(f"patterns: {key} {header.shape} of {source.dtype}")
-        return source
 
 
 def _member(key: str) -> str:
@@ -119,3 +130,119 @@ def _listed(header: Header, raster: bool) -> Header:
     if len(shape) != 3 or 0 in shape:
         raise ArchiveError(f"{header.key} has shape {header.shape}; must be (patterns, rows, columns)")
     return replace(header, shape=shape)
+
+
+class NpzPatterns(Patterns):
+    """The patterns ``(J, H, W)`` in a member of an NPZ archive.
+
+    Args:
+        path, header: the archive, and its member, of three axes.
+        order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
+        either: the order may be the other one; :meth:`order_for` tells.
+        scratch: folder for a copy; None: the one for temporary files.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        header: Header,
+        order: str = "phw",
+        either: bool = False,
+        scratch: Path | None = None,
+    ) -> None:
+        self.path, self.dtype, self.key = Path(path), header.dtype.newbyteorder("="), header.key
+        self.label, self._stored, self._either = f"{header.key} {header.shape}", header, either
+        sizes = dict(zip(order, header.shape, strict=True))
+        self.shape: tuple[int, int, int] = (sizes["p"], sizes["h"], sizes["w"])
+        if header.fortran:
+            header, order = replace(header, shape=header.shape[::-1], fortran=False), order[::-1]
+        self._header, self._scratch = header, scratch
+        self._axes = [order.index(axis) for axis in "phw"]  # of the member, as they are read
+        self._file: IO[bytes] | None = None
+        self._array: FileArray | np.memmap | None = None
+        self._sum, self._summed = 0, 0
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return (self.shape[0], self.shape[2]) if self._either else (self.shape[0],)
+
+    def order_for(self, count: int, file: Archive) -> Patterns:
+        """Patterns along the first axis or the last, whichever is as long as there are positions."""
+        first, middle, last = self._stored.shape
+        known = count in (first, last)
+        if self._either and (first == last if known else middle not in (first, last)):
+            file.warnings.append(f"{self.label} may lie (J, H, W) or (H, W, J): the first is taken")
+        turned = self._either and (count == last != first if known else first == middle != last)
+        return NpzPatterns(self.path, self._stored, "hwp", scratch=self._scratch) if turned else self
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        index = _as_slice(index)
+        try:
+            self._array = self._open() if self._array is None else self._array
+            found = self._array[index]
+            if isinstance(self._array, FileArray) and isinstance(index, slice):
+                self._check(index.indices(self.shape[0])[0], found)
+        except (NpzError, OSError) as error:
+            raise ConfigError(f"{self.path}: {self.key} cannot be read ({describe_error(error)})") from error
+        turned = self._axes == [0, 2, 1] and isinstance(self._array, FileArray)
+        return np.ascontiguousarray(found.swapaxes(1, 2) if turned else found, self.dtype)
+
+    def samples(self) -> Iterator[np.ndarray]:
+        """The numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
+
+        Raises:
+            NpzError: the file is damaged.
+        """
+        with NpzFile(self.path) as archive:
+            yield from archive.rows(self._header)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = self._array = None
+
+    def _open(self) -> FileArray | np.memmap:
+        header = self._header
+        with NpzFile(self.path) as archive:
+            if not header.stored or self._axes[0] != 0:
+                return self._copy(archive)
+            start = archive.position(header)
+        self._file = self.path.open("rb")
+        self._sum, self._summed = (
+            zlib.crc32(os.pread(self._file.fileno(), header.start, start - header.start)),
+            0,
+        )
+        return FileArray(self._file, header.shape, header.dtype, start)
+
+    def _copy(self, archive: NpzFile) -> np.memmap:
+        """The patterns ``(J, H, W)`` in a temporary file; the room for it is taken before it is written."""
+        folder, done = self._scratch or Path(tempfile.gettempdir()), 0
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by close
+            os.posix_fallocate(self._file.fileno(), 0, size)
+        except OSError as error:
+            remedy = "point the variable TMPDIR to a folder with room"
+            raise OSError(f"no copy of {size} bytes in {folder}: {error.strerror}; {remedy}") from error
+        copy = np.memmap(self._file, self.dtype, "r+", shape=self.shape)
+        stored = copy.transpose(np.argsort(self._axes))  # the copy, with the axes of the member
+        for block in archive.rows(self._header):
+            stored[done : done + len(block)] = block
+            done += len(block)
+        return copy
+
+    def _check(self, first: int, found: np.ndarray) -> None:
+        """Compare the checksum of a member read in place, once slices have followed each other to its end."""
+        if first != self._summed or not len(found):
+            return
+        self._sum, self._summed = zlib.crc32(found.data, self._sum), first + len(found)
+        if self._summed == self.shape[0] and self._sum != self._header.info.CRC:
+            raise NpzError("its checksum does not fit; the file is damaged, copy it anew")
+
+
+def _as_slice(index: slice | np.ndarray) -> slice | np.ndarray:
+    """Integers that follow on one another, as a slice."""
+    if isinstance(index, slice) or not len(index) or index.dtype.kind not in "iu":
+        return index
+    first, stop = int(index[0]), int(index[0]) + len(index)
+    return slice(first, stop) if first >= 0 and np.array_equal(index, np.arange(first, stop)) else index

@@ -1,7 +1,7 @@
-"""Positions for the patterns of a file in a second file, ``data.positions_file``.
+"""A scan put together: patterns and values by the table of a format, positions also of a second file.
 
 =========================================== ==================================================================
-second file
+second file, ``data.positions_file``
 =========================================== ==================================================================
 product of ptychodus, ``_para.hdf5``        positions by the patterns' numbers, probe, object, energy
 CXI                                         the same
@@ -13,7 +13,7 @@ CSV, TXT, NPY                               :mod:`~ptycho.readers.positions_tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,17 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers import positions_table
-from ptycho.readers.archive import Archive, Patterns, Selected
-from ptycho.readers.cube import raster_positions
-from ptycho.readers.cxi_parts import has_translations, read_parts
+from ptycho.files.text import shown
+from ptycho.readers import cxi, foldslice, positions_table
+from ptycho.readers.archive import LONGEST, Archive, Patterns, Selected
+from ptycho.readers.cube_axes import raster_positions
+from ptycho.readers.frames import paired
 from ptycho.readers.hdf5 import Hdf5Archive
+from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.positions import KEYS, Positions, make_scan, read_columns, read_mapped
-from ptycho.readers.product import Product, has_positions, read_product
-from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions, detector_pitch_m
-
-PP = ("ppY", "ppX")
+from ptycho.readers.positions import KEYS, Placement, read_indexes, read_mapped
+from ptycho.readers.product import has_positions, read_product
+from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
 
 
 def find_container(path: str | Path) -> type[Archive] | None:
@@ -56,69 +56,103 @@ def open_archive(path: str | Path, options: ReadOptions) -> Archive:
     return (find_container(path) or Hdf5Archive)(path, options)
 
 
-def place_scan(
-    file: Archive,
-    name: str,
-    options: ReadOptions,
-    source: Patterns | None,
-    values: dict[str, Any],
-    positions: Callable[[], Positions | None],
-    numbers: np.ndarray | None = None,
-) -> RawScan:
-    """The scan, with the positions of ``data.positions_file`` if there is one.
-
-    Args:
-        values: attributes of a :class:`RawScan`; those that the second file has are put in their place.
-        positions: gives those in the file itself.
-        numbers: ``(J,)`` by which the second file refers to the patterns; None: they are counted from nought.
+def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
+    """A scan from a file of the format that ``layout`` describes; positions may be in a second one.
 
     Raises:
         ConfigError: one line with every problem.
     """
-    if options.raster is not None:
-        return make_scan(file, name, options, source, _on_a_raster(file, options.raster, source), values)
-    if not options.positions_file:
-        return make_scan(file, name, options, source, positions(), values)
-    product = None if source is None else _read_second(file, options.positions_file, options, source)
-    return make_scan(file, name, options, *join(file, source, product, values, numbers), values)
+    options.refuse_unused(path, layout.name, *layout.options)
+    check_keys(path, options, layout.keys)
+    with open_archive(path, options) as file:
+        table = layout if layout.variant is None else layout.variant(file)
+        source = table.source(file)
+        return place_scan(file, table, options, source, table.values(file, source))
 
 
-def _on_a_raster(file: Archive, raster: Raster, source: Patterns | None) -> Positions | None:
-    """Positions that the user states."""
-    if source is None:
-        return None
-    file.notes.append(raster.text)
-    return raster_positions(raster, source.shape[0], source.grid, source.columns_first, file.path), "m"
+def place_scan(
+    file: Archive, layout: Layout, options: ReadOptions, source: Patterns | None, values: dict[str, Any]
+) -> RawScan:
+    """The scan, with the positions that the user states, those of a second file, or those of the file itself.
+
+    Args:
+        values: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
+
+    Raises:
+        ConfigError: one line with every problem.
+    """
+    found = None if source is None else _placement(file, layout, options, source)
+    if source is not None and found is not None:
+        numbered = layout.numbers is not None and found.numbers is not None
+        mine = read_indexes(file, str(layout.numbers), source.shape[0]) if numbered else None
+        source, found = join(file, source, found, values, mine)
+    return make_scan(file, layout.name, options, source, found, values)
+
+
+def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patterns) -> Placement | None:
+    raster, table = options.raster, options.positions_file
+    if raster is not None:
+        file.notes.append(raster.text)
+        grid = source.grid, source.columns_first
+        return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
+    if not table:
+        return layout.positions(file, options, source)
+    kind = find_container(table)
+    if kind is None:
+        listed = positions_table.read_table(table, options.unit, options.axes, options.columns)
+        file.notes += listed.notes
+        return Placement(listed.positions, listed.unit)
+    with kind(table, options) as other:
+        try:
+            return _read_second(other, options, source)
+        finally:
+            file.absorb(other)
+
+
+def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    mapped = any(key in options.keys for key in KEYS)
+    if options.columns:
+        file.complain(f"data.position_columns={list(options.columns)}: belongs to a table (CSV, TXT, SPEC)")
+    if options.axes is not None and "positions" not in options.keys:
+        file.complain(f"data.position_axes={options.axes}: its keys state the axes; remove it")
+    if has_positions(file):
+        return read_product(file, options)
+    if mapped:
+        return read_mapped(file, options, source)
+    if file.holds_any(*cxi.TRANSLATIONS):
+        return cxi.read_product(file, options)
+    if file.holds(*foldslice.PP):
+        return foldslice.read_positions(file, options, source)
+    file.complain(f"has no positions of a known layout; add data.keys.positions=; it has {file.listed()}")
+    return None
 
 
 def join(
     file: Archive,
-    source: Patterns | None,
-    product: Product | None,
+    source: Patterns,
+    found: Placement,
     values: dict[str, Any],
     numbers: np.ndarray | None = None,
-) -> tuple[Patterns | None, Positions | None]:
-    """The patterns that a product has positions for, in their own order, and those; its values are merged.
+) -> tuple[Patterns, Placement]:
+    """The patterns that there are positions for, in their own order, and those; their values are merged.
 
     Args:
         numbers: ``(J,)`` of the patterns; None: they are counted from nought. Without numbers of the
             positions both have one order.
     """
-    if source is None or product is None:
-        return source, None
-    source = source.order_for(len(product.positions), file)
-    _merge(file, values, product.values, source.shape[1:])
-    positions, theirs = product.positions_on(source.shape[1:]), product.numbers
+    source = source.order_for(len(found.positions), file)
+    _merge(file, values, found.values, source.shape[1:])
+    positions, theirs = found.positions_on(source.shape[1:]), found.numbers
     mine = np.arange(source.shape[0]) if numbers is None else numbers
     if theirs is None or _is_one_order(file, mine, theirs):
-        return source, (positions, product.unit)
+        return source, Placement(positions, found.unit)
     rows, which = _pair_by_number(file, mine, theirs)
     values["numbers"] = theirs[which]
     if values.get("scan_index") is not None:
         values["scan_index"] = values["scan_index"][rows]
     if not np.array_equal(rows, np.arange(len(mine))):
         source = Selected(source, rows)
-    return source, (positions[which], product.unit)
+    return source, Placement(positions[which], found.unit)
 
 
 def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
@@ -158,36 +192,6 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     return rows, which
 
 
-def _read_second(file: Archive, path: str, options: ReadOptions, source: Patterns) -> Product | None:
-    kind = find_container(path)
-    if kind is None:
-        listed = positions_table.read_table(path, options.unit, options.axes, options.columns)
-        file.notes += listed.notes
-        return Product(listed.positions, listed.unit)
-    with kind(path, options) as other:
-        try:
-            return _read_places(other, options, source)
-        finally:
-            file.absorb(other)
-
-
-def _read_places(file: Archive, options: ReadOptions, source: Patterns) -> Product | None:
-    mapped = any(key in options.keys for key in KEYS)
-    if options.columns:
-        file.complain(f"data.position_columns={list(options.columns)}: belongs to a table (CSV, TXT, SPEC)")
-    if options.axes is not None and "positions" not in options.keys:
-        file.complain(f"data.position_axes={options.axes}: its keys state the axes; remove it")
-    if has_positions(file):
-        return read_product(file, options)
-    if has_translations(file) and not mapped:
-        return read_parts(file, options)
-    if not mapped and not all(file.holds(key) for key in PP):
-        file.complain(f"has no positions of a known layout; add data.keys.positions=; it has {file.listed()}")
-        return None
-    found = read_mapped(file, options, source) if mapped else read_columns(file, PP, options, source)
-    return None if found is None else Product(*found)
-
-
 def _merge(file: Archive, values: dict[str, Any], found: dict[str, Any], shape: tuple[int, ...]) -> None:
     """Put what is ``found`` with the positions into ``values``; a pitch that is not, from the probe's."""
     for key, value in found.items():
@@ -200,9 +204,43 @@ def _merge(file: Archive, values: dict[str, Any], found: dict[str, Any], shape: 
             )
         values[key] = value
     probe = values.get("probe")
-    if values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
+    if found and values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
         pixel, energy, distance = (values.get(key) for key in ("probe_pixel_m", "energy_eV", "distance_m"))
         values["detector_pixel_m"] = detector_pitch_m(pixel, energy, distance, shape)
+
+
+def make_scan(
+    file: Archive,
+    name: str,
+    options: ReadOptions,
+    source: Patterns | None,
+    found: Placement | None,
+    values: Mapping[str, Any],
+) -> RawScan:
+    """The scan, if nothing was found to be wrong with it.
+
+    Args:
+        name: of the format.
+        options: which frames are used decides what positions belong to, where there are more or fewer.
+        values: the attributes of a :class:`RawScan` but for patterns and positions.
+
+    Raises:
+        ConfigError: one line with every problem.
+    """
+    if source is not None and found is not None:
+        source, positions = paired(file, source, found.positions, options)
+        found = Placement(positions, found.unit)
+        for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
+            if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
+                wanted = f"must be {source.shape[1:]}, that of a pattern"
+                file.complain(f"the {what} has shape {image.shape}; {wanted}")
+    elif not file.problems:
+        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
+    file.refuse()
+    assert source is not None and found is not None
+    notes, warnings = ([shown(line, LONGEST) for line in lines] for lines in (file.notes, file.warnings))
+    said: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
+    return RawScan(name, source, positions=found.positions, unit=found.unit, **said)
 
 
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:
@@ -211,26 +249,22 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
     Raises:
         ConfigError: naming the key.
     """
-    for key in options.keys:
-        if key not in allowed:
-            raise ConfigError(f"{path}: data.keys.{key}: must be one of {', '.join(allowed)}")
+    if not allowed:
+        return
+    if unknown := [key for key in options.keys if key not in allowed]:
+        raise ConfigError(f"{path}: data.keys.{unknown[0]}: must be one of {', '.join(allowed)}")
     named = [key for key in KEYS if key in options.keys]
     if options.raster is not None and named:
         raise ConfigError(
             f"{path}: data.keys.{named[0]}: positions are those of a raster (data.scan_step_A); remove one"
         )
-    apart = [key in options.keys for key in KEYS[1:]]
-    ways = sum([("positions" in options.keys), all(apart)])
-    if (
-        any(apart) != all(apart)
-        or ways > 1
-        or (ways == 0 and not options.positions_file and not options.raster)
-    ):
+    elsewhere = options.positions_file or options.raster
+    if named not in ([KEYS[0]], [*KEYS[1:]]) and not (elsewhere and not named):
         raise ConfigError(
             f"{path}: data.keys={', '.join(options.keys)}: needs either positions, or positions_row and "
             "positions_col, or data.positions_file"
         )
-    if all(apart) and options.axes is not None:
+    if KEYS[1] in named and options.axes is not None:
         raise ConfigError(
             f"{path}: data.position_axes={options.axes}: positions_row and positions_col state the axes; "
             "remove it"

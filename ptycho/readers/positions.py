@@ -1,4 +1,4 @@
-"""Positions in an archive, in the forms that the formats have them, and a scan put together with them.
+"""Positions in an archive, in the forms that the formats have them.
 
 A form gives positions ``(J, 2)`` float64, (row, col), and their unit; None: that they are not as they must be
 is a problem of the archive.
@@ -7,43 +7,70 @@ is a problem of the archive.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ptycho.files.text import shown
-from ptycho.readers.archive import LONGEST, Archive, Patterns
-from ptycho.readers.frames import paired
+from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.quantities import LENGTHS
-from ptycho.readers.raw_scan import UNITS, RawScan, ReadOptions
+from ptycho.readers.raw_scan import UNITS, ReadOptions
 from ptycho.readers.values import read_array, read_unit
 
 PIXELS = ("px", "pixel", "pixels")
 KEYS = ("positions", "positions_row", "positions_col")  # of the user's map
-Positions = tuple[np.ndarray, str]
 
 
-def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None) -> Positions | None:
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Positions ``(n, 2)``, (row, col), of the patterns with some ``numbers``, and what else a scan takes.
+
+    Attributes:
+        numbers: ``(n,)``; None: the patterns have the order of the positions.
+        values: attributes of a :class:`~ptycho.readers.raw_scan.RawScan`.
+        side: pixels of the detector that the pattern spans whose object pixel positions in ``px`` are counted
+            in; None: all.
+        opr_modes, opr_weights: ``(K', h, w)`` and ``(n, K')`` of a probe that varies; None: it does not.
+    """
+
+    positions: np.ndarray
+    unit: str
+    numbers: np.ndarray | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    side: int | None = None
+    opr_modes: np.ndarray | None = None
+    opr_weights: np.ndarray | None = None
+
+    def positions_on(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The positions; those in pixels as of a detector ``(H, W)`` that is used as a whole."""
+        if self.unit != "px" or self.side is None:
+            return self.positions
+        return self.positions * (np.array(shape) / self.side)
+
+
+def read_lengths(
+    file: Archive, key: str, options: ReadOptions, unit: str | None
+) -> tuple[np.ndarray, str] | None:
     """Numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``.
 
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
     before = len(file.problems)
     found = read_array(file, key, needed=True, finite=False)
-    if options.unit is None and (file.text(f"{key}@units") or "").strip("[]() ").lower() in PIXELS:
-        return None if found is None else (found.astype(np.float64), "px")
-    said = read_unit(file, key, LENGTHS, "; or set data.unit=") if options.unit is None else None
-    if found is None or len(file.problems) > before:
+    if found is None:
         return None
+    found = found.astype(np.float64)
     if options.unit is not None:
         file.notes.append(f"{key} is in {options.unit}, as data.unit says")
+        return found, options.unit
+    if (file.text(f"{key}@units") or "").strip("[]() ").lower() in PIXELS:
+        return found, "px"
+    said = read_unit(file, key, LENGTHS, "; or set data.unit=")
     if said is not None:
-        return found.astype(np.float64) * said[1], "m"
-    if (options.unit or unit) is None:
+        return found * said[1], "m"
+    if unit is None and len(file.problems) == before:
         file.complain(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
-        return None
-    return found.astype(np.float64), str(options.unit or unit)
+    return (found, unit) if unit is not None and len(file.problems) == before else None
 
 
 def read_columns(
@@ -52,7 +79,7 @@ def read_columns(
     options: ReadOptions,
     source: Patterns | None,
     unit: str | None = "m",
-) -> Positions | None:
+) -> Placement | None:
     """Positions from a key of rows and one of columns.
 
     ``(J,)`` each; or, of a raster, ``(A, B)`` each; or its two axes, of which the rows are slow if both are
@@ -76,41 +103,41 @@ def read_columns(
         file.complain(f"{keys[0]} {row[0].shape} and {keys[1]} {col[0].shape} {wanted}")
         return None
     file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {row[1]}")
-    return np.stack(pair, axis=1), row[1]
+    return Placement(np.stack(pair, axis=1), row[1])
 
 
 def read_rows(
     file: Archive,
-    key: str,
+    key: str | None,
     options: ReadOptions,
     counts: tuple[int, ...],
     widths: tuple[int, ...] = (2,),
     unit: str | None = "m",
-) -> Positions | None:
-    """Positions ``(J, 2)`` or wider at one key, whichever axis they lie along.
+) -> Placement | None:
+    """Positions ``(J, 2)`` or wider at one key, whichever axis they lie along, columns as they are.
 
     J is one of ``counts``; another number is taken where only one axis can be that of the coordinates.
     """
-    found = read_lengths(file, key, options, unit)
-    if found is None:
+    found = None if key is None else read_lengths(file, key, options, unit)
+    if key is None or found is None:
         return None
     listed = np.squeeze(found[0]) if found[0].ndim > 2 else found[0]
     if listed.ndim == 3 and file.columns_first(key):
         listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
         listed = listed.reshape(-1, listed.shape[-1])  # of a raster
-    if listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] not in widths:
-        listed = listed.T
-    elif listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] in counts:
-        listed = listed if listed.shape[0] in counts else listed.T
+    if listed.ndim == 2 and listed.shape[0] in widths:
+        across = listed.shape[1] not in widths
+        if across or (listed.shape[1] in counts and listed.shape[0] not in counts):
+            listed = listed.T
     if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
         file.complain(f"{key} has shape {found[0].shape}; must be ({many}, {wide}), a line for each pattern")
         return None
-    return listed, found[1]
+    return Placement(listed, found[1])
 
 
-def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) -> Positions | None:
+def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) -> Placement | None:
     """Positions at the keys that the user gave."""
     keys = options.keys
     if source is None or not file.require(*[keys[name] for name in KEYS if name in keys]):
@@ -120,59 +147,28 @@ def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) ->
     found = read_rows(file, keys["positions"], options, source.counts, unit=None)
     if found is None:
         return None
-    order = "(col, row)" if options.axes == "xy" else "(row, col)"
     guess = "; data.position_axes=xy if x, the column, comes first" if options.axes is None else ""
-    file.notes.append(f"positions: {keys['positions']} is taken as {order}{guess}, in {found[1]}")
-    return (found[0][:, ::-1] if options.axes == "xy" else found[0]), found[1]
+    return in_axes(file, keys["positions"], found, options, guess)
 
 
-def make_scan(
-    file: Archive,
-    name: str,
-    options: ReadOptions,
-    source: Patterns | None,
-    positions: Positions | None,
-    values: Mapping[str, Any],
-) -> RawScan:
-    """The scan, if nothing was found to be wrong with it.
-
-    Args:
-        name: of the format.
-        options: which frames are used decides what positions belong to, where there are more or fewer.
-        positions: with their unit.
-        values: the other attributes of a :class:`RawScan`.
-
-    Raises:
-        ConfigError: one line with every problem.
-    """
-    if source is not None and positions is not None:
-        source = source.order_for(len(positions[0]), file)
-        source, places = paired(file, source, positions[0], options)
-        positions = places, positions[1]
-        _check_shapes(file, source, values)
-    elif not file.problems:
-        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
-    file.refuse()
-    assert source is not None and positions is not None
-    notes, warnings = ([shown(line, LONGEST) for line in lines] for lines in (file.notes, file.warnings))
-    return RawScan(
-        name,
-        source,
-        positions=positions[0],
-        unit=positions[1],
-        notes=tuple(notes),
-        warnings=tuple(warnings),
-        **values,
-    )
+def in_axes(file: Archive, key: str, found: Placement, options: ReadOptions, said: str = "") -> Placement:
+    """Positions whose two columns are those of the array, or x and y, as the user says."""
+    turned = options.axes == "xy"
+    order = "(col, row)" if turned else "(row, col)"
+    file.notes.append(f"positions: {key} is taken as {order}{said}, in {found.unit}")
+    return Placement(found.positions[:, ::-1] if turned else found.positions, found.unit)
 
 
-def _check_shapes(file: Archive, source: Patterns, values: Mapping[str, Any]) -> None:
-    for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
-        found = values.get(key)
-        if found is not None and found.shape != source.shape[1:]:
-            file.complain(
-                f"the {what} has shape {found.shape}; must be {source.shape[1:]}, that of a pattern"
-            )
+def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
+    """``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
+    found = read_array(file, key, needed=True)
+    if found is None:
+        return None
+    whole = found.ravel().astype(np.int64)
+    if len(whole) != count or not np.array_equal(whole, found.ravel()):
+        file.complain(f"{key} has shape {found.shape} of {found.dtype}; must be ({count},) whole numbers")
+        return None
+    return whole
 
 
 def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndarray, np.ndarray] | None:

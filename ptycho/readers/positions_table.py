@@ -1,12 +1,14 @@
-"""Positions in a table beside the patterns: CSV, TXT, or NPY.
+"""Positions in a table beside the patterns: CSV, TXT, or NPY ``(J, 2)`` or ``(2, J)``.
 
 =============== ======================================================================================
-CSV, TXT, SPEC  a line for each pattern, and a header: ``x_um, y_um``, ``row [px]; col [px]``,
-                ``index  x (mm)  y (mm)`` …; see :mod:`~ptycho.readers.table_text`
-NPY             ``(J, 2)`` or ``(2, J)``
+columns         parted by semicolons, tabs, commas or spaces; numbers with a decimal point, or a comma
+                where that parts no columns. Others may hold anything: time stamps, names
+header          lines before the numbers, comments (``#``, ``%``) or not: names, ``x_um, y_um``,
+                ``row [px]; col [px]``, ``index  x (mm)  y (mm)`` …, and perhaps a line of units. ``#L``
+                of SPEC names columns with two spaces between them
+chosen columns  ``data.position_columns=[x_rb,y_rb]``: by name (``x_rb`` is ``x_rb_um``, too) or number
+                from 1; x first, unless names that end in x and y, or ``data.position_axes``, say otherwise
 =============== ======================================================================================
-
-Of several columns for x and y ``data.position_columns=[x_rb,y_rb]`` chooses two.
 
 ``x`` and ``col`` are the column of the object's array, ``y`` and ``row`` its row; each is the probe's place
 on the object and increases with the array's index (of a sample stage that moves instead, both signs are
@@ -15,6 +17,7 @@ turned). What the header does not say, the user does: programs write x first or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +25,30 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import UNITS
-from ptycho.readers.table_text import Columns, read_text, unnamed
 
 LARGEST = 2**28  # bytes of a table
+COMMENTS = "#%"
+AXES = {"x": "col", "col": "col", "column": "col", "y": "row", "row": "row"}
+UNIT_WORDS = dict.fromkeys(("px", "pixel", "pixels"), "px") | {
+    word: unit for word, size in LENGTHS.items() for unit in UNITS if UNITS[unit] == size and word != "a"
+}
+Line = tuple[int, str]  # its number, from 1, and what it says
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are the row and the column, each with its unit; None: the table does not say.
+
+    ``unknown``: what stands where a unit is expected, and is none that is known.
+    """
+
+    row: int
+    col: int
+    units: tuple[str | None, str | None] = (None, None)
+    named: bool = False
+    unknown: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,40 +77,40 @@ def read_table(
     path = Path(path)
     content = _content(path)
     if content.startswith(b"\x93NUMPY"):
-        values, columns = _npy(path), unnamed(path, 2, axes)
+        values, columns = _npy(path), _unnamed(path, 2, axes)
         values = values[:, [columns.row, columns.col]]
     else:
-        values, columns = read_text(path, _decoded(content), axes, chosen)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("latin-1")  # so do instruments write their µ
+        values, columns = read_text(path, text, axes, chosen)
     if columns.named and axes is not None:
         raise ConfigError(
             f"{path}: data.position_axes={axes}: the names of its columns state the axes; remove it"
         )
     positions, found, note = in_one_unit(path, values, columns, unit)
-    where = (
-        f"{len(values)} positions from {path}: rows in column {columns.row + 1}, columns in {columns.col + 1}"
-    )
-    return Table(
-        positions, found, (f"{where}, {note}", "positions are taken as the probe's, not the sample's")
-    )
+    rows, cols = columns.row + 1, columns.col + 1
+    where = f"{len(values)} positions from {path}: rows in column {rows}, columns in {cols}, {note}"
+    return Table(positions, found, (where, "positions are taken as the probe's, not the sample's"))
 
 
 def _content(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():  # a pipe or a device would never end
-            raise ConfigError(f"data.positions_file={path}: is no file")
+            raise ConfigError("is no file")
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
-    except ConfigError:
-        raise
+        if not content.strip():
+            raise ConfigError("is empty")
+        if content.startswith((b"PK", b"\x89HDF")):
+            raise ConfigError("is no table (CSV, TXT, NPY) but an archive of arrays")
+        if len(content) > LARGEST:
+            raise ConfigError(f"is larger than {LARGEST} bytes; is it a table?")
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"data.positions_file={path}: cannot be read ({reason})") from error
-    if not content.strip():
-        raise ConfigError(f"data.positions_file={path}: is empty")
-    if content.startswith((b"PK", b"\x89HDF")):
-        raise ConfigError(f"data.positions_file={path}: is no table (CSV, TXT, NPY) but an archive of arrays")
-    if len(content) > LARGEST:
-        raise ConfigError(f"data.positions_file={path}: is larger than {LARGEST} bytes; is it a table?")
+        reason = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        said = error if isinstance(error, ConfigError) else reason
+        raise ConfigError(f"data.positions_file={path}: {said}") from error
     return content
 
 
@@ -101,15 +124,27 @@ def _npy(path: Path) -> np.ndarray:
         raise ConfigError(
             f"{path}: is {mapped.shape} of {mapped.dtype}; must be real numbers (J, 2) or (2, J)"
         )
-    values = np.array(mapped if mapped.shape[1] == 2 else mapped.T, np.float64)
-    return values
+    return np.array(mapped if mapped.shape[1] == 2 else mapped.T, np.float64)
 
 
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")  # so do instruments write their µ
+def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) -> tuple[np.ndarray, Columns]:
+    """Positions ``(J, 2)`` float64, (row, col), and the columns that they are from.
+
+    Raises:
+        ConfigError: one line with the line of the table at fault, or the key that is missing.
+    """
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    scans = [" ".join(line.split()[1:2]) for _, line in lines if line.startswith("#S ")]
+    if len(scans) > 1:
+        numbers = f"{len(scans)} scans of SPEC ({', '.join(scans[:5])} …)"
+        raise ConfigError(f"{path}: holds {numbers}; copy one to a file of its own")
+    first = next((k for k, (_, line) in enumerate(lines) if _holds_numbers(line)), None)
+    if first is None:
+        raise ConfigError(f"{path}: holds no line of numbers; its first is {_short(lines[0][1])}")
+    count = len(_cells(lines[first][1]))
+    columns = _columns(path, lines[:first], count, axes, chosen)
+    rows = [_row(path, line, count, columns) for line in lines[first:] if line[1][0] not in COMMENTS]
+    return np.array(rows, np.float64), columns
 
 
 def in_one_unit(
@@ -124,11 +159,145 @@ def in_one_unit(
         said = "does not say the unit of its positions"
         said = f"its unit {columns.unknown} is none that is known" if columns.unknown else said
         raise ConfigError(f"{path}: {said}; add data.unit= {', '.join(UNITS)}")
+    scales = UNITS[row], UNITS[col]
     if row == col:
         return values, row, f"in {row} (its header)"
-    scales = UNITS[row], UNITS[col]
     if scales[0] is None or scales[1] is None:
         raise ConfigError(
             f"{path}: its header says {row} for the rows and {col} for the columns; must be one unit"
         )
     return values * np.array(scales), "m", f"in {row} and {col} (its header)"
+
+
+def _columns(
+    path: Path, header: Sequence[Line], count: int, axes: str | None, chosen: Sequence[str]
+) -> Columns:
+    """Which of ``count`` columns are the positions, by the lines of a header and what the user chose."""
+    found: tuple[int, int] | None = None
+    names: list[str] = []
+    units: list[str | None] = [None] * count
+    for number, line in header:
+        cells = re.split(r"\s{2,}|\t", line[3:].strip()) if line.startswith("#L ") else _fields(line)
+        fits, here = len(cells) == count, _by_axes(cells) if len(cells) == count else None
+        said = [UNIT_WORDS.get(cell.strip("[]() ").lower()) for cell in cells]
+        if fits and any(said) and not here:
+            units = said
+            continue
+        here = None if chosen else here
+        names = cells if fits and (here or not found) else names
+        if here is None and not chosen and line[0] not in COMMENTS:
+            choose = f"; or choose two: data.position_columns=[{','.join(cells[:2])}]" if count > 2 else ""
+            raise ConfigError(
+                f"{path}: line {number} is {_short(line)}; must be numbers, or a header of {count} "
+                f"names with one x and one y, or row and col, among them, as in x_um,y_um{choose}"
+            )
+        found = here or found
+    if chosen:
+        found = _chosen(path, names, count, axes, chosen)
+    if found is None:
+        return _unnamed(path, count, axes, names)
+    words = [_unit(names[k]) if names else (None, None) for k in found]
+    known = [unit or units[k] for (unit, _), k in zip(words, found, strict=True)]
+    unknown = next((said for unit, said in words if unit is None and said), None)
+    return Columns(*found, (known[0], known[1]), not chosen, unknown)
+
+
+def _unnamed(path: Path, count: int, axes: str | None, names: Sequence[str] = ()) -> Columns:
+    """The columns of a table that does not name them: two, in the order that the user says."""
+    if count != 2:
+        held = f" of {', '.join(names)}" if names else ""
+        raise ConfigError(
+            f"{path}: has {count} columns and no header that names x and y, or row and col, as in x_um,y_um; "
+            f"add one, or choose two{held}: data.position_columns=[{','.join(names[:2]) or '1,2'}]"
+        )
+    if axes is None:
+        raise ConfigError(
+            f"{path}: its columns have no names; add data.position_axes=xy or data.position_axes=rc"
+        )
+    return Columns(0, 1) if axes == "rc" else Columns(1, 0)
+
+
+def _by_axes(cells: Sequence[str]) -> tuple[int, int] | None:
+    """The only (row, col) among names; None: there are none, or several."""
+    axes = [{AXES[word] for word in _words(name) if word in AXES} for name in cells]
+    rows, cols = ([k for k, found in enumerate(axes) if found == {axis}] for axis in ("row", "col"))
+    return (rows[0], cols[0]) if len(rows) == len(cols) == 1 else None
+
+
+def _chosen(
+    path: Path, names: Sequence[str], count: int, axes: str | None, chosen: Sequence[str]
+) -> tuple[int, int]:
+    """(row, col) of the two columns that the user chose."""
+    said = f"{path}: data.position_columns=[{','.join(chosen)}]"
+    if len(chosen) != 2:
+        raise ConfigError(f"{said}: must be two columns, by name or by number from 1")
+    places = []
+    for wanted in chosen:
+        same = [k for k, name in enumerate(names) if name.lower() == wanted.lower()]
+        like = same or [k for k, name in enumerate(names) if name.lower().startswith(wanted.lower())]
+        if not like and wanted.isdecimal() and 1 <= int(wanted) <= count:
+            like = [int(wanted) - 1]
+        if len(like) != 1:
+            raise ConfigError(f"{said}: {wanted} must be one of {', '.join(names) or f'1 to {count}'}")
+        places += like
+    words = [(_words(names[k]) or [""])[0] if names else "" for k in places]
+    says_rows = words[0] == "row" or [word[-1:] for word in words] == ["y", "x"]
+    rows_first = axes == "rc" or (axes is None and says_rows)
+    return (places[0], places[1]) if rows_first else (places[1], places[0])
+
+
+def _unit(name: str) -> tuple[str | None, str | None]:
+    """The unit in a name, and what stands in brackets in its place."""
+    known = next((UNIT_WORDS[word] for word in _words(name) if word in UNIT_WORDS), None)
+    brackets = re.search(r"[\[(]\s*([^\])]*)", name)
+    return known, brackets.group(1).strip() if brackets else None
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-zµμå]+", name.lower()) if word]
+
+
+def _fields(line: str) -> list[str]:
+    line = re.sub(r"\s+([(\[])", r"\1", line.lstrip(COMMENTS).strip())  # x (um) is one name
+    parting = next((mark for mark in ";\t," if mark in line), None)
+    fields = [field.strip(" \t'\"") for field in line.split(parting)]
+    return fields[:-1] if parting and fields[-1] == "" else fields
+
+
+def _cells(line: str) -> list[str]:
+    """The columns of a line; a comma is a decimal one where only that, and spaces, make numbers of all."""
+    cells, spaced = _fields(line), line.split()
+    by_spaces = len(spaced) > 1 and None in map(_number, cells) and None not in map(_number, spaced)
+    return spaced if by_spaces else cells
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def _holds_numbers(line: str) -> bool:
+    """Whether a line is one of the table: two columns or more of it are numbers, or its only one."""
+    cells = _cells(line)
+    many = sum(_number(cell) is not None for cell in cells)
+    return line[0] not in COMMENTS and many >= min(2, len(cells))
+
+
+def _row(path: Path, line: Line, count: int, columns: Columns) -> tuple[float, float]:
+    """(row, col) of one line."""
+    cells = _cells(line[1])
+    if len(cells) == count:
+        row, col = _number(cells[columns.row]), _number(cells[columns.col])
+        if row is not None and col is not None and not np.isinf(row) and not np.isinf(col):
+            return row, col
+    wanted = f"{count} finite numbers, or NaN for a frame without a position"
+    if count > 2:
+        wanted = f"{count} columns, with finite numbers in columns {columns.row + 1} and {columns.col + 1}"
+    raise ConfigError(f"{path}: line {line[0]} is {_short(line[1])}; must be {wanted}")
+
+
+def _short(line: str) -> str:
+    """A line as an error shows it."""
+    return repr(line if len(line) <= 40 else line[:40] + "…")

@@ -17,58 +17,45 @@ keys, with lamps in place of positions: they are refused.
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.hdf5 import Hdf5Archive
-from ptycho.readers.positions import Positions, make_scan, read_rows
-from ptycho.readers.quantities import DISTANCE
-from ptycho.readers.raw_scan import RawScan, ReadOptions
-from ptycho.readers.values import find_domain, read_energy, read_number, read_pitch, read_plain
+from ptycho.readers.layout import Layout
+from ptycho.readers.positions import Placement, in_axes, read_rows
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import read_plain
 
-NAME = "ptylab"
 FOURIER = ("magnification", "NA", "Nled", "zled")
 TURNS = {4: "data.transpose=true", 2: "data.flip_rows=true", 1: "data.flip_cols=true"}
 
 
-def detect(file: Archive) -> bool:
-    return file.holds("ptychogram") and file.holds("encoder")
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    found = read_rows(file, file.need("positions", "encoder"), options, source.counts)
+    return None if found is None else in_axes(file, "encoder", found, options, ", the probe's")
 
 
-def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from such a file."""
-    options.refuse_unused(path, NAME, "unit", "axes")
-    with Hdf5Archive(path, options) as file:
-        lamps = [key for key in FOURIER if file.holds(key)]
-        if "zled" in lamps or len(lamps) > 1:
-            file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
-        source = file.patterns(file.need("patterns", "ptychogram"))
-        positions = _positions(file, options, source)
-        _warn_of_turns(file)
-        values = {
-            "domain": find_domain(file, source, "intensity"),
-            "zero_frequency": "centre",
-            "energy_eV": read_energy(file, "eV", (), ("wavelength",)),
-            "distance_m": read_number(file, DISTANCE, "m", "zo"),
-            "detector_pixel_m": read_pitch(file, "dxd"),
-        }
-        return make_scan(file, NAME, options, source, positions, values)
-
-
-def _positions(file: Archive, options: ReadOptions, source: Patterns | None) -> Positions | None:
-    key = file.need("positions", "encoder")
-    found = None if key is None or source is None else read_rows(file, key, options, source.counts)
-    if found is None:
-        return None
-    turned = options.axes == "xy"
-    order = "col, row" if turned else "row, col"
-    file.notes.append(f"positions: encoder is ({order}), the probe's, in {found[1]}")
-    return (found[0][:, ::-1] if turned else found[0]), found[1]
-
-
-def _warn_of_turns(file: Archive) -> None:
-    """Patterns are given as they are stored; PtyLab would turn them."""
+def _check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse lamps, and warn of turned patterns, which are given as they are stored."""
+    lamps = [key for key in FOURIER if file.holds(key)]
+    if "zled" in lamps or len(lamps) > 1:
+        file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
     code = int(read_plain(file, "orientation") or 0)
     if 0 < code < 8:
         keys = " ".join(key for bit, key in TURNS.items() if code & bit)
         file.warnings.append(f"orientation is {code}: PtyLab turns the patterns; add {keys}")
+    return {}
+
+
+LAYOUT = Layout(
+    name="ptylab",
+    detect=lambda file: file.holds("ptychogram", "encoder"),
+    patterns=("ptychogram",),
+    domain="intensity",
+    zero_frequency="centre",
+    wavelength=("wavelength",),
+    distance=("zo",),
+    pixel=("dxd",),
+    positions=_positions,
+    more=_check,
+    options=("unit", "axes"),
+)

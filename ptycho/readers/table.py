@@ -13,9 +13,10 @@ want a map of the positions alone).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
@@ -30,8 +31,6 @@ from ptycho.readers import (
     nexus,
     pinn,
     ptychodus,
-    ptychodus_npz,
-    ptychodus_patterns,
     ptyd,
     ptylab,
     tiff,
@@ -39,19 +38,42 @@ from ptycho.readers import (
 )
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.joined import join_scans
-from ptycho.readers.places import find_container
+from ptycho.readers.layout import Layout
+from ptycho.readers.places import find_container, read_layout
 from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
-CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most specific first
-    "HDF5": {
-        module.NAME: module
-        for module in (ptychodus, ptychodus_patterns, ptyd, ptylab, nexus, cxi, foldslice, eiger)
+
+@dataclass(frozen=True)
+class Format:
+    """How a format is recognised and read.
+
+    Attributes:
+        pair: keys of its patterns, where these may be in a second file, ``data.patterns_file``.
+    """
+
+    detect: Callable[[Archive], bool]
+    read: Callable[[Path, ReadOptions], RawScan]
+    pair: tuple[str, ...] = ()
+
+
+def _formats(*layouts: Layout) -> dict[str, Format]:
+    pairs = {"ptychodus": (ptychodus.RAW, ptychodus.PATTERNS), "foldslice": foldslice.PATTERNS}
+    return {
+        layout.name: Format(layout.detect, partial(read_layout, layout), pairs.get(layout.name, ()))
+        for layout in layouts
     }
-    | {"hdf5": keymap, cube_hdf5.NAME: cube_hdf5},
-    "NPZ": {module.NAME: module for module in (pinn, ptychodus_npz, tike)} | {"npz": keymap},
-    "TIFF": {tiff.NAME: tiff},
+
+
+KEYMAP = Format(keymap.detect, keymap.read)
+CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specific first
+    "HDF5": _formats(
+        ptychodus.LAYOUT, ptyd.LAYOUT, ptylab.LAYOUT, nexus.LAYOUT, cxi.LAYOUT, foldslice.LAYOUT, eiger.LAYOUT
+    )
+    | {"hdf5": KEYMAP, cube_hdf5.NAME: Format(cube_hdf5.detect, cube_hdf5.read)},
+    "NPZ": _formats(pinn.LAYOUT, ptychodus.LAYOUT, tike.LAYOUT) | {"npz": KEYMAP},
+    "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
 }
-FORMATS = {name: module for known in CONTAINERS.values() for name, module in known.items()}
+FORMATS = {name for known in CONTAINERS.values() for name in known}
 OTHERS = {
     b"BZh": "is compressed as a whole; unpack it with bunzip2",
     b"\x1f\x8b": "is compressed as a whole; unpack it with gunzip",
@@ -74,8 +96,20 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
         return _read_by_own_code(path, options)
     if options.format is None and cube.reader_of(path) is not None:
         return cube.read(path, options)
-    scan: RawScan = _choose_format(path, _choose_archive(path), options).read(path, options)
-    return scan
+    kind = _choose_archive(path)
+    name = _choose_format(path, kind, options)
+    form = CONTAINERS[kind.kind][name]
+    if name == foldslice.LAYOUT.name:
+        options = foldslice.complete(path, options)
+    if form.pair:
+        with kind(path, options) as file:
+            alone, held = not file.holds_any(*form.pair), file.listed()
+        if alone and not options.patterns_file:
+            raise ConfigError(f"{path}: has no patterns; add data.patterns_file=; it has {held}")
+        if alone:
+            beside = replace(options, format=None, patterns_file=None, positions_file=str(path))
+            return replace(open_scan(str(options.patterns_file), beside), format=name)
+    return form.read(path, options)
 
 
 def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
@@ -156,27 +190,28 @@ def _why_no_file(path: Path) -> str:
     return "no such file" + ("; folders are parted by / here, not by \\" if windows else "")
 
 
-def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> ModuleType:
-    """The format to read with."""
+def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str:
+    """The name of the format to read with."""
     known = CONTAINERS[kind.kind]
+    if options.format is not None and options.format not in FORMATS:
+        words = ", ".join(sorted(FORMATS))
+        raise ConfigError(
+            f"data.format={options.format}: must be one of {words}, or your own reader, my_module:read"
+        )
+    if options.format is not None and options.format not in known:
+        raise ConfigError(
+            f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
+        )
+    by_keys = next((name for name, form in known.items() if form is KEYMAP), None)
     if options.format is not None:
-        if options.format not in FORMATS:
-            words = ", ".join(FORMATS)
-            raise ConfigError(
-                f"data.format={options.format}: must be one of {words}, or your own reader, my_module:read"
-            )
-        if options.format not in known:
-            raise ConfigError(
-                f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
-            )
-        return known[options.format]
-    if options.keys and keymap in known.values() and (kind.kind == "NPZ" or "patterns" in options.keys):
-        return keymap
+        return options.format
+    if by_keys and options.keys and (kind.kind == "NPZ" or "patterns" in options.keys):
+        return by_keys
     with kind(path, options) as file:
-        found = next((module for module in known.values() if module.detect(file)), None)
+        found = next((name for name, form in known.items() if form.detect(file)), None)
         held = "" if found else file.listed(declared=True)
-    if found is None and options.raster is not None and keymap in known.values():
-        return keymap
+    if found is None and (options.raster is not None or options.keys):
+        found = by_keys
     if found is None:
         raise ConfigError(
             f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"

@@ -17,9 +17,8 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tifffile
@@ -28,12 +27,12 @@ from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import MAX_EXPANSION, SMALL
 from ptycho.readers.archive import Archive, Patterns, describe_error
+from ptycho.readers.layout import Layout
 from ptycho.readers.places import place_scan
 from ptycho.readers.raw_scan import RawScan, ReadOptions
-from ptycho.readers.values import find_domain
 
-NAME = "tiff"
 SUFFIXES = (".tif", ".tiff")
+LAYOUT = Layout(name="tiff", detect=lambda file: True)
 
 
 class TiffArchive(Archive):
@@ -41,12 +40,8 @@ class TiffArchive(Archive):
 
     kind = "TIFF"
 
-    def patterns(self, *keys: str | None) -> Patterns | None:
+    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns:
         return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
-
-
-def detect(file: Archive) -> bool:
-    return isinstance(file, TiffArchive)
 
 
 def is_tiff(path: Path) -> bool:
@@ -65,19 +60,29 @@ def tiff_files(folder: Path) -> list[Path]:
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
-    options.refuse_unused(path, NAME, "unit", "positions_file")
+    options.refuse_unused(path, LAYOUT.name, *LAYOUT.options)
     if options.positions_file is None:
         raise ConfigError(
             f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
         )
     with TiffArchive(path, options) as file:
         source = file.patterns()
-        values = {"domain": find_domain(file, source), "zero_frequency": None}
-        return place_scan(file, NAME, options, source, values, lambda: None)
+        return place_scan(file, LAYOUT, options, source, LAYOUT.values(file, source))
 
 
-@dataclass(frozen=True)
-class Series:
+def read_image(path: Path) -> np.ndarray:
+    """The only image of a file, ``(H, W)``.
+
+    Raises:
+        ConfigError: it is damaged, holds several, or declares far more than it has bytes.
+    """
+    with contextlib.closing(TiffPatterns([path])) as patterns:
+        if patterns.shape[0] != 1:
+            raise ConfigError(f"{path}: holds {patterns.shape[0]} images; must be one")
+        return patterns.read(slice(0, 1))[0]
+
+
+class Series(NamedTuple):
     """Patterns of one shape in a file; ``start``: of their bytes, if these follow one another."""
 
     path: Path
@@ -97,6 +102,8 @@ class TiffPatterns(Patterns):
         ConfigError: a file is damaged, or has other patterns than the first.
     """
 
+    label = "TIFF"
+
     def __init__(self, files: list[Path]) -> None:
         self._series = [series for path in files for series in _series_of(path)]
         first = self._series[0]
@@ -107,7 +114,7 @@ class TiffPatterns(Patterns):
                     f"{first.shape[1:]} of {first.dtype}; exclude those of another scan"
                 )
         self._ends = np.cumsum([series.shape[0] for series in self._series])
-        self.label, self.shape = "TIFF", (int(self._ends[-1]), *first.shape[1:])
+        self.shape = (int(self._ends[-1]), *first.shape[1:])
         self.dtype = first.dtype.newbyteorder("=")
         self._open: tuple[Path, tifffile.TiffFile] | None = None
 
@@ -116,9 +123,9 @@ class TiffPatterns(Patterns):
         found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         where = np.searchsorted(self._ends, wanted, side="right")
         for k in np.unique(where):
-            mine = np.flatnonzero(where == k)
-            series = self._series[k]
-            found[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
+            mine, series = np.flatnonzero(where == k), self._series[k]
+            with _damage_named(series.path):
+                found[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
         return found
 
     def samples(self) -> Iterator[np.ndarray]:
@@ -131,82 +138,53 @@ class TiffPatterns(Patterns):
             self._open = None
 
     def _pages(self, series: Series, pages: np.ndarray) -> np.ndarray:
-        try:
-            if series.start is not None:
-                with series.path.open("rb") as file:
-                    return FileArray(file, series.shape, series.dtype, series.start)[pages]
-            with quiet_tifffile():
-                if self._open is None or self._open[0] != series.path:
-                    self.close()
-                    self._open = series.path, tifffile.TiffFile(series.path)
-                stored = self._open[1].series[series.number].pages
-                return np.stack([_page(stored[int(page)], series) for page in pages])
-        except Exception as error:  # a damaged file raises whatever its bytes lead to
-            raise _damaged(series.path, error) from error
+        if series.start is not None:
+            with series.path.open("rb") as file:
+                return FileArray(file, series.shape, series.dtype, series.start)[pages]
+        if self._open is None or self._open[0] != series.path:
+            self.close()
+            self._open = series.path, tifffile.TiffFile(series.path)
+        stored: Any = self._open[1].series[series.number].pages
+        if any(math.prod(stored[int(page)].shape) != math.prod(series.shape[1:]) for page in pages):
+            raise ValueError("a page holds another number of pixels than the first")
+        return np.stack([stored[int(page)].asarray().reshape(series.shape[1:]) for page in pages])
 
 
 @contextlib.contextmanager
-def quiet_tifffile() -> Iterator[None]:
-    """Keep it from logging what it then raises, which is logged once here."""
+def _damage_named(path: Path) -> Iterator[None]:
+    """Raise whatever a damaged file leads to as one line, which tifffile does not log, too."""
     logger = logging.getLogger("tifffile")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        text = describe_error(error)
+        remedy = "pip install imagecodecs" if "imagecodecs" in text else "copy it anew"
+        raise ConfigError(f"{path}: cannot be read ({text}); {remedy}") from error
     finally:
         logger.setLevel(level)
 
 
-def read_image(path: Path) -> np.ndarray:
-    """The only image of a file, ``(H, W)``.
-
-    Raises:
-        ConfigError: it is damaged, holds several, or declares far more than it has bytes.
-    """
-    patterns = TiffPatterns([path])
-    try:
-        if patterns.shape[0] != 1:
-            raise ConfigError(f"{path}: holds {patterns.shape[0]} images; must be one")
-        return patterns.read(slice(0, 1))[0]
-    finally:
-        patterns.close()
-
-
-def _page(page: Any, series: Series) -> np.ndarray:
-    if math.prod(page.shape) != math.prod(series.shape[1:]):
-        raise ValueError(f"a page is {page.shape}")
-    array = page.asarray().reshape(-1, *series.shape[1:])
-    if len(array) != 1:
-        raise ValueError(f"a page holds {len(array)} patterns")
-    return array[0]
-
-
 def _series_of(path: Path) -> list[Series]:
     """The patterns in a file, checked against its size."""
-    try:
+    with _damage_named(path), tifffile.TiffFile(path) as tiff:
         size = path.stat().st_size
-        with quiet_tifffile(), tifffile.TiffFile(path) as tiff:
-            found = [
-                _series(path, number, series, tiff.byteorder, size)
-                for number, series in enumerate(tiff.series)
-            ]
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise _damaged(path, error) from error
+        found = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
     if not found:
         raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
     return found
 
 
 def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Series:
-    shape, dtype = tuple(series.shape), np.dtype(series.dtype).newbyteorder(order)
+    shape, dtype = tuple(map(int, series.shape)), np.dtype(series.dtype).newbyteorder(order)
     if "S" in series.axes or dtype.kind not in "fiu" or len(shape) < 2 or 0 in shape:
         raise ConfigError(
             f"{path}: holds {shape} of {dtype}, axes {series.axes}; must be grey images (H, W) or (J, H, W)"
         )
-    needs = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    start = series.dataoffset
+    needs, start = math.prod(shape) * dtype.itemsize, series.dataoffset
     if start is not None and start + needs > size:
         raise ConfigError(
             f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes; "
@@ -216,12 +194,4 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
         raise ConfigError(
             f"{path}: {size} bytes declare {shape} of {dtype}, {needs} bytes; that much is refused"
         )
-    return Series(
-        path, number, (needs // dtype.itemsize // (shape[-2] * shape[-1]), *shape[-2:]), dtype, start
-    )
-
-
-def _damaged(path: Path, error: Exception) -> ConfigError:
-    text = describe_error(error)
-    remedy = "pip install imagecodecs" if "imagecodecs" in text else "copy it anew"
-    return ConfigError(f"{path}: cannot be read ({text}); {remedy}")
+    return Series(path, number, (math.prod(shape[:-2]), shape[-2], shape[-1]), dtype, start)

@@ -11,13 +11,12 @@ from collections.abc import Iterable
 import h5py
 import numpy as np
 
-from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.domain import tell_domain
-from ptycho.readers.hdf5_matlab import images_first
-from ptycho.readers.quantities import ENERGY, PIXEL, WAVELENGTH, Quantity, first_names
+from ptycho.readers.quantities import Quantity, first_names
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
+Pair = tuple[float, float]
 
 
 def read_array(
@@ -25,7 +24,7 @@ def read_array(
 ) -> np.ndarray | None:
     """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
     found = None if key is None else file.read(key, kinds, needed)
-    if key is None or found is None or found.dtype.kind not in "fc":
+    if found is None or found.dtype.kind not in "fc":
         return found
     with np.errstate(over="ignore"):  # what becomes infinite is found
         found = found.astype(np.complex64 if found.dtype.kind == "c" else np.float64)
@@ -44,9 +43,9 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
     ``remedy``: what else can be done about one that is not known.
     """
     said = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
-    if said is None or not said.strip():
+    said = (said or "").strip().strip("[]()").strip()
+    if not said:
         return None
-    said = said.strip().strip("[]()").strip()
     size = units.get(said.lower())
     if size is None:
         file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}{remedy}")
@@ -79,56 +78,26 @@ def read_plain(file: Archive, *keys: str) -> float | None:
     return None
 
 
-def read_pair(file: Archive, quantity: Quantity, unit: str, row: str, col: str) -> tuple[float, float] | None:
-    """(row, col) at two keys; one stands for both."""
-    found = read_number(file, quantity, unit, row), read_number(file, quantity, unit, col)
-    known = [value for value in found if value is not None]
-    if not known:
-        return None
-    if len(known) == 1:
-        file.notes.append(f"{row if found[0] is None else col} is not there: pixels taken as square")
-    return known[0], known[-1]
-
-
-def read_pitch(file: Archive, key: str | None) -> tuple[float, float] | None:
-    """(row, col) of the detector, metres, at a key that holds one length, or both."""
-    if (stated := file.stated.get("detector_pixel_m")) is not None:
+def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
+    """(row, col) in metres, at two keys, of which one stands for both; or at one, which holds one or two."""
+    if (stated := file.stated.get(quantity.option or "")) is not None:
         return stated, stated
-    found = None if key is None else file.read(key)
-    if key is None or found is None:
-        return None
-    if found.size > 2:
-        file.complain(
-            f"{key} has {found.size} values; must be one length, or (row, col); or set data.detector_pixel_m="
-        )
-        return None
-    lengths = [_in_base(file, PIXEL, "m", key, each) for each in found.astype(np.float64).reshape(-1, 1)]
-    known = [length for length in lengths if length is not None]
-    return (known[0], known[-1]) if known and len(known) == len(lengths) else None
-
-
-def read_energy(
-    file: Archive,
-    unit: str,
-    keys: Iterable[str],
-    wavelengths: Iterable[str] = (),
-    length: str = "m",
-    probe: str = "",
-) -> float | None:
-    """Photon energy in eV at some ``keys``, or ``h·c/λ``; where the text at ``probe`` says so, of electrons.
-
-    Args:
-        unit, length: of an energy, and of a wavelength, without a ``units`` attribute.
-    """
-    energy = read_number(file, ENERGY, unit, *keys)
-    said = file.text(probe) if probe and energy is not None and not file.stated.get("energy_eV") else None
-    if energy is not None and said is not None and "electron" in said.lower():
-        file.notes.append(f"{probe} is {said.strip()}: {energy / 1e3:g} keV is theirs")
-        energy = photon_energy_eV(electron_wavelength_m(energy / 1e3))
-    if energy is None:
-        wavelength = read_number(file, WAVELENGTH, length, *wavelengths)
-        energy = None if wavelength is None else photon_energy_eV(wavelength)
-    return energy
+    if len(keys) == 2:
+        found = [read_number(file, quantity, "m", key) for key in keys]
+        if (found[0] is None) != (found[1] is None):
+            file.notes.append(f"{keys[found[1] is None]} is not there: pixels taken as square")
+    else:
+        lengths = file.read(keys[0]) if keys else None
+        if lengths is None:
+            return None
+        if lengths.size > 2:
+            remedy = f"; or set data.{quantity.option}=" if quantity.option else ""
+            file.complain(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
+            return None
+        parts = lengths.astype(np.float64).reshape(-1, 1)
+        found = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
+    known = [value for value in found if value is not None]
+    return (known[0], known[-1]) if known else None
 
 
 def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> np.ndarray | None:
@@ -155,9 +124,9 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
     return sets[0]
 
 
-def read_object(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndarray | None:
+def read_object(file: Archive, key: str | None) -> np.ndarray | None:
     """``(h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, or the product of layers ``(…, h, w)``."""
-    found = _read_images(file, key, kinds)
+    found = _read_images(file, key)
     if found is None:
         return None
     layers = found.reshape(-1, *found.shape[-2:])
@@ -169,20 +138,18 @@ def read_object(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndarr
 def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
     """``(H, W)``, True where a pixel counts, from a mask: ``good``, ``bad`` (not nought), or ``cxi`` bits."""
     mask = None if key is None else file.read(key, "fiub", needed)
-    if mask is None:
+    if key is None or mask is None:
         return None
     if kind == "cxi" and mask.dtype.kind in "iu":
         good = (mask & ~mask.dtype.type(CXI_GOOD) if mask.dtype.itemsize > 1 else mask) == 0
     else:
         good = (mask != 0) == (kind == "good")
-    good = images_first(good) if key is not None and file.columns_first(key) else good
-    if good.ndim > 2:
-        stack = good.reshape(-1, *good.shape[-2:])
-        good = stack.all(axis=0)
-        if differ := int(np.count_nonzero(good != stack.any(axis=0))):
-            file.warnings.append(
-                f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and masked in all"
-            )
+    stack = _stack(file, key, good)
+    good = np.asarray(stack.all(axis=0))
+    if differ := int(np.count_nonzero(good != stack.any(axis=0))):
+        file.warnings.append(
+            f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and masked in all"
+        )
     file.notes.append(f"mask: {key}, {int(np.count_nonzero(~good))} of {good.size} pixels are bad")
     return good
 
@@ -190,14 +157,33 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
     """``(H, W)`` float64: a dark or flat field, or the mean of several."""
     found = read_array(file, key)
-    if found is not None and key is not None and file.columns_first(key):
-        found = images_first(found)
-    return None if found is None else found.reshape(-1, *found.shape[-2:]).mean(axis=0, dtype=np.float64)
+    return None if key is None or found is None else _stack(file, key, found).mean(axis=0, dtype=np.float64)
 
 
-def check_centre(
-    file: Archive, source: Patterns | None, row: float | None, col: float | None
-) -> tuple[float, float] | None:
+def images_first(array: np.ndarray) -> np.ndarray:
+    """Images ``(…, h, w)`` of MATLAB's ``(h, w, …)``; or of ``(K, h, w)``, if the last two are a square."""
+    already = array.ndim < 3 or (array.ndim == 3 and array.shape[1] == array.shape[2] != array.shape[0])
+    return array if already else array.T.swapaxes(-1, -2)
+
+
+def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
+    """One image of a detector, or several, ``(n, H, W)``; of fewer axes than two, ``(1, …)``."""
+    images = images_first(images) if file.columns_first(key) else images
+    return images.reshape(-1, *images.shape[-2:]) if images.ndim > 1 else images[None]
+
+
+def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndarray | None:
+    """Which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
+    found = read_array(file, key)
+    if found is None:
+        return None
+    if found.ndim == 1 and len(found) in counts and np.array_equal(found, np.rint(found)):
+        return found.astype(np.int64)
+    file.notes.append(f"{key} {found.shape} is ignored: must be ({counts[0]},) whole numbers")
+    return None
+
+
+def check_centre(file: Archive, source: Patterns | None, row: float | None, col: float | None) -> Pair | None:
     """(row, col) of the zero frequency in pixels, if both are known and on the detector."""
     if row is None or col is None or source is None:
         return None
@@ -209,11 +195,11 @@ def check_centre(
     return None
 
 
-def find_domain(file: Archive, source: Patterns | None, said: str | None = None, key: str = "") -> str | None:
-    """What patterns are, by themselves or their ``key``, else ``said`` by the format; None: unknown."""
+def find_domain(file: Archive, source: Patterns | None, said: str | None = None) -> str | None:
+    """What patterns are, by themselves or their key, else ``said`` by the format; None: unknown."""
     if source is None:
         return None
-    name, why, likely = tell_domain(source.dtype, source.samples(), key)
+    name, why, likely = tell_domain(source.dtype, source.samples(), source.key.rpartition("/")[2])
     if name is None and likely is None:
         file.warnings.append(f"{why}, in the inspected patterns")
     if (name is None and said == "intensity" and likely == "amplitude") or (
@@ -226,7 +212,7 @@ def find_domain(file: Archive, source: Patterns | None, said: str | None = None,
     return name
 
 
-def _read_images(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndarray | None:
+def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
     """``(…, h, w)`` complex64; text (NeXus: *x-ray*) is passed over."""
     entry = None if key is None else file.entry(key)
     if key is None or entry is None:
@@ -234,7 +220,7 @@ def _read_images(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndar
     if entry.dtype is not None and (h5py.check_string_dtype(entry.dtype) or entry.dtype.kind in "SU"):
         file.notes.append(f"{key} is text, and ignored")
         return None
-    found = read_array(file, key, kinds)
+    found = read_array(file, key, "cfiu")
     if found is not None and found.ndim > 2 and file.columns_first(key):
         found = images_first(found)
     if found is not None and found.ndim == 3 and found.shape[2] == 1 != found.shape[1]:

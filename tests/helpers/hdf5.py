@@ -9,6 +9,7 @@ import pytest
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 J, H, W = 15, 11, 14
 EV = 1.602176634e-19
@@ -87,7 +88,7 @@ def eiger_folder(folder, made, parts=3):
 
 
 def product(path, made, **changes):
-    """A product of ptychodus, without patterns unless they are among the changes."""
+    """A product of ptychodus, without patterns unless they are among the changes; no path: its arrays."""
     arrays = {
         "probe_position_indexes": np.arange(J),
         "probe_position_x_m": made.metres[:, 1],
@@ -103,7 +104,8 @@ def product(path, made, **changes):
         "@probe_energy_eV": 8000.0,
         "@detector_object_distance_m": 1.9,
     } | changes
-    return written(path, {key: value for key, value in arrays.items() if value is not None})
+    arrays = {key: value for key, value in arrays.items() if value is not None}
+    return arrays if path is None else written(path, arrays)
 
 
 def same(scan, made, counts=None, index=slice(None)):
@@ -119,7 +121,17 @@ def same(scan, made, counts=None, index=slice(None)):
     scan.patterns.close()
 
 
-def refused(module, path, match, options=NO):
+def says(scan, **values):
+    """The scan's attributes are these; numbers to rounding."""
+    for key, value in values.items():
+        found = getattr(scan, key)
+        if isinstance(value, np.ndarray):
+            np.testing.assert_allclose(found, value, rtol=1e-6, err_msg=key)
+        else:
+            assert found == (value if isinstance(value, str | None) else pytest.approx(value)), key
+
+
+def refused(path, match, options=NO):
     with pytest.raises(ConfigError, match=match) as caught:
-        module.read(path, options)
+        open_scan(path, options)
     assert "\n" not in str(caught.value)

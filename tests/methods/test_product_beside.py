@@ -41,14 +41,14 @@ def written(path, **changes):
 def patterns_of(made, kind, path):
     """The made-up counts in an NPZ file, with the positions that its format wants, of no meaning."""
     arrays = {
-        "ptychodus_npz": {"patterns": made.counts, "bad_pixels": made.bad},
+        "ptychodus": {"patterns": made.counts, "bad_pixels": made.bad},
         "ptychopinn": pinn(made),
         "tike": tike(made),
     }
     return save_npz(path, **arrays[kind])
 
 
-@pytest.mark.parametrize("kind", ["ptychodus_npz", "ptychopinn", "tike"])
+@pytest.mark.parametrize("kind", ["ptychodus", "ptychopinn", "tike"])
 def test_patterns_in_npz(made, kind, tmp_path):
     """The middle of the first patch, (6, 6), is at (−14, −9) pixels from that of the object, (20, 15)."""
     numbers = np.array([6, 0, 2, 5, 1, 9, 4])  # there is no pattern 9
@@ -70,7 +70,7 @@ def test_patterns_in_npz(made, kind, tmp_path):
 def test_npz_without_patterns_is_one_line(tmp_path):
     path = written(tmp_path / "p.h5")
     beside = save_npz(tmp_path / "other.npz", other=np.ones((3, 4)))
-    with pytest.raises(ConfigError, match=r"other\.npz: data\.patterns_file: no patterns .* other"):
+    with pytest.raises(ConfigError, match=r"other\.npz: has none of the layouts .*; it holds other"):
         open_scan(path, ReadOptions(patterns_file=str(beside)))
 
 
@@ -79,7 +79,7 @@ def test_npz_without_patterns_is_one_line(tmp_path):
 def test_a_product_in_pixels_has_no_metres(made, kind, stated, tmp_path):
     path = written(tmp_path / "p.h5", pixel_m=None, energy_eV=None, distance_m=None)
     if kind == "npz":
-        beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+        beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
     else:
         beside = tmp_path / "patterns.h5"
         with h5py.File(beside, "w") as file:
@@ -93,7 +93,7 @@ def test_a_product_in_pixels_has_no_metres(made, kind, stated, tmp_path):
 def test_pixels_of_a_cut_pattern_become_those_of_the_detector(made, tmp_path):
     """A pattern that spans 4 of 9 × 12 detector pixels has an object pixel 9/4 and 12/4 as large."""
     path = written(tmp_path / "p.h5", pixel_m=None, detector_side=4)
-    beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+    beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
     scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
     assert (H, W) == (9, 12)
     np.testing.assert_allclose(scan.positions, (PLACES - [14, 9]) * [9 / 4, 3])
@@ -107,7 +107,7 @@ def test_a_product_of_others_in_pixels(made, tmp_path):
             file[key] = values
         for axis in ("height", "width"):
             file["probe"].attrs[f"pixel_{axis}_m"] = 1.0
-    beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+    beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
     scan = open_scan(tmp_path / "p.h5", ReadOptions(patterns_file=str(beside), unit="px"))
     assert scan.unit == "px" and scan.probe_pixel_m is None
     np.testing.assert_array_equal(scan.positions, np.stack([made.row, made.col], axis=1))

@@ -178,8 +178,8 @@ def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
         (lambda path: np.save(path, CUBE[0, 0]), r"is an array \(16, 18\); must be \(rows, columns, H, W\)"),
         (lambda path: np.save(path, CUBE.astype(complex)), "must be of real numbers"),
         (lambda path: np.save(path, np.asfortranarray(CUBE)), "in Fortran order"),
-        (lambda path: np.save(path, np.array([None, {}], object), allow_pickle=True), "of real numbers"),
-        (lambda path: (np.save(path, CUBE), path.write_bytes(path.read_bytes()[:-9])), "and ends before"),
+        (lambda path: np.save(path, np.array([None, {}], object), allow_pickle=True), "Python objects"),
+        (lambda path: (np.save(path, CUBE), path.write_bytes(path.read_bytes()[:-9])), "greater than file"),
         (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"), "cannot be read"),
     ],
 )

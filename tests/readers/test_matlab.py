@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from helpers.hdf5 import H, J, W, made_up, same
 
-from ptycho.readers import keymap
 from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def saved(path, arrays, block=False):
 
 
 def read(path, axes="rc", **keys):
-    return keymap.read(path, ReadOptions(keys={"patterns": "dp"} | keys, unit="m", axes=axes))
+    return open_scan(path, ReadOptions(keys={"patterns": "dp"} | keys, unit="m", axes=axes))
 
 
 @pytest.mark.parametrize("block", [True, False])

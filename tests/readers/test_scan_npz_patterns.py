@@ -11,7 +11,7 @@ from numpy.lib import format as npy
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
 from ptycho.readers.domain import tell_domain
-from ptycho.readers.npz_patterns import NpzPatterns
+from ptycho.readers.npz import NpzPatterns
 from ptycho.readers.table import open_scan
 
 
@@ -43,7 +43,6 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
 
 
 def test_patterns_last_in_many_blocks(made, save, monkeypatch):
-    monkeypatch.setattr("ptycho.readers.npz_patterns.CHUNK_BYTES", 2 * W * J * 2)  # two rows: 9 = 4 · 2 + 1
     monkeypatch.setattr("ptycho.files.npz.CHUNK_BYTES", 2 * W * J * 2)
     path = save(compressed=True, a=made.counts.transpose(1, 2, 0))
     with NpzFile(path) as archive:

@@ -18,8 +18,7 @@ import numpy as np
 
 from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
 from ptycho.live.sources import SourceOptions
-from ptycho.readers.positions_table import in_one_unit
-from ptycho.readers.table_text import read_text
+from ptycho.readers.positions_table import in_one_unit, read_text
 from ptycho.readers.tiff import SUFFIXES, read_image
 
 TABLE, FINISHED = "positions.csv", "END"

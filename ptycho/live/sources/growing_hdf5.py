@@ -19,7 +19,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-import ptycho.readers.hdf5_file  # noqa: F401 - registers the filters of detectors
 from ptycho.config import ConfigError
 from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
 from ptycho.live.scan_file import CLOSED, WRITING, mark

@@ -1,0 +1,136 @@
+"""A format of arrays as one table: where things are, in which units, and by which conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
+from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.positions import Placement
+from ptycho.readers.quantities import DISTANCE, ENERGY, OBJECT_PIXEL, PIXEL, WAVELENGTH
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import (
+    check_centre,
+    find_domain,
+    read_frame,
+    read_good,
+    read_number,
+    read_object,
+    read_pair,
+    read_plain,
+    read_probe,
+)
+
+Keys = tuple[str, ...]
+
+
+def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    """Note that there are none."""
+    file.complain("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """Of several keys for one thing, the first that is there counts. Numbers may have a ``units`` attribute.
+
+    Attributes:
+        name: of the format.
+        detect: whether a file has it; no link to another file is followed.
+        patterns: keys; or those of the parts of a scan, one after the other.
+        any_order: in NPZ, patterns may be the last axis, ``(H, W, J)``, or a raster ``(A, B, H, W)``.
+        domain: what the format says that its patterns are; or a function of a file and its patterns.
+        zero_frequency: ``centre`` or ``corner``, if the format says so.
+        centre: keys of its row and column in pixels.
+        energy, wavelength: with their units, where the file does not say these.
+        wave: key of a word; if that is *electron*, the energy is theirs.
+        distance, pixel: metres; ``pixel`` of the detector and those of probe and object: one key, or those of
+            the row and the column.
+        weights: of coherent modes of the probe.
+        object_centre: keys of its row and column.
+        masks: keys, and of which kind each is (:func:`~ptycho.readers.values.read_good`).
+        positions: gives them, if they come from nowhere else.
+        numbers: key of the numbers by which a product refers to the patterns.
+        more: further attributes of a scan, by the file, its patterns, and those that are known.
+        variant: the table of this file, where files of one format differ.
+        options: what the user may say (attributes of :class:`ReadOptions`).
+        keys: names of ``data.keys`` that are of use.
+    """
+
+    name: str
+    detect: Callable[[Archive], bool] = lambda file: False
+    patterns: Keys | Callable[[Archive], Iterable[str | None]] = ()
+    any_order: bool = False
+    domain: str | Callable[[Archive, Patterns], str | None] | None = None
+    zero_frequency: str | None = None
+    centre: Keys = ()
+    energy: Keys = ()
+    energy_unit: str = "eV"
+    wavelength: Keys = ()
+    wavelength_unit: str = "m"
+    wave: str = ""
+    distance: Keys = ()
+    pixel: Keys = ()
+    probe: Keys = ()
+    weights: Keys = ()
+    probe_pixel: Keys = ()
+    object: Keys = ()
+    object_pixel: Keys = ()
+    object_centre: Keys = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    dark: Keys = ()
+    flat: Keys = ()
+    positions: Callable[[Archive, ReadOptions, Patterns], Placement | None] = without_positions
+    numbers: str | None = None
+    more: Callable[[Archive, Patterns | None, dict[str, Any]], dict[str, Any]] | None = None
+    variant: Callable[[Archive], Layout] | None = None
+    options: Keys = ("unit", "positions_file")
+    keys: Keys = ()
+
+    def source(self, file: Archive) -> Patterns | None:
+        """Return the patterns of a file; None, and a problem, if it has none."""
+        if callable(self.patterns):
+            return file.patterns(*self.patterns(file))
+        return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
+
+    def values(self, file: Archive, source: Patterns | None) -> dict[str, Any]:
+        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file does not say."""
+        row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
+        centre = tuple(read_plain(file, key) for key in self.object_centre)
+        mask = file.first(*self.masks)
+        found = {
+            "domain": self._domain(file, source),
+            "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
+            "energy_eV": self._energy(file),
+            "distance_m": read_number(file, DISTANCE, "m", *self.distance),
+            "detector_pixel_m": read_pair(file, PIXEL, *self.pixel),
+            "probe": read_probe(file, file.first(*self.probe), self.weights),
+            "probe_pixel_m": read_pair(file, OBJECT_PIXEL, *self.probe_pixel),
+            "object": read_object(file, file.first(*self.object)),
+            "object_pixel_m": read_pair(file, OBJECT_PIXEL, *self.object_pixel),
+            "object_centre_m": None if None in centre or not centre else centre,
+            "good": None if mask is None else read_good(file, mask, self.masks[mask]),
+            "dark": read_frame(file, file.first(*self.dark)),
+            "flat": read_frame(file, file.first(*self.flat)),
+        }
+        return found if self.more is None else found | self.more(file, source, found)
+
+    def _domain(self, file: Archive, source: Patterns | None) -> str | None:
+        if callable(self.domain):
+            return None if source is None else self.domain(file, source)
+        return find_domain(file, source, self.domain)
+
+    def _energy(self, file: Archive) -> float | None:
+        """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""
+        energy = read_number(file, ENERGY, self.energy_unit, *self.energy)
+        stated = file.stated.get("energy_eV") is not None
+        said = file.text(self.wave) if self.wave and energy is not None and not stated else None
+        if energy is not None and said is not None and "electron" in said.lower():
+            file.notes.append(f"{self.wave} is {said.strip()}: {energy / 1e3:g} keV is theirs")
+            return photon_energy_eV(electron_wavelength_m(energy / 1e3))
+        if energy is not None or not self.wavelength:
+            return energy
+        wavelength = read_number(file, WAVELENGTH, self.wavelength_unit, *self.wavelength)
+        return None if wavelength is None else photon_energy_eV(wavelength)

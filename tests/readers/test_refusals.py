@@ -1,0 +1,416 @@
+"""What readers refuse, in one line with the file, the key and a remedy, and what they warn of.
+
+The cases of ``test_hostile_scans.py`` are not repeated here.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+from helpers import scans
+from helpers.cli import ROOT
+from helpers.hdf5 import (
+    DET,
+    SRC,
+    H,
+    J,
+    W,
+    cxi_arrays,
+    eiger_folder,
+    made_up,
+    product,
+    refused,
+    same,
+    written,
+)
+
+from ptycho.config import ConfigError
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
+
+
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
+
+
+def foldslice(made, **changes):
+    arrays = {"dp": made.counts, "ppX": made.metres[:, 1], "ppY": made.metres[:, 0]} | changes
+    return {key: value for key, value in arrays.items() if value is not None}
+
+
+# -- what an option says -------------------------------------------------------------------------------------
+
+BY_KEYS = {"patterns": "a", "positions": "b"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "match"),
+    [
+        ({"positions": "b"}, {}, r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e"),
+        (BY_KEYS | {"positions": "c"}, {}, r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each"),
+        (BY_KEYS | {"probe": "c"}, {}, r"c has shape \(7,\); must be \(h, w\)"),
+        (BY_KEYS | {"probe": "nothing/there"}, {}, "lacks probe .nothing/there."),
+        (BY_KEYS | {"detector_pixel_m": "d"}, {}, r"d=-1: no pixel size; correct it"),
+        (BY_KEYS | {"good": "e", "bad": "f"}, {}, r"must have one shape"),
+        (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
+        ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
+        ({"patterns": "a"}, {}, "needs either positions, or positions_row and positions_col, or data.posit"),
+        (BY_KEYS | {"positions_row": "c"}, {}, "needs either positions, or positions_row and positions_col"),
+        (
+            {"patterns": "a", "positions_row": "c", "positions_col": "c"},
+            {"axes": "xy"},
+            r"data\.position_axes=xy: positions_row",
+        ),
+        ({}, {"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
+        ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
+        ({}, {"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
+        ({}, {"format": "tike"}, r"lacks patterns .data.; it has a, b"),
+        ({"a": "b"}, {"format": "ptychopinn"}, r"data\.keys=a: the format ptychopinn does not need it"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path, keys, options, match):
+    m = scans.Made()
+    arrays = {"a": m.counts, "b": np.stack([m.row, m.col], axis=1), "c": m.row, "d": np.array(-1.0)}
+    path = scans.save_npz(tmp_path / "a.npz", **arrays, e=m.bad, f=m.bad[1:])
+    with pytest.raises(ConfigError, match=match) as caught:
+        open_scan(path, ReadOptions(keys=keys, **{"unit": "m"} | options))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_second_file_that_is_of_no_use(tmp_path, made):
+    path = product(tmp_path / "a.h5", made, patterns=made.counts)
+    refused(path, r"data\.patterns_file=.*does not need it", ReadOptions(patterns_file=str(path)))
+    path = written(tmp_path / "a.cxi", cxi_arrays(made))
+    refused(path, "data.patterns_file=b.h5: the format cxi does not", ReadOptions(patterns_file="b.h5"))
+    path, odd = product(tmp_path / "a.h5", made), written(tmp_path / "b.h5", {"something": made.counts})
+    refused(path, "has no patterns; add data.patterns_file=")
+    refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
+    data = written(tmp_path / "d.h5", {"patterns": made.counts, "indexes": np.arange(J)})
+    refused(data, "has no positions; add data.positions_file=, a product")
+
+
+# -- files that cannot be opened -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (lambda npz: npz[: len(npz) // 2], "not a readable .npz .it is cut short or damaged"),
+        (lambda npz: npz[:-30], "not a readable .npz"),
+        (lambda npz: b"", "is empty"),
+        (lambda npz: b"diff3d = 4", "is no HDF5, NPZ or TIFF file; it begins with b'diff3d"),
+        (lambda npz: b"\x93NUMPY\1\0", "holds patterns without positions"),
+        (lambda npz: b"MATLAB 5.0 MAT-file", r"data\.scan_step_A"),
+        (lambda npz: b"BZh91AY", "bunzip2"),
+    ],
+)
+def test_files_that_are_no_archive(tmp_path, content, match):
+    path = scans.save_npz(tmp_path / "a.npz", **scans.pinn(scans.Made()))
+    path.write_bytes(content(path.read_bytes()))
+    refused(path, match)
+
+
+def test_no_file(tmp_path):
+    refused(tmp_path / "nothing.npz", "no such file")
+    refused("a\0b", "no such file")
+    refused(tmp_path, "is a folder without TIFF files")
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "is no file")
+
+
+@pytest.mark.parametrize("version", range(-1, 4))
+def test_random_bytes_behind_a_signature_are_not_open_for_writing(tmp_path, version):
+    """Of each version of the block that follows the signature, and of none: HDF5 calls it the superblock."""
+    start = b"\x89HDF\r\n\x1a\n" + (bytes([version]) if version >= 0 else b"\xc8")
+    (tmp_path / "a.cxi").write_bytes(start + np.random.default_rng(version + 1).bytes(20_000))
+    with pytest.raises(ConfigError, match="HDF5 cannot open it: it is damaged, or begins like") as caught:
+        open_scan(tmp_path / "a.cxi")
+    assert "writing" not in str(caught.value) and "h5clear" not in str(caught.value)
+
+
+def test_a_file_that_was_left_open_for_writing(tmp_path):
+    """A writer in SWMR mode that was killed leaves its mark in the file."""
+    path = tmp_path / "a.cxi"
+    script = (
+        "import os, sys, h5py; file = h5py.File(sys.argv[1], 'w', libver='latest'); "
+        "file.create_dataset('d', (3,)); file.swmr_mode = True; os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    refused(path, "it is open for writing; wait until that ends, or run h5clear -s on a copy")
+
+
+def test_damage_is_one_line(tmp_path, made):
+    """Bytes turned over at many places: an error of one line, or a scan that can be read."""
+    content = written(tmp_path / "a.cxi", cxi_arrays(made)).read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, 6000, 60):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        (tmp_path / "b.cxi").write_bytes(damaged)
+        try:
+            scan = open_scan(tmp_path / "b.cxi")
+            scan.patterns.read(slice(0, J))
+            scan.patterns.close()
+        except ConfigError as error:
+            assert str(error).startswith(str(tmp_path / "b.cxi"))
+            assert "\n" not in str(error)
+
+
+def test_a_compound_whose_parts_overlap_is_not_read(tmp_path, made):
+    """h5py takes a damaged float of four bytes for one of eight: reading would write beyond its memory."""
+    path = written(tmp_path / "a.h5", {"d": made.counts, "x": made.metres})
+    odd = h5py.h5t.IEEE_F32LE.copy()
+    odd.set_ebias(1000)  # beyond what float32 can hold
+    compound = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    compound.insert(b"r", 0, odd)
+    compound.insert(b"i", 4, h5py.h5t.IEEE_F32LE)
+    with h5py.File(path, "a") as file:
+        h5py.h5d.create(file.id, b"p", compound, h5py.h5s.create_simple((H, W)))
+    keys = {"patterns": "d", "positions": "x", "probe": "p"}
+    refused(path, "p (is damaged|cannot be read)", ReadOptions(keys=keys, unit="m"))
+
+
+def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_path, made):
+    path = written(tmp_path / "a.h5", foldslice(made, dp=None))
+    with h5py.File(path, "a") as file:
+        file.create_dataset("dp", data=made.counts, chunks=(1, H, W), compression="gzip")
+        file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
+    source = open_scan(path).patterns
+    np.testing.assert_array_equal(source.read(np.array([5])), made.counts[5:6])
+    with pytest.raises(ConfigError, match=r"a.h5: dp: patterns 6 to 6 cannot be read"):
+        source.read(np.array([6]))
+    with pytest.raises(IndexError, match="pattern 0 or 15 of 15"):
+        source.read(np.array([0, J]))
+    with pytest.raises(IndexError, match="steps of one"):
+        source.read(slice(0, J, 2))
+
+
+# -- files that lack something or hold something else --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda m: {"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
+        (lambda m: {"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
+        (lambda m: {"ppX": m.metres[:9, 1]}, r"ppY \(15,\) and ppX \(9,\) do not fit 15 patterns"),
+        (lambda m: {"ppX": np.full(J, b"a")}, "ppX .* is text or references; must be real numbers"),
+        (lambda m: {"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
+        (lambda m: {"dp": m.counts.astype(complex)}, "dp .* is complex128; must be real numbers"),
+        (lambda m: {"dp": h5py.Empty("f4")}, "dp has shape None"),
+    ],
+)
+def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
+    refused(written(tmp_path / "a.h5", foldslice(made, **change(made))), match)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
+        (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
+        (lambda m: scans.pinn(m, diff3d=m.probe), r"diff3d \(2, 9, 12\) has dtype complex64; must be real"),
+        (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
+        (
+            lambda m: scans.product(m, patterns=m.counts, bad_pixels=np.array("no")),
+            r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
+        ),
+        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
+        (
+            lambda m: scans.product(m, patterns=m.counts, bad_pixels=m.bad[1:]),
+            r"the mask has shape \(8, 12\); must be \(9, 12\)",
+        ),
+        (
+            lambda m: scans.product(m, patterns=m.counts, indexes=np.arange(7) * 0.5),
+            r"indexes has shape \(7,\) of float64; must be \(7,\) whole numbers",
+        ),
+        (
+            lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
+            r"has none of the layouts .*it holds a \(7, 9, 12\) uint16, b \(7,\) float64, c \(no numbers\); "
+            r"name its arrays: data\.keys\.patterns=… data\.keys\.positions=… data\.unit=um",
+        ),
+        (lambda m: {}, "it holds no arrays"),
+    ],
+)
+def test_what_does_not_fit_in_npz(tmp_path, arrays, match):
+    path = scans.save_npz(tmp_path / "a.npz", **arrays(scans.Made()))
+    refused(path, f"^{path}: .*{match}")
+
+
+def test_all_problems_come_at_once(tmp_path, made):
+    changes = {f"{DET}/mask": np.zeros((3, 3), int), f"{SRC}/energy": 6.2, f"{DET}/distance": 5e4}
+    path = written(tmp_path / "a.cxi", cxi_arrays(made, **changes))
+    refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
+
+
+def test_numbers_that_are_not_set(tmp_path, made):
+    path = written(tmp_path / "a.cxi", cxi_arrays(made, **{f"{DET}/distance": 0.0, f"{SRC}/energy": np.nan}))
+    scan = open_scan(path)
+    assert scan.distance_m is None and scan.energy_eV is None
+    assert [line.split(":")[1].strip() for line in scan.warnings] == [
+        "no photon energy; taken as not given",
+        "no distance; taken as not given",
+    ]
+
+
+def test_chunks_without_positions_or_patterns(tmp_path, made):
+    arrays = {f"chunks/{k}/data": made.counts for k in (0, 1)} | {"meta/energy": 6.2}
+    arrays |= {"chunks/0/positions": made.metres}
+    refused(written(tmp_path / "a.ptyd", arrays), "lacks positions .chunks/1/positions.")
+    empty = {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}
+    refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
+
+
+# -- other files ---------------------------------------------------------------------------------------------
+
+
+def places_for(folder, made):
+    np.save(folder / "p.npy", made.metres)
+    return ReadOptions(positions_file=str(folder / "p.npy"), unit="m", axes="rc")
+
+
+def test_links_to_nowhere(tmp_path, made):
+    master, options = eiger_folder(tmp_path, made), places_for(tmp_path, made)
+    part = tmp_path / "s_data_000002.h5"
+    written(part, {"other": 1})
+    refused(master, f"data_000002 refers to /entry/data/data in {part.name}, which is not there", options)
+    part.write_text("text")
+    refused(master, f"{part.name}, and cannot read it: not an HDF5 file", options)
+    with h5py.File(master, "a") as file:
+        del file["entry/data/data_000002"]
+    refused(master, "has entry/data/data_000001 to entry/data/data_000003, but not data_000002", options)
+
+
+@pytest.mark.parametrize("how", ["relative", "absolute", "symlink"])
+def test_links_that_lead_away_are_refused(tmp_path, made, how):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    secret = written(tmp_path / "secret.h5", {"entry/data/data": made.counts})
+    if how == "symlink":
+        (inside / "near.h5").symlink_to(secret)
+    name = {"relative": "../secret.h5", "absolute": str(secret), "symlink": "near.h5"}[how]
+    path = written(inside / "m.h5", {"entry/data/data_000001": h5py.ExternalLink(name, "/entry/data/data")})
+    places = places_for(tmp_path, made)
+    refused(path, f"which is {secret}, outside the folder {inside}; .*set data.links_root={tmp_path}", places)
+    same(open_scan(path, replace(places, links_root=str(tmp_path))), made)
+    refused(path, f"outside the folder {inside} and /usr", replace(places, links_root="/usr"))
+
+
+def test_links_below_and_moved_masters(tmp_path, made):
+    """A link may go down; of an absolute one that leads nowhere, the file of that name beside is taken."""
+    (tmp_path / "below").mkdir()
+    eiger_folder(tmp_path / "below", made)
+    links = {f"entry/data/data_{k:06d}": f"below/s_data_{k:06d}.h5" for k in (1, 2, 3)}
+    links["entry/data/data_000002"] = "/beamline/gone/s_data_000002.h5"
+    shutil.copy(tmp_path / "below/s_data_000002.h5", tmp_path)
+    arrays = {key: h5py.ExternalLink(name, "/entry/data/data") for key, name in links.items()}
+    same(open_scan(written(tmp_path / "m.h5", arrays), places_for(tmp_path, made)), made)
+
+
+def virtual(path, made, sources):
+    layout = h5py.VirtualLayout(made.counts.shape, made.counts.dtype)
+    for k, (name, shape) in enumerate(sources):
+        layout[5 * k : 5 * k + 5] = h5py.VirtualSource(name, "d", shape=shape)[:5]
+    with h5py.File(written(path, foldslice(made, dp=None)), "a") as file:
+        file.create_virtual_dataset("dp", layout)
+    return path
+
+
+def test_virtual_datasets(tmp_path, made):
+    sources = [(f"v{k}.h5", (5, H, W)) for k in range(3)]
+    path = virtual(tmp_path / "v.h5", made, sources)
+    for k in range(3):
+        written(tmp_path / f"v{k}.h5", {"d": made.counts[5 * k : 5 * k + 5]})
+    scan = open_scan(path)
+    assert scan.warnings == ()
+    same(scan, made)
+    written(tmp_path / "v1.h5", {"d": made.counts[5:8]})
+    assert any("dp: 2 of 15 patterns were never written" in line for line in open_scan(path).warnings)
+    written(tmp_path / "v1.h5", {"e": made.counts[5:8]})
+    refused(path, "the virtual dataset dp refers to d in v1.h5, which is not there")
+    short = virtual(tmp_path / "w.h5", made, sources[:1])
+    assert any("10 of 15 patterns were never written" in line for line in open_scan(short).warnings)
+
+
+# -- large and unfinished ------------------------------------------------------------------------------------
+
+
+def test_a_killed_acquisition_is_noticed(tmp_path, made):
+    """Chunks of two patterns, in two halves each; the last four patterns and half of another are missing."""
+    path = written(tmp_path / "a.h5", foldslice(made, dp=None))
+    with h5py.File(path, "a") as file:
+        dp = file.create_dataset("dp", made.counts.shape, "f4", chunks=(2, 6, W))
+        dp[:10] = made.counts[:10]
+        dp[10, :6] = made.counts[10, :6]
+    scan = open_scan(path)
+    scan.patterns.close()
+    assert any("dp: 5 of 15 patterns were never written and read as zeros" in line for line in scan.warnings)
+    assert scan.domain == "counts"
+    with h5py.File(path, "a") as file:
+        del file["dp"]
+        file.create_dataset("dp", made.counts.shape, "f4")  # contiguous, and nothing in it
+    refused(path, "dp: none of its 15 patterns was ever written; was the acquisition stopped")
+
+
+def test_a_sparse_file_of_any_size_is_answered_at_once(tmp_path):
+    """33 TB are declared, of which a few hundred kB are there, or nothing."""
+    count, command = 10**6, []
+    for name, some in (("none", 0), ("few", 3)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            data = file.create_dataset(
+                "p", (count, 4096, 4096), "u2", chunks=(1, 1024, 4096), compression="gzip"
+            )
+            for k in range(some):
+                data[k, ::1024, 2000:2100] = 9
+            file.create_dataset("xy", (count, 2), "f8", chunks=(10**5, 2))
+        command.append(str(tmp_path / f"{name}.h5"))
+    script = (
+        "import resource, sys; from scripts.inspect_scan import main\n"
+        "keys = ['data.keys.patterns=/p', 'data.keys.positions=/xy', 'data.unit=m']\n"
+        "for path in sys.argv[1:]:\n"
+        "    sys.argv = ['inspect', path, *keys, f'output={path}.png']\n"
+        "    use = resource.getrusage(resource.RUSAGE_SELF).ru_utime; code = main()\n"
+        "    peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "    print(code, resource.getrusage(resource.RUSAGE_SELF).ru_utime - use, peak)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
+    none, few = done.stderr.splitlines()
+    assert f"none of its {count} patterns was ever written" in none and "nothing was scanned" in few
+    for line in done.stdout.splitlines():
+        code, seconds, kilobytes = line.split()
+        assert code == "2" and float(seconds) < 10 and float(kilobytes) < 1e6
+
+
+def test_a_large_file_opens_at_once(tmp_path):
+    """Five gigabytes declared; only the patterns that are asked for are read."""
+    count, path = 10_000, tmp_path / "large.h5"
+    with h5py.File(path, "w") as file:
+        dp = file.create_dataset("dp", (count, 512, 512), "u2", chunks=(1, 512, 512), compression="gzip")
+        dp[4321] = 7
+        file["ppX"] = file["ppY"] = np.arange(count) * 1e-8
+    start = time.perf_counter()
+    scan = open_scan(path)
+    assert time.perf_counter() - start < 0.5
+    (warning,) = scan.warnings
+    assert f"dp: {count - 1} of {count} patterns were never written and read as zeros; was the" in warning
+    found = scan.patterns.read(np.array([9000, 4321, 12]))
+    np.testing.assert_array_equal(found.mean(axis=(1, 2)), [0, 7, 0])
+
+
+def test_chunks_along_the_scan(tmp_path):
+    """Such as h5py makes by itself: small along the detector. Larger than HDF5's own room for chunks."""
+    values = np.random.default_rng(1).integers(0, 4, (40, 256, 128)).astype(np.uint16)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("dp", data=values, chunks=(20, 32, 32), compression="lzf")
+        file["ppX"] = file["ppY"] = np.arange(40) * 1e-8
+    source = open_scan(tmp_path / "a.h5").patterns
+    for k in (0, 39, 7, 20):
+        np.testing.assert_array_equal(source.read(np.array([k])), values[k : k + 1])
+    np.testing.assert_array_equal(source.read(slice(13, 29)), values[13:29])
