@@ -372,11 +372,13 @@ def test_a_sparse_file_of_any_size_is_answered_at_once(tmp_path):
             file.create_dataset("xy", (count, 2), "f8", chunks=(10**5, 2))
         command.append(str(tmp_path / f"{name}.h5"))
     script = (
-        "import resource, sys; from scripts.inspect_scan import main\n"
+        "import resource, runpy, sys\n"
         "keys = ['data.keys.patterns=/p', 'data.keys.positions=/xy', 'data.unit=m']\n"
         "for path in sys.argv[1:]:\n"
         "    sys.argv = ['inspect', path, *keys, f'output={path}.png']\n"
-        "    use = resource.getrusage(resource.RUSAGE_SELF).ru_utime; code = main()\n"
+        "    use = resource.getrusage(resource.RUSAGE_SELF).ru_utime\n"
+        "    try: runpy.run_path('scripts/inspect_scan.py', run_name='__main__')\n"
+        "    except SystemExit as end: code = end.code\n"
         "    peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "    print(code, resource.getrusage(resource.RUSAGE_SELF).ru_utime - use, peak)"
     )
