@@ -52,7 +52,7 @@ def reconstruct_and_assess(
             exported,
             errors=last.errors,
             slices=last.slices,
-            slice_thickness_m=config.solver.slice_thickness_m,
+            slice_thickness_m=prepared.slice_thickness_m(last),
         ),
         prepared.beam_under(last),
         last.covered,

@@ -107,7 +107,7 @@ class ScanRunConfig(TrainedConfig):
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
         if self.data.near_field:
             self._check_near_field()
-        if self.solver.slices > 1:
+        if (self.solver.slices or 1) > 1:
             self._check_slices()
         if self.data.shared == "object":
             self._check_own_probes()
@@ -123,7 +123,7 @@ class ScanRunConfig(TrainedConfig):
         """Refuse what has one probe, or another that varies, beside several scans with a probe each."""
         solver = self.solver
         asked = {
-            f"solver.slices={solver.slices}": solver.slices > 1,
+            f"solver.slices={solver.slices}": (solver.slices or 1) > 1,
             f"solver.probe_variation={solver.probe_variation}": bool(solver.probe_variation),
             f"start={self.start}": self.start is not None,
         }

@@ -95,11 +95,18 @@ class SolverConfig:
         "number of patterns in a block; larger scans are fitted block by block; null: 8192 at 64 × 64 pixels",
         ge=64,
     )
-    slices: Integer = key(
-        1, "number of slices of a thick sample (multislice); the object is their product", ge=1, le=64
+    slices: Integer | None = key(
+        None,
+        "number of slices of a thick sample (multislice); the object is their product; null: as many as "
+        "lower the deviance of the held-out patterns, where the energy and the object's pixel are known",
+        ge=1,
+        le=64,
     )
     slice_thickness_m: Number | None = key(
-        None, "distance from one slice to the next; needed for more than one slice", gt=0, unit="m"
+        None,
+        "distance from one slice to the next; needed if their number is specified; null: found with it",
+        gt=0,
+        unit="m",
     )
     error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
     REGULARISERS: ClassVar[tuple[str, ...]] = (
@@ -114,11 +121,11 @@ class SolverConfig:
         known = self.regulariser in self.REGULARISERS or is_import_path(self.regulariser)
         allowed = f"one of {', '.join(self.REGULARISERS)}, or your own as my_module:NAME"
         check(known, "solver.regulariser", self.regulariser, allowed)
-        thick, thickness = self.slices > 1, self.slice_thickness_m
+        thick, thickness = (self.slices or 1) > 1, self.slice_thickness_m
         needed = f"the distance of neighbouring slices in metres with solver.slices={self.slices}"
         check(not thick or thickness is not None, "solver.slice_thickness_m", "null", needed)
         varied = self.probe_variation
         constant = f"0 or null with solver.slices={self.slices}, or set solver.slices=1"
         check(not thick or not varied, "solver.probe_variation", varied, constant)
-        remedy = "null with solver.slices=1; set solver.slices=2 or more"
-        check(thick or thickness is None, "solver.slice_thickness_m", thickness, remedy)
+        remedy = "null with solver.slices=1; set solver.slices=2 or more, or null"
+        check(self.slices != 1 or thickness is None, "solver.slice_thickness_m", thickness, remedy)

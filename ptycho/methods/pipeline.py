@@ -66,6 +66,8 @@ def assess(
         with_halves: reconstruct two halves of the scan, and compare them.
     """
     config, context, made = inputs.config, inputs.context, dict(reconstructions)
+    for one in made.values():
+        prepared = prepared.with_space(one.between)
     with context.timed("validation"):
         fits = {name: judge(one, prepared) for name, one in made.items()}
     product = product or choose(fits)

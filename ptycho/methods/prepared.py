@@ -13,6 +13,7 @@ from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.evaluation.trust import ENOUGH, FEW
 from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import ScanGeometry
@@ -53,6 +54,17 @@ class Prepared:
     def beam_under(self, made: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the initial one."""
         return self.whole.beam if made is None or made.beam is None else made.beam
+
+    def with_space(self, between: FreeSpace | None) -> Prepared:
+        """Return the same with this free space between slices; None: what it has."""
+        if between is None or between == self.whole.between:
+            return self
+        return replace(self, whole=replace(self.whole, between=between))
+
+    def slice_thickness_m(self, made: Reconstruction) -> float | None:
+        """Return the distance from one slice of a reconstruction to the next; None: it is thin."""
+        energy = self.scan.raw.energy_eV
+        return None if made.between is None or energy is None else made.between.length * wavelength_m(energy)
 
     def fitted(self, beam: Beam) -> Dataset:
         """The patterns that are fitted, under a beam of all."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,12 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
 from ptycho.reconstruction.holdout import HoldOut
-from ptycho.reconstruction.maximum_likelihood import Begin, Solved, Watch, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Begin, Solved, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.slices import compare_slices, fit_slices, root_of
+from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_further
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.uncertainty import map_errors
@@ -56,6 +55,8 @@ def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
         modes=probe.modes,
         probe_variation=wanted.probe_variation,
         weight_waves=wanted.probe_variation_waves,
+        slices=wanted.slices,
+        thickness_specified=wanted.slice_thickness_m is not None,
         moves=wanted.position_model,
         prior=wanted.regulariser,
         strength=wanted.regularisation_weight,
@@ -70,14 +71,15 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     """Return those of a configuration; a near field's probe is refined where none is specified.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
-    Of slices, modes are not selected: to a thin object, the sample's thickness looks like one more.
+    Slices are selected where the solver alone reconstructs one scan, because nothing else knows them.
     A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
     has a probe of its own.
     """
     options = options_of(config, prepared.whole.N)
-    if config.solver.slices > 1 and options.modes is None:
-        options = replace(options, modes=len(prepared.whole.probe))
-    if config.solver.slices > 1 or prepared.whole.fresnel is not None or config.data.shared == "object":
+    thick, others = (options.slices or 1) > 1, bool(config.models) or config.denoise
+    if others or config.data.shared == "object":
+        options = replace(options, slices=options.slices or 1)
+    if thick or prepared.whole.fresnel is not None or config.data.shared == "object":
         options = replace(options, probe_variation=0)
     unspecified = prepared.whole.fresnel is not None and prepared.scan.probe is None
     return replace(options, probe=True) if unspecified and options.probe is None else options
@@ -93,6 +95,8 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
     image, there = start.object, start.object != 0
     image = np.where(there, image, np.mean(image[there]) if there.any() else 1)
     kept, weight, varied = dict(start.model), options.strength, options.probe_variation
+    if options.slices is None and kept.get("slices", "1") != "1":  # selected anew
+        return Begin(image)
     known = 0 if data.beam.opr_modes is None else len(data.beam.opr_modes)
     if varied is not None and varied > known:
         return Begin(image)
@@ -129,8 +133,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     data = prepared.fitted(prepared.whole.beam)
     how = blockwise(config, context)
     passes = min(STAGES * (options.steps + SHORT), IN_BLOCKS) if how.divides(data) else options.steps
-    count, slices = len(prepared.kept), config.solver.slices
-    passes *= 3 if slices > 1 else 1
+    count = len(prepared.kept)
+    passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:
         if prepared.start is None:
@@ -145,8 +149,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         solved = solve(
             data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, begin
         )
-        if slices > 1:
-            solved = _with_slices(solved, slices, options, prepared, watch, tell)
+        space = solved.terms.likelihood.data.between if solved.state.slices > 1 else None
+        prepared = prepared.with_space(space)
         made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
         if len(prepared.out):
             solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)
@@ -165,30 +169,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         course=tuple(course),
         converged=converged,
         fit=solved,
+        between=space,
     )
-
-
-def _with_slices(
-    thin: Solved,
-    count: int,
-    options: ModelOptions,
-    prepared: Prepared,
-    watch: Watch,
-    tell: Callable[[Finding], object],
-) -> Solved:
-    """Fit slices after a thin object, and say how both explain the held-out patterns.
-
-    The probe is refined unless it must stay: under a thin object, a better one may have explained no more.
-    """
-    log.info("solver: %d slices, from the object of one", count)
-    likelihood = thin.terms.likelihood
-    thin = replace(thin, free=replace(thin.free, probe=options.probe is not False))
-    seen = partial(watch, free=thin.free, likelihood=likelihood)
-    selected = options.learned or options.strength is None
-    thick = fit_slices(thin, count, 2 * options.steps, selected, watch=seen)
-    decision = compare_slices(thin, thick, _holdout(prepared, likelihood))
-    tell(decision)
-    return replace(thick, decisions=(*thick.decisions, decision))
 
 
 def _holdout(prepared: Prepared, likelihood: ScanLikelihood) -> HoldOut | None:

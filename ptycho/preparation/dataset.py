@@ -208,21 +208,26 @@ def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray,
 
 
 def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace | None:
-    """Return the free space between slices of a thick sample; None: it has one slice.
+    """Return the free space between slices of a thick sample; None: it is thin, or that is not known.
+
+    Where their number is not specified, nor their distance, it is one depth of field, ``5 dx²/λ``.
 
     Raises:
-        ConfigError: a near field, or lengths that are not known.
+        ConfigError: slices are specified of a near field, or where lengths are not known.
     """
-    if solver.slices == 1:
+    pixel, energy, thickness = scan.pixel.metres, scan.raw.energy_eV, solver.slice_thickness_m
+    known = scan.fresnel is None and pixel is not None and energy is not None
+    if solver.slices == 1 or (solver.slices is None and thickness is None and not known):
         return None
-    asked = f"solver.slices={solver.slices}"
+    asked = f"solver.slices={'null' if solver.slices is None else solver.slices}"
     if scan.fresnel is not None:
         raise ConfigError(
             f"{asked}: the patterns are a near field, whose object is thin; set solver.slices=1"
         )
     pixel, wavelength = _lengths(scan, asked)
-    assert solver.slice_thickness_m is not None
-    return FreeSpace.of(solver.slice_thickness_m, wavelength, pixel)
+    if thickness is None:
+        thickness = 5 * pixel[0] * pixel[1] / wavelength
+    return FreeSpace.of(thickness, wavelength, pixel)
 
 
 def _lengths(scan: ScanGeometry, asked: str) -> tuple[tuple[float, float], float]:

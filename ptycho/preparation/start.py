@@ -165,7 +165,7 @@ def _model(folder: Path) -> dict[str, str]:
         return {
             name.removeprefix(SOLVER): str(value[0])
             for name, value in findings.items()
-            if name.startswith(SOLVER) and name != f"{SOLVER}slices"  # a new run says it anew
+            if name.startswith(SOLVER)
         }
     except (OSError, ValueError, AttributeError, IndexError, TypeError):
         return {}

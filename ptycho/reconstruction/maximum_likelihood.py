@@ -37,6 +37,7 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import (
     ENOUGH,
     FIRST,
@@ -129,11 +130,14 @@ def solve(
         begin: an earlier result; the data's beam is that of it.
     """
     how = how or Blockwise()
+    if how.divides(data):
+        options = replace(options, slices=1)
     if begin is not None and begin.free is not None:
         noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
         return _go_on(noise, options, begin, watch, how)
     begun = None if begin is None else begin.object
     selection = select_model(data, options, seed, compile_xla, how.cache, tell, begun)
+    data = replace(data, between=selection.noise.data.between)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     terms = Terms(
@@ -157,12 +161,14 @@ def solve(
         weak = replace(terms, prior=selection.prior)
         if coarse := begin_at_larger_pixels(weak, start, options.steps, how):
             start, stages = coarse, TO_THE_END
-    elif selection.noise.data is data:  # the core is the whole scan
+    elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
             start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
         )
     else:
         start = _from_constant(selection, terms, start)
+    if (count := beam.slices) > start.slices:
+        start = replace(start, object=root_of(start.object, count))
     if varies and not how.divides(data):
         start = weigh_variation(terms.likelihood, start)
     last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
@@ -179,6 +185,8 @@ def _go_on(
         noise, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
     )
     start = State.of(noise.data, begin.object, options.modes)
+    if noise.data.between is not None and (options.slices or 1) > 1:
+        start = replace(start, object=root_of(begin.object, options.slices or 1))
     if begin.free.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
@@ -196,11 +204,14 @@ def _finish(
     how: Blockwise,
     stages: Sequence[Stage],
 ) -> Fit:
-    """Fit a whole scan to its end, in blocks where it is large."""
+    """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
     likelihood = terms.likelihood
+    watched = partial(watch, free=free, likelihood=likelihood)
+    if start.slices > 1:
+        return fit(terms, start, free, 2 * steps, ENOUGH / 5, watched)
     if how.divides(likelihood.data):
         return fit_in_blocks(terms, start, free, steps, how, stages, likelihood.advance)
-    return fit_to_the_end(terms, start, free, steps, partial(watch, free=free, likelihood=likelihood))
+    return fit_to_the_end(terms, start, free, steps, watched)
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:

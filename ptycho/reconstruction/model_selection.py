@@ -24,6 +24,7 @@ from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.slice_selection import offer_slices
 from ptycho.reconstruction.solver import (
     NEARLY,
     OBJECT_ALONE,
@@ -105,6 +106,10 @@ class ModelOptions:
         modes: number of the probe's modes; None: one more than the probe has, if that helps.
         probe_variation: number of its OPR modes, by which it varies; None: as many as help.
         weight_waves: number of cosines over the scan, of which their weights consist; None: independent.
+        slices: number of slices of the object; None: as many as help, where the distance between them or
+            lengths are known (``Dataset.between``).
+        thickness_specified: that is the distance between slices; else one depth of field, where the search
+            begins.
         moves: model of the position corrections.
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
         strength: its weight λ, or κ; None: selected.
@@ -122,6 +127,8 @@ class ModelOptions:
     modes: int | None = None
     probe_variation: int | None = None
     weight_waves: int | None = None
+    slices: int | None = 1
+    thickness_specified: bool = False
     moves: str = "independent"
     prior: str = "learned"
     strength: float | None = None
@@ -259,9 +266,9 @@ class Selection:
         it is dark; there any intensity that is added predicts better.
         """
         photons = float(state.background.sum()) / self.noise.photon**2
-        return not photons or photons > self.limits.background_excess * 2 * lit_pixels(state) / len(
-            state.positions
-        )
+        return not photons or photons > self.limits.background_excess * 2 * state.slices * lit_pixels(
+            state
+        ) / len(state.positions)
 
     def describe(self, gain: Comparison, taken: bool) -> str:
         """Return how the deviance of what is held out changes, as a line for the log."""
@@ -347,8 +354,10 @@ def _offer(part: str) -> Callable[[Selection], None]:
 
 
 def _offer_modes(selection: Selection) -> None:
-    """Add one mode after the other, as long as that helps; or as many as are specified."""
+    """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
     wanted = selection.options.modes
+    if wanted is None and selection.state.slices > 1:
+        return
     while selection.free.probe and (wanted is None or len(selection.state.modes) < wanted):
         before = len(selection.state.modes)
         count = before + 1 if wanted is None else wanted
@@ -368,6 +377,12 @@ def _offer_background(selection: Selection) -> None:
         selection.offer("background", start, free, selection.options.background)
 
 
+def _offer_slices_again(selection: Selection) -> None:
+    """Offer slices under further modes, without which they may have explained too little."""
+    if len(selection.state.modes) > len(selection.kept.data.probe):
+        offer_slices(selection)
+
+
 def _offer_variation(selection: Selection) -> None:
     """Let the probe vary by one OPR mode more, as long as that helps; or by as many as are specified.
 
@@ -375,6 +390,8 @@ def _offer_variation(selection: Selection) -> None:
     """
     wanted, limits = selection.options.probe_variation, selection.limits
     most = limits.opr_modes if wanted is None else wanted
+    if selection.state.slices > 1:  # which have a constant probe
+        return
     while selection.options.probe is not False and (before := len(selection.state.opr_modes)) < most:
         count = 1 if wanted is None else most - before
         start, strength = add_variation(selection.kept, selection.state, count)
@@ -413,7 +430,9 @@ HYPOTHESES = (
     _offer("probe"),
     _offer("positions"),
     _offer("flux"),
+    offer_slices,
     _offer_modes,
+    _offer_slices_again,
     _offer_variation,
     _offer_background,
     _offer_again,
@@ -456,7 +475,7 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
 def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
     measured = len(state.positions) * likelihood.pixels
-    free = max(measured - 2 * lit_pixels(state), measured // 10)
+    free = max(measured - 2 * state.slices * lit_pixels(state), measured // 10)
     return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
 
 

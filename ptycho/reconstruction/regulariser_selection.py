@@ -54,12 +54,13 @@ def select_regulariser(selection: Selection) -> Regularisation:
     if options.strength is not None and not options.learned:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
-    if options.learned and options.strength is None:
+    learned = options.learned and selection.state.slices == 1  # the denoiser knows thin objects
+    if learned and options.strength is None:
         tried += _try_learned(selection, lowest(none, tried))
     chosen = lowest(none, tried)
     found: Regularisation = chosen.hypothesis
     compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
-    if options.learned and options.strength is not None:
+    if learned and options.strength is not None:
         found = replace(found, learned=Learned(options.network, options.strength))
         compared = f"κ as specified; {compared}"
     selection.tried, selection.state = [none, *tried], chosen.state

@@ -39,7 +39,7 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     if scan.fresnel is not None and (count := own.solver.probe_variation):
         constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
         raise ConfigError(f"solver.probe_variation={count}: {constant}")
-    if space_between_slices(scan, own.solver) is not None:
+    if space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None:
         _fits_in_a_block(own, scan)
     if own.start is not None:
         read_start(own.start, scan)
@@ -77,10 +77,12 @@ def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
 def _fits_in_a_block(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse slices of a scan that is fitted in blocks."""
     count, most = len(scan.frames), config.solver.block or max(1, BLOCK_PIXELS // scan.N**2)
+    slices = config.solver.slices or "null"
     if count > most:
         raise ConfigError(
-            f"solver.slices={config.solver.slices}: {count} patterns are fitted in blocks of {most}, whose "
-            f"object is thin; set solver.block={count}, which takes more memory, or use fewer (data.stride)"
+            f"solver.slices={slices}: {count} patterns are fitted in blocks of {most}, "
+            f"whose object is thin; set solver.block={count}, which takes more memory, or use fewer "
+            "(data.stride)"
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.config.waves import FreeSpace
 from ptycho.scan.beam import Beam
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
@@ -31,6 +32,7 @@ class Reconstruction:
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
         slices: of the first object, ``(L, M, M)`` complex64, whose product it is; None: it is thin.
+        between: free space from one slice to the next.
         before: the same before the patterns that were held out were fitted, too; it is assessed by them.
     """
 
@@ -48,6 +50,7 @@ class Reconstruction:
     converged: bool = True
     fit: object | None = None
     slices: np.ndarray | None = None
+    between: FreeSpace | None = None
     before: Reconstruction | None = None
 
     def __repr__(self) -> str:

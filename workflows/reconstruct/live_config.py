@@ -50,7 +50,7 @@ class LiveConfig:
             raise ConfigError(
                 "watch=null: must be a file that grows, a folder (ends with /), or zmq://host:port"
             )
-        if self.solver.slices > 1:
+        if (self.solver.slices or 1) > 1:
             raise ConfigError(
                 f"solver.slices={self.solver.slices}: a live run has a thin object; set solver.slices=1, and "
                 "reconstruct slices from its file afterwards (scan_workflow.py)"

@@ -144,7 +144,7 @@ def reconstruct(
     best, pixel = made[done.product], prepared.scan.pixel.metres
     exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
-    thickness = config.solver.slice_thickness_m
+    thickness = prepared.slice_thickness_m(best)
     exported = replace(exported, errors=best.errors, slices=best.slices, slice_thickness_m=thickness)
     product.write(target, exported)
     tiff.write(target, exported)

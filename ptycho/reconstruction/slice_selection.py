@@ -1,0 +1,176 @@
+"""Whether a sample is thick: slices, some distance apart, are a hypothesis like a further mode.
+
+The object of the core becomes two equal slices, its root, one depth of field ``5 dx²/λ`` apart, and object
+and probe are fitted for some steps. Of a thin object that explains held-out patterns worse (measured: by 3
+to 60 %), because slices that are not there have to be undone; of a thick one better (by 20 to 75 %). Only
+then are the distance and the number of slices looked for: each distance is tried from the same slices, for
+as many steps, and each number has the thickness of two slices at the best distance. A further mode of the
+probe must not explain as much; of slices, no modes are selected. What follows is selected with the slices.
+
+The root is taken of the amplitude and of the unwrapped phase. From constants, steps take longer; a root of
+wrapped phases ends in a wrong minimum. Patterns hardly see slow phases of opposite sign in neighbouring
+slices, and :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import NEARLY, Terms, fit
+from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.scan.comparison import REFINED, compare_shares
+
+if TYPE_CHECKING:  # which knows this hypothesis
+    from ptycho.reconstruction.model_selection import Selection
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """How slices are tried.
+
+    Attributes:
+        steps: of a trial.
+        ratios: of neighbouring distances, coarse first.
+        rounds: at most, of distances at one ratio; a number of slices has so many times ``steps``.
+        slices: at most.
+    """
+
+    steps: int = 20
+    ratios: tuple[float, ...] = (1.6, 1.25, 1.1)
+    rounds: int = 6
+    slices: int = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """Slices of the core.
+
+    Attributes:
+        kept: likelihood of what is fitted, with the free space between the slices.
+        holdout: what is held out, with the same.
+        state: object ``(L, M, M)`` and beam.
+        scores: deviance per pixel of what is held out, ``(J,)``.
+    """
+
+    kept: ScanLikelihood
+    holdout: HoldOut
+    state: State
+    scores: np.ndarray
+
+    @property
+    def space(self) -> FreeSpace:
+        """Return the free space between neighbouring slices."""
+        assert self.kept.data.between is not None
+        return self.kept.data.between
+
+    @property
+    def mean(self) -> float:
+        """Return the mean log-deviance of what is held out."""
+        return float(np.log(self.scores).mean())
+
+
+def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
+    """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
+
+    A selection of which lengths are not known, or that has slices, stays as it is.
+    """
+    limits, space, options = limits or SliceOptions(), selection.noise.data.between, selection.options
+    if space is None or options.slices == 1 or selection.state.slices > 1:
+        return
+    free, thin = replace(selection.free, probe=options.probe is not False), selection.state
+    selection.forget("slices")
+    if options.slices is not None:
+        best = _try(selection, root_of(thin.object, options.slices), thin, space, free, 2 * limits.steps)
+        clearly = compare_shares(best.scores, selection.scores)
+        why = f"specified; {selection.describe(clearly, True)}"
+        why += "" if clearly.passes(REFINED) else "; one slice is enough"
+        _take(selection, best, free, why)
+        return
+    best = _try(selection, root_of(thin.object, 2), thin, space, free, limits.steps)
+    gain = compare_shares(best.scores, selection.scores)
+    if not gain.passes(REFINED):
+        selection.note("slices", "1", f"two: {selection.describe(gain, False)}")
+        return
+    if not options.thickness_specified:
+        best = _distance(selection, best, free, limits)
+    best = _number(selection, thin, best, free, limits)
+    why = selection.describe(compare_shares(best.scores, selection.scores), True)
+    if options.modes is None:
+        start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
+        mode = selection.fit(start, free, selection.prior)
+        if not compare_shares(best.scores, selection.holdout.score(mode.state, free)).passes(REFINED):
+            selection.note("slices", "1", f"{best.state.slices}: {why}; a further mode explains as much")
+            return
+    _take(selection, best, free, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+
+
+def root_of(image: np.ndarray, count: int) -> np.ndarray:
+    """Return slices ``(L, M, M)``, all alike, of an object ``(M, M)`` complex64, whose product it is."""
+    from skimage.restoration import unwrap_phase  # not at the start of the program
+
+    phase = unwrap_phase(np.angle(image), rng=0)
+    one = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
+    return np.stack([one.astype(np.complex64)] * count)
+
+
+def _take(selection: Selection, layers: Layers, free: Freedom, why: str) -> None:
+    """Make slices the estimate, with a refined probe: a thin object may have hidden that it is wrong."""
+    selection.note("slices", str(layers.state.slices), why)
+    if free.probe and not selection.free.probe:
+        selection.forget("probe")
+        selection.note("probe", "refined", "as the object has slices")
+    selection.kept, selection.holdout = layers.kept, layers.holdout
+    selection.noise = _apart(selection.noise, layers.space)
+    selection.state, selection.free, selection.scores, selection.last = (
+        layers.state,
+        free,
+        layers.scores,
+        None,
+    )
+
+
+def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
+    """Return the same with this free space between slices."""
+    return replace(likelihood, data=replace(likelihood.data, between=space))
+
+
+def _try(
+    selection: Selection, slices: np.ndarray, beam: State, space: FreeSpace, free: Freedom, steps: int
+) -> Layers:
+    """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is free of the beam."""
+    kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
+    holdout = replace(selection.holdout, likelihood=out)
+    terms = Terms(kept, selection.prior, selection.options.moves, selection.options.lit)
+    state = fit(terms, replace(beam, object=slices), free, steps, NEARLY).state
+    return Layers(kept, holdout, state, holdout.score(state, free))
+
+
+def _distance(selection: Selection, best: Layers, free: Freedom, limits: SliceOptions) -> Layers:
+    """Return two slices at the distance that explains the most."""
+    for ratio in limits.ratios:
+        for _ in range(limits.rounds):
+            start, length = best.state, best.space.length
+            spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
+            tried = [_try(selection, start.object, start, one, free, limits.steps) for one in spaces]
+            best = min(tried, key=lambda one: one.mean)
+            if best is tried[0]:
+                break
+    return best
+
+
+def _number(selection: Selection, thin: State, two: Layers, free: Freedom, limits: SliceOptions) -> Layers:
+    """Return as many slices as explain more, through the same thickness."""
+    steps, best = limits.rounds * limits.steps, two
+    for count in range(2, limits.slices + 1):
+        space = replace(two.space, length=2 * two.space.length / count)
+        tried = _try(selection, root_of(thin.object, count), two.state, space, free, steps)
+        if count > 2 and not compare_shares(tried.scores, best.scores).passes(REFINED):
+            break
+        best = tried
+    return best
