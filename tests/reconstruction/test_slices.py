@@ -16,9 +16,10 @@ from ptycho.config.waves import Fresnel
 from ptycho.preparation.dataset import space_between_slices
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import misfit
+from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.slices import fit_slices, root_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.slice_selection import root_of
+from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.reconstruct.live_config import LiveConfig
@@ -58,7 +59,8 @@ def thick():
     start = replace(scan.state(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
     one = fit(terms, start, OBJECT_ALONE, 40)
     solved = Solved(one.state, OBJECT_ALONE, terms, (), one)
-    return scan, slices, data, solved, fit_slices(solved, 2, 100)
+    two = fit(terms, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, ENOUGH / 5)
+    return scan, slices, data, solved, replace(solved, state=two.state, fit=two)
 
 
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
@@ -71,6 +73,28 @@ def test_slices_are_found_that_one_slice_does_not_explain(thick):
         a, b = found[mask], truth[mask]
         error = np.linalg.norm(a * np.vdot(a, b) / np.vdot(a, a) - b) / np.linalg.norm(b - b.mean())
         assert error < 0.3
+
+
+def test_their_number_and_distance_are_found(thick):
+    """From half of the distance; of a thin object, none are."""
+    scan, _, data, _, _ = thick
+    known = {
+        "probe": False,
+        "positions": False,
+        "flux": False,
+        "background": False,
+        "modes": 1,
+        "prior": "none",
+    }
+    options = ModelOptions(slices=None, **known)
+    begin = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
+    found = select_model(begin, options, 0, True)
+    assert found.state.slices == 2
+    assert found.kept.data.between.length == pytest.approx(BETWEEN.length, rel=0.15)
+    flat = scan.dataset(np.random.default_rng(4), object_size=data.object_size, between=BETWEEN, exact=True)
+    none = select_model(flat, options, 0, True)
+    assert none.state.slices == 1 and none.kept.data.between == BETWEEN
+    assert none.decisions[-1].why.startswith("two: deviance of held-out")
 
 
 def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
@@ -109,7 +133,7 @@ def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
     ("settings", "text"),
     [
         ({"slices": 2}, r"slice_thickness_m=null: must be the distance of neighbouring slices in metres"),
-        ({"slice_thickness_m": 1e-6}, r"slice_thickness_m=1e-06: must be null with .*slices=1"),
+        ({"slices": 1, "slice_thickness_m": 1e-6}, r"slice_thickness_m=1e-06: must be null with .*slices=1"),
         ({"slices": 0}, r"slices"),
     ],
 )
