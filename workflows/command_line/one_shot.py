@@ -52,7 +52,7 @@ class Task(Generic[Config]):
     path: Path
 
 
-def door(
+def run_program(
     name: str,
     cls: type[Config],
     do: Callable[[Config], list[str]],

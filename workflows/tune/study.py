@@ -90,6 +90,7 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
 
 
 def trials_in(study: Study, *states: TrialState) -> list[FrozenTrial]:
+    """Return the trials of a study that are in some states."""
     return study.get_trials(deepcopy=False, states=states)
 
 
