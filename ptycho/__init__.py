@@ -4,7 +4,7 @@ A network turns groups of diffraction patterns into the complex object they came
 without ground truth: its last layers are the physics of the measurement. A solver does the same for a
 measured scan, by maximum likelihood.
 
-The door for Python (``docs/api.md``)::
+The Python interface (``docs/api.md``)::
 
     scan = ptycho.open_scan("file.cxi", energy_eV=8800)
     result = ptycho.reconstruct(scan)

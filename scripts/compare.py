@@ -11,10 +11,10 @@ than the error of the difference, and shows their pictures aligned to each other
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.read.compare import CompareConfig, write_comparison
 
 ONCE = "puts all runs on one page: name them one after the other"
 
 if __name__ == "__main__":
-    door("compare", CompareConfig, write_comparison, __doc__, "runs[]", once=ONCE)
+    run_program("compare", CompareConfig, write_comparison, __doc__, "runs[]", once=ONCE)

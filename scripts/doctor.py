@@ -11,10 +11,10 @@ conf/doctor.yaml.
 Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.doctor.checks import DoctorConfig, report
 
 ONCE = "checks one machine, which no key changes; start it once"
 
 if __name__ == "__main__":
-    door("doctor", DoctorConfig, report, __doc__, words=["speed=true"], once=ONCE)
+    run_program("doctor", DoctorConfig, report, __doc__, words=["speed=true"], once=ONCE)

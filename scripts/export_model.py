@@ -15,8 +15,8 @@ format is for. All keys: conf/lite/export_model.yaml.
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.convert.export_model import ExportModelConfig, export_model
 
 if __name__ == "__main__":
-    door("lite/export_model", ExportModelConfig, export_model, __doc__)
+    run_program("lite/export_model", ExportModelConfig, export_model, __doc__)

@@ -12,8 +12,8 @@ from the measured file. All keys: conf/export.yaml.
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.convert.export_scan import ExportConfig, export
 
 if __name__ == "__main__":
-    door("export", ExportConfig, export, __doc__)
+    run_program("export", ExportConfig, export, __doc__)

@@ -11,8 +11,8 @@ say so by the key in it. All keys of the section data: docs/configuration.md.
 Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key that helps.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.convert.inspect_scan import InspectConfig, report
 
 if __name__ == "__main__":
-    door("inspect", InspectConfig, report, __doc__, "data.file")
+    run_program("inspect", InspectConfig, report, __doc__, "data.file")

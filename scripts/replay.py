@@ -12,8 +12,8 @@ Watch it with scripts/live.py.
 Exit code: 0 played, 1 it could not be written, 2 the keys or the scan cannot be used.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.convert.replay import ReplayConfig, replay
 
 if __name__ == "__main__":
-    door("lite/replay", ReplayConfig, replay, __doc__)
+    run_program("lite/replay", ReplayConfig, replay, __doc__)

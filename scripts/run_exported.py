@@ -11,8 +11,8 @@ recon.png. All keys: conf/lite/run_exported.yaml.
 Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.convert.run_exported import RunExportedConfig, run_exported
 
 if __name__ == "__main__":
-    door("lite/run_exported", RunExportedConfig, run_exported, __doc__)
+    run_program("lite/run_exported", RunExportedConfig, run_exported, __doc__)

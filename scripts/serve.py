@@ -11,10 +11,10 @@ for runs on another machine: ssh -L 8765:127.0.0.1:8765 MACHINE. Ctrl-C ends it.
 Exit code: 0 ended by Ctrl-C, 2 the folder cannot be read, or the port is in use.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.read.serve import ServeConfig, serve
 
 ONCE = "shows one folder until Ctrl-C; start one for each, with a port of its own"
 
 if __name__ == "__main__":
-    door("serve", ServeConfig, serve, __doc__, "folder", once=ONCE)
+    run_program("serve", ServeConfig, serve, __doc__, "folder", once=ONCE)

@@ -10,8 +10,8 @@ All keys: conf/xla_report.yaml.
 Exit code: 0 all compile, 1 something does not, 2 nothing was tried: XLA does not work here, or a wrong key.
 """
 
-from workflows.command_line.one_shot import door
+from workflows.command_line.one_shot import run_program
 from workflows.doctor.xla import XlaReportConfig, report
 
 if __name__ == "__main__":
-    door("xla_report", XlaReportConfig, report, __doc__, words=["repeats=5"])
+    run_program("xla_report", XlaReportConfig, report, __doc__, words=["repeats=5"])

@@ -1,24 +1,46 @@
 """How much memory a run will take, from its configuration alone, before anything is made; what there is.
 
-The counts of arrays are those of the code; factors were measured as peaks of the process (N = 64, batches of
-16 to 256, with XLA and without it; objects to 4096²). What a network takes besides is asked of it when it is
-built (:func:`network_parts`). Letters are those of :mod:`ptycho`.
+A run goes through phases; what it needs is the largest of them and ``PROCESS`` bytes for Python, TensorFlow
+and its compiler. The counts of arrays are those of the code; factors were measured as peaks of the process
+(N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The whole is 0.85
+to 1.5 times what was measured, and up to twice for probes that leave most of the window dark: networks are
+smaller for these than is assumed here. Letters are those of :mod:`ptycho`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ptycho.config.errors import ConfigError
+from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
+from ptycho.config.sections import BaselineConfig, FourierModel, GeneratorConfig, UNetModel, UnrolledModel
 
-PROCESS = 2**30  # bytes of Python, TensorFlow and its compiler
+PROCESS = 2**30
+ROLES = {  # what a role is called, and what makes its scan smaller
+    "train": ("training", "lower max_groups_train or nimgs_train"),
+    "val": ("validation", "lower train.val_groups or size"),
+    "test": ("test", "lower nimgs_test or size, or raise outer_offset_test"),
+}
+OF_A_SCAN = "lower nimgs_train, nimgs_test or size"
+OF_AN_OBJECT = "lower size"
+OF_THE_DATA = "give data of a smaller object_size"
+COPIES = 9  # of the weights: gradient and its clipped copy, moments, best weights, what a checkpoint copies
+WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
+PLANES = 16  # bytes for each pixel of a group and physics iteration, kept for the gradient
+KEPT = 6.0  # bytes for each number that a layer gives
 BLOCK_PIXELS = 2**25  # of the patterns of a block of a large scan, at most, where nothing else is asked for
 CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
+AROUND = 1.3  # patterns that are fitted over those that are a block's own
+VECTORS = 34  # twelve pairs of steps, and what is made of them
+WORK = 400  # bytes for each pixel and mode, on all cores together
+OBJECT = 90  # bytes for each pixel
 OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
 OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
@@ -32,84 +54,116 @@ class Part:
     advice: str
 
 
-def run_memory(config: RunConfig) -> list[Part]:
-    """Return what a run of the grid-lines workflow holds: at most half as much again as was measured."""
+Phases = Mapping[str, Sequence[Part]]
+
+
+def run_memory(config: RunConfig) -> Phases:
+    """What a run of the grid-lines workflow holds, phase by phase."""
     N, C, M, R = config.N, config.group_size, config.size, config.region_size
-    axis = {role: config.groups_per_axis(role) for role in ("train", "val", "test")}
     images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}
-    limits = {"train": config.max_groups_train, "val": config.train.val_groups, "test": None}
-    advice = {
-        "train": "lower max_groups_train or nimgs_train",
-        "val": "lower train.val_groups or size",
-        "test": "lower nimgs_test or size, or raise outer_offset_test",
+    limits = {"train": config.max_groups_train, "val": config.train.val_groups}
+    axis = {role: config.groups_per_axis(role) for role in ROLES}
+    groups = {role: images[role] * axis[role] ** 2 for role in ROLES}
+    drawn = {role: min(groups[role], limits.get(role) or groups[role]) for role in ROLES}
+    # what several groups share is measured once; an image has no more positions than pixels
+    positions = {role: images[role] * min(axis[role] * config.gridsize, M - N + 1) ** 2 for role in ROLES}
+
+    def part(role: str, name: str, size: float, also: str = "") -> Part:
+        return Part(name.format(ROLES[role][0]), size, ROLES[role][1] + also)
+
+    patterns = [part(r, "the {} patterns", 4 * min(drawn[r] * C, positions[r]) * N**2) for r in ROLES]
+    objects = Part("the objects", 8 * sum(images.values()) * M**2, OF_A_SCAN)
+    phases = {
+        "simulates": [
+            *(Part(one.name, 2 * one.size, one.advice) for one in (*patterns, objects)),
+            *(part(r, "the groups of the {} scan", 32 * groups[r] * C, ", or gridsize") for r in ROLES),
+            Part("one object on its doubled canvas", 256 * M**2, OF_AN_OBJECT),
+            Part("the lines of an object", 64 * config.object.n_lines, "lower object.n_lines"),
+        ]
     }
-    parts, drawn = [], {}
-    for role, count in images.items():
-        groups = count * axis[role] ** 2
-        drawn[role] = min(groups, limits[role] or groups)
-        # what several groups share is measured once; an image has no more positions than pixels
-        positions = count * min(axis[role] * config.gridsize, M - N + 1) ** 2
-        patterns = min(drawn[role] * C, positions)
-        parts.append(Part(f"the {role} patterns", 8 * patterns * N**2 + 32 * groups * C, advice[role]))
-    objects, lines = 16 * sum(images.values()) * M**2, 64 * config.object.n_lines
-    regions = 8 * drawn["test"] * R**2 + 100 * config.nimgs_test * M**2
-    return [
-        *parts,
-        Part("the objects", objects, "lower nimgs_train, nimgs_test or size"),
-        Part("the lines of an object", lines, "lower object.n_lines"),
-        Part("the stitched objects", regions, advice["test"]),
-        Part("the canvas of an object, scores and figures", 560 * M**2, "lower size"),
-        batch_part(config.batch_size, C + config.model.neighbours, N, "gridsize"),
+    for name in config.networks:
+        members = C + config.model.neighbours if name == "pinn" else 3  # a complex truth, too
+        fewer = "lower train.val_groups" + " or model.neighbours" * (name == "pinn")
+        validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
+        trained = training_parts(config, name, N, C, R)
+        phases[f"trains the {name}"] = [*patterns, objects, *trained, validation]
+    phases["reconstructs"] = [
+        *(*patterns, objects, part("test", "the regions of the {} scan", 8 * drawn["test"] * R**2)),
+        Part("the stitched objects", 100 * config.nimgs_test * M**2, "lower nimgs_test or size"),
+        Part("scores and figures", 300 * M**2, OF_AN_OBJECT),
     ]
+    return phases
 
 
-def batch_part(batch_size: int, patterns: int, N: int, key: str) -> Part:
-    """Return what a batch of groups of so many patterns takes at least, whatever the network is."""
-    return Part("a batch", 60 * batch_size * patterns * N**2, f"lower batch_size or {key}")
+class Cost(NamedTuple):
+    """What a network takes."""
+
+    parameters: float = 0
+    numbers: float = 0  # that the layers of one round give for a group
+    rounds: int = 1  # that are kept for the gradient
+    iterations: int = 0  # of the physics
+    keys: str = "model.target"  # on which its size depends
 
 
-def network_parts(parameters: int, given: int) -> list[Part]:
-    """Return what the training of a built network holds.
+def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cost:
+    """What a network takes: exact for unrolled stages, at most for a U-Net, nothing for one of your own."""
+    if isinstance(model, UnrolledModel):
+        w, cell, inner = model.width, model.coarsening**2, 2 * model.blocks
+        head, tail = (9 * (5 + model.misfit) * cell + 1) * w, (9 * w + 1) * 2 * cell
+        recalled = model.memory * (model.stages - 1) * (w + 1) * w
+        parameters = 1 + model.stages * (head + inner * (9 * w + 1) * w + tail) + recalled
+        numbers = ((1 + inner + model.memory) * w + 2 * cell) * math.ceil(R / model.coarsening) ** 2
+        keys = "model.stages, model.blocks or model.width"
+        return Cost(parameters, numbers, model.stages, model.stages, keys)
+    if isinstance(model, UNetModel):
+        most = 32 * model.filters_scale * 2 ** (model.halvings(N) - 1)  # channels
+        return Cost(72 * most**2, 235 * model.filters_scale * N**2, keys="model.filters_scale")
+    if isinstance(model, FourierModel):
+        w, layers = model.width, model.layers
+        inner, ends = (4 * model.modes**2 + 1) * w**2 + w, (C + 3) * w + 2 * w * (w + 1) + 2 * C * (2 * w + 1)
+        parameters = layers * inner + ends
+        return Cost(parameters, (3 * layers + 5) * w * N**2, keys="model.width, model.modes or model.layers")
+    if isinstance(model, BaselineConfig):
+        scale = model.filters_scale
+        return Cost(71 * (128 * scale) ** 2, 294 * scale * N**2, keys="baseline.filters_scale")
+    return Cost()
 
-    Args:
-        parameters: of the network; there are nine copies: gradients, moments, best weights, checkpoint.
-        given: bytes of all that its operations give for a batch, of which about 40 % are kept.
-    """
+
+def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
+    if name == "baseline" and isinstance(config, RunConfig):
+        return cost(config.baseline, N, 1, N)
+    return cost(config.model, N, C, R)
+
+
+def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:
+    """What the training of a network holds besides its data: weights, and what a batch leads to."""
+    C, near = (C, config.model.neighbours) if name == "pinn" else (1, 0)
+    cost, B = _cost(config, name, N, C, R), config.batch_size
+    layers = KEPT * cost.rounds * cost.numbers + PLANES * cost.iterations * C * N**2
+    grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
+    fewer = f"lower {'model.neighbours, ' * (near > 0)}{grouping} or batch_size"
+    size = f"lower {cost.keys}"
     return [
-        Part("the weights of the network and their optimizer", 36 * parameters, "take a smaller model"),
-        Part("the layers of a batch", 0.4 * given, "lower batch_size, or take a smaller model"),
+        Part(f"the weights of the {name} and their optimizer", 4 * COPIES * cost.parameters, size),
+        Part("the patterns of a batch and their neighbours", WAVES * B * (C + near) * N**2, fewer),
+        Part("the layers of a batch", B * layers, f"{size}, batch_size or {grouping}"),
     ]
 
 
 def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -> list[Part]:
-    """Return what the solver holds of a scan of one object of side M; other patterns stay in a file.
+    """What the solver holds of a scan of one object of side M; patterns beyond a block's stay in a file.
 
-    ``block``: patterns of a block, which is fitted with a third more; None: as many as fit ``BLOCK_PIXELS``.
+    ``block``: patterns of a block; None: as many as fit ``BLOCK_PIXELS``.
     """
     most = max(1, BLOCK_PIXELS // N**2) if block is None else block
     blocks = -(-patterns // most)
     side = M if blocks == 1 else min(M, N + M / blocks**0.5)
-    held, vectors = 1.3 * min(patterns / blocks, most) * N**2, 34  # twelve pairs of steps, and more
+    held = AROUND * min(patterns / blocks, most) * N**2
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
-        Part("the solver's steps", vectors * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
-        Part("the patterns in work", 400 * modes * CHUNK_PIXELS, "lower probe.modes"),
-        Part("the object, its errors and its pictures", 90 * M**2, OF_A_SCANNED_OBJECT),
-    ]
-
-
-def inference_memory(batch_size: int, C: int, N: int, images: int, M: int, truth: bool) -> list[Part]:
-    """Return what an inference holds whose patterns and regions stay in files.
-
-    Args:
-        batch_size, C, N: groups in a batch, patterns in a group, their side.
-        images, M, truth: number and side of the objects; whether they are known, and are scored.
-    """
-    smaller = "give data of a smaller object_size"
-    return [
-        Part("the objects", (100 + 8 * truth) * images * M**2, smaller),
-        Part("scores and figures", (300 if truth else 90) * M**2, smaller),
-        batch_part(2 * batch_size, C, N, "group_size"),
+        Part("the solver's steps", VECTORS * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
+        Part("the patterns in work", WORK * modes * CHUNK_PIXELS, "lower probe.modes"),
+        Part("the object, its errors and its pictures", OBJECT * M**2, OF_A_SCANNED_OBJECT),
     ]
 
 
@@ -124,16 +178,38 @@ def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -
         )
 
 
-def check_memory(parts: Sequence[Part], available: int | None = None) -> None:
+def inference_memory(
+    config: NetworkConfig, batch_size: int, shape: tuple[int, int, int], images: int, M: int, truth: bool
+) -> Phases:
+    """What an inference holds whose patterns and regions stay in files.
+
+    Args:
+        config: of the run that trained the networks.
+        batch_size, shape: groups in a batch; their ``(C, N, R)``.
+        images, M, truth: number and side of the objects; whether they are known, and are scored.
+    """
+    C, N, R = shape
+    layers = max(_cost(config, name, N, C, R).numbers for name in config.networks)
+    batch = batch_size * (KEPT * layers + (WAVES + PLANES) * C * N**2)
+    parts = [
+        Part("the objects", (100 + 8 * truth) * images * M**2, OF_THE_DATA),
+        Part("scores and figures", (300 if truth else 90) * M**2, OF_THE_DATA),
+        Part("a batch", batch, "lower batch_size or group_size"),
+    ]
+    return {"reconstructs": parts}
+
+
+def check_memory(phases: Phases, available: int | None = None) -> None:
     """Refuse what needs more than the machine's physical memory, or ``available`` bytes."""
     limit = physical_memory() if available is None else available
+    phase, parts = max(phases.items(), key=lambda entry: sum(part.size for part in entry[1]))
     needed = PROCESS + sum(part.size for part in parts)
     if needed > limit:
         part = max(parts, key=lambda part: part.size)
         raise ConfigError(
-            f"memory: needs about {in_words(needed)}, and the machine has {in_words(limit)}, "
-            f"{in_words(needed - limit)} too little; most of it for {part.name}, {in_words(part.size)}: "
-            f"{part.advice}"
+            f"memory: needs about {in_words(needed)} while it {phase}, and the machine has "
+            f"{in_words(limit)}, {in_words(needed - limit)} too little; most of it for {part.name}, "
+            f"{in_words(part.size)}: {part.advice}"
         )
 
 

@@ -1,1 +1,1 @@
-"""From a measured scan to an object that is judged: what the command line and the door for Python share."""
+"""From a measured scan to an object that is judged: what the command line and the Python interface share."""

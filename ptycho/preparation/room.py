@@ -13,15 +13,16 @@ from ptycho.config.memory import (
     OF_A_SCANNED_OBJECT,
     OF_PATTERNS,
     Part,
-    batch_part,
     check_disk,
     check_memory,
     solver_parts,
+    training_parts,
 )
 from ptycho.preparation.geometry import drop_words, lonely
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.groups import grouped, smallest_region
 
 NETWORK = "pinn"
 
@@ -46,15 +47,21 @@ def check_room(config: ScanRunConfig, scan: ScanGeometry, scratch: Path) -> None
 
 def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
+    name = config.data.name
     near = np.delete(scan.positions, lonely(scan.positions), axis=0)
     M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
     modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
     parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
-    check_memory(_with_far_frames(parts, scan))
+    phases = {f"solves {name}": _with_far_frames(parts, scan)}
     if NETWORK in config.models:
-        patterns = config.patterns_in_group + config.model.neighbours
-        stitched = Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
-        check_memory([batch_part(config.batch_size or 1, patterns, scan.N, "group_size"), stitched])
+        image = np.zeros(len(near), np.int32)
+        groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
+        R = smallest_region(near, groups, scan.N)
+        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
+        phases[f"reconstructs {name}"] = [
+            Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
+        ]
+    check_memory(phases)
 
 
 def _with_far_frames(parts: list[Part], scan: ScanGeometry, far: float = 20.0) -> list[Part]:

@@ -71,8 +71,7 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     try:
         source, grid, rows_first, step = choose(path)
     except Exception as error:  # whatever a damaged file leads to
-        told = isinstance(error, ConfigError)
-        said = str(error) if told else f"cannot be read ({describe_error(error)})"
+        said = str(error) if isinstance(error, ConfigError) else f"cannot be read ({describe_error(error)})"
         raise ConfigError(f"{path}: {said}") from error
     raster = complete(options.raster, step, path)
     positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)

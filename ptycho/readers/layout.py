@@ -34,7 +34,9 @@ def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Of several keys for one thing, the first that is there counts. Numbers may have a ``units`` attribute.
+    """Describe a format; of several keys for one thing, the first that is there counts.
+
+    Numbers may have a ``units`` attribute.
 
     Attributes:
         name: of the format.

@@ -220,7 +220,9 @@ class NpzPatterns(Patterns):
         size = int(np.prod(self.shape)) * self.dtype.itemsize
         try:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by close
-            os.posix_fallocate(self._file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and no crash later
+                os.posix_fallocate(self._file.fileno(), 0, size)
+            self._file.truncate(size)
         except OSError as error:
             remedy = "point the variable TMPDIR to a folder with room"
             raise OSError(f"no copy of {size} bytes in {folder}: {error.strerror}; {remedy}") from error

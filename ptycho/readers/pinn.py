@@ -61,8 +61,8 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
 def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray) -> str:
     span = float(np.max(np.nanmax(positions, axis=0) - np.nanmin(positions, axis=0)))
     if len(positions) > 1 and 0 < span < METRES:
-        told = "taken as metres, not as pixels; set data.unit=px to change it"
-        file.notes.append(f"{', '.join(names)} span {span:.3g}: {told}")
+        why = "taken as metres, not as pixels; set data.unit=px to change it"
+        file.notes.append(f"{', '.join(names)} span {span:.3g}: {why}")
         return "m"
     file.notes.append(f"{', '.join(names)} span {span:.4g}: pixels of the object, as the format says")
     return "px"

@@ -5,15 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from ptycho.config import AdamConfig
-from ptycho.config.memory import check_memory, network_parts
-from ptycho.networks import count_parameters
 from ptycho.scan.batches import Batch, made_ahead, padded_batches, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.training.history import History, Losses
@@ -113,13 +109,7 @@ class Fit(Task):
         return self._train_step(batch)
 
     def compile(self) -> None:
-        """Compile the step of the validation. ConfigError: the network needs more memory than there is."""
-        step, batch = self._eval_step, self._val_batches[0]
-        graph = step.func.get_concrete_function(batch, **step.keywords).graph  # type: ignore[attr-defined]
-        given = [output for operation in graph.get_operations() for output in operation.outputs]
-        size = sum(output.dtype.size * (output.shape.num_elements() or 0) for output in given)
-        check_memory(network_parts(count_parameters(self.model), size))
-        step(batch)
+        self._eval_step(self._val_batches[0])
 
     def validate(self) -> Iterator[LossTensors]:
         return (self._eval_step(batch) for batch in self._val_batches)
@@ -169,10 +159,10 @@ def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
     return eval_step
 
 
-def bind_data(data: Dataset, step: Any) -> partial[LossTensors]:
+def bind_data(data: Dataset, step: Step) -> Callable[[Batch], LossTensors]:
     """``step`` with the probe and normalisation of ``data``."""
     probe, normalisation = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
-    return partial(step, probe=probe, normalisation=normalisation)
+    return lambda batch: step(batch, probe, normalisation)
 
 
 def full_batches(val: Dataset, batch_size: int, supervised: bool) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""The door for Python: arrays or a file in, an object and its beam out; outside simulations, and mistakes."""
+"""The Python interface: arrays or a file in, an object and its beam out; other simulations, mistakes."""
 
 import runpy
 from dataclasses import replace

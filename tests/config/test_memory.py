@@ -9,28 +9,38 @@ from conftest import NETWORKS, small_run
 from helpers.cli import ROOT
 from hydra import compose, initialize_config_dir
 
-from ptycho.config import ConfigError, LinesObject, RunConfig, TrainConfig, UnrolledModel
+from ptycho.config import (
+    BaselineConfig,
+    ConfigError,
+    FourierModel,
+    LinesObject,
+    RunConfig,
+    ScanRunConfig,
+    TrainConfig,
+    UNetModel,
+    UnrolledModel,
+)
 from ptycho.config.memory import (
     PROCESS,
     Part,
     check_disk,
     check_memory,
+    cost,
     in_words,
     inference_memory,
-    network_parts,
     physical_memory,
     run_memory,
     solver_parts,
+    training_parts,
 )
-from ptycho.training import fitting
 from workflows.command_line.config import run_config
 
 GB = 10**9
 
 
 def sizes(config):
-    """Bytes of every part, by name."""
-    return {part.name: part.size for part in run_memory(config)}
+    """Bytes of every part, by phase and name."""
+    return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
 
 
 def test_the_parts_of_a_small_run_by_hand():
@@ -45,124 +55,161 @@ def test_the_parts_of_a_small_run_by_hand():
         max_groups_train=7,
         batch_size=4,
         train=TrainConfig(val_groups=5),
-        model=UnrolledModel(neighbours=6),
+        models=("pinn",),
+        model=UnrolledModel(stages=3, width=8, blocks=2, coarsening=2, neighbours=6),
     )
-    pattern, groups = 8 * 32**2, 5**2
-    assert sizes(config) == {
-        "the train patterns": 7 * 4 * pattern + 3 * groups * 4 * 32,
-        "the val patterns": 5 * 4 * pattern + groups * 4 * 32,
-        "the test patterns": 2 * groups * 4 * pattern + 2 * groups * 4 * 32,
+    pattern, groups = 4 * 32**2, 5**2
+    found = sizes(config)
+    assert found["simulates"] == {
+        "the training patterns": 2 * 7 * 4 * pattern,
+        "the validation patterns": 2 * 5 * 4 * pattern,
+        "the test patterns": 2 * 2 * groups * 4 * pattern,
         "the objects": 2 * 6 * 100**2 * 8,
+        "the groups of the training scan": 3 * groups * 4 * 32,
+        "the groups of the validation scan": groups * 4 * 32,
+        "the groups of the test scan": 2 * groups * 4 * 32,
+        "one object on its doubled canvas": 8 * 200**2 * 8,
         "the lines of an object": 64 * 400,
-        "the stitched objects": 8 * 2 * groups * 36**2 + 100 * 2 * 100**2,
-        "the canvas of an object, scores and figures": 560 * 100**2,
-        "a batch": 60 * 4 * (4 + 6) * 32**2,
     }
+    training = found["trains the pinn"]
+    stage = (9 * 20 + 1) * 8 + 4 * (9 * 8 + 1) * 8 + (9 * 8 + 1) * 8  # head, two blocks, tail
+    assert training["the weights of the pinn and their optimizer"] == 9 * 4 * (3 * stage + 1)
+    assert training["the patterns of a batch and their neighbours"] == 4 * (4 + 6) * 5 * 8 * 32**2
+    layers = 3 * (1.5 * 4 * (8 + 4 * 8 + 8) * 18**2 + 2 * 8 * 4 * 32**2)  # on half of the 36 pixels
+    assert training["the layers of a batch"] == 4 * layers
+    assert training["the validation batches"] == 5 * (4 + 6) * pattern
+    assert found["reconstructs"]["the regions of the test scan"] == 2 * groups * 36**2 * 8
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        *(("pinn", {"model": model}) for model in NETWORKS.values()),
+        ("pinn", {"model": UnrolledModel(stages=3, width=5, blocks=0, coarsening=3)}),
+        ("pinn", {"model": UNetModel(filters_scale=2), "N": 128, "size": 200}),
+        ("pinn", {"model": FourierModel(width=16), "N": 64}),
+        ("baseline", {"baseline": BaselineConfig(filters_scale=2)}),
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_network(name, changes):
+    from ptycho.networks import count_parameters
+    from ptycho.networks.geometry import Geometry
+    from ptycho.training.competitors import COMPETITORS
+
+    config = small_run(**changes)
+    C = config.group_size if name == "pinn" else 1
+    network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
+    settings = config.model if name == "pinn" else config.baseline
+    told = cost(settings, config.N, C, config.region_size).parameters
+    made = count_parameters(network)
+    assert told == made if config.model.kind == "unrolled" and name == "pinn" else made <= told <= 1.4 * made
+
+
+def peak(make):
+    """Bytes of NumPy's arrays at their most while ``make`` runs."""
+    tracemalloc.start()
+    try:
+        make()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_object_takes_eight_canvases():
+    from ptycho.simulation.objects import make_object
+
+    config = RunConfig(size=300)
+    found = peak(lambda: make_object(config.object, 300, True, np.random.default_rng(0)))
+    assert found == pytest.approx(sizes(config)["simulates"]["one object on its doubled canvas"], rel=0.1)
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"gridsize": 3, "nimgs_test": 4}, {"gridsize": 1, "max_groups_train": None}]
 )
 def test_what_simulation_takes(changes):
-    """By the peak of NumPy's arrays."""
     from ptycho.simulation.simulate import simulate
 
     config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
-    tracemalloc.start()
-    try:
-        simulate(config)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < sum(sizes(config).values()) < 3 * peak
+    found = peak(lambda: simulate(config))
+    assert sum(sizes(config)["simulates"].values()) == pytest.approx(found, rel=0.5)
 
 
 def test_positions_that_groups_share_are_counted_once():
     """Groups at every pixel share nearly all: there are no more positions than pixels to start at."""
     config = RunConfig(outer_offset_test=2, offset=1, gridsize=4, nimgs_test=1)
-    assert sizes(config)["the test patterns"] == pytest.approx(2 * (392 - 64 + 1) ** 2 * 64**2 * 4, rel=0.02)
+    found = sizes(config)["simulates"]["the test patterns"]
+    assert found == 2 * (392 - 64 + 1) ** 2 * 64**2 * 4
 
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 
 
-def test_the_runs_of_the_study_fit_into_four_gigabytes():
+@pytest.mark.parametrize("name", [None, *EXPERIMENTS])
+def test_the_runs_of_the_study_fit_into_four_gigabytes(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        for name in EXPERIMENTS:
-            composed = compose("grid_lines", [f"experiment={name}"])
-            check_memory(run_memory(run_config(composed, [], {})), available=4 * GB)
+        composed = compose("grid_lines", [f"experiment={name}"] if name else [])
+    check_memory(run_memory(run_config(composed, [], {})), available=4 * GB)
 
 
 WIDE = {"outer_offset_train": 128, "outer_offset_test": 128}
 TOO_MUCH = [
+    ({"nimgs_test": 10**6}, "simulates", "the test patterns, 143 TB: lower nimgs_test or size, or raise"),
     (
-        {"nimgs_test": 10**6},
-        "the test patterns, .* TB: lower nimgs_test or size, or raise outer_offset_test",
+        {"size": 16384},
+        "simulates",
+        "the test patterns, .*: lower nimgs_test or size, or raise outer_offset_test",
     ),
-    ({"size": 16384, "nimgs_train": 1, "nimgs_test": 1} | WIDE, "the canvas .*, 150 GB: lower size"),
+    (
+        {"size": 16384, "nimgs_train": 1, "nimgs_test": 1} | WIDE,
+        "reconstructs",
+        "scores and figures, 80.5 GB: lower size",
+    ),
     (
         {"nimgs_train": 500, "max_groups_train": None},
-        "the train patterns, .*: lower max_groups_train or nimgs_train",
-    ),
-    (
-        {"batch_size": 2000, "model": UnrolledModel(neighbours=500)},
-        "a batch, .*: lower batch_size or gridsize",
+        "simulates",
+        "the training patterns, .*: lower max_groups_train or nimgs_train",
     ),
 ]
 
 
-@pytest.mark.parametrize("changes, most", TOO_MUCH, ids=lambda value: str(value)[:40])
-def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, most):
-    with pytest.raises(ConfigError, match=f"GB, .* too little; most of it for {most}"):
+@pytest.mark.parametrize("changes, phase, most", TOO_MUCH, ids=lambda value: str(value)[:40])
+def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, phase, most):
+    line = (
+        rf"^memory: needs about \S+ [GT]B while it {phase}, and the machine has 8 GB, \S+ [GT]B too little; "
+        rf"most of it for {most}"
+    )
+    with pytest.raises(ConfigError, match=line):
         check_memory(run_memory(replace(RunConfig(), **changes)), 8 * GB)
 
 
 def test_the_limit_and_what_is_said_at_it():
-    parts = [Part("small", 1.0, "lower a"), Part("large", 3e9 - 1, "lower b")]
-    check_memory(parts, 3 * GB + PROCESS)
+    phases = {"thinks": [Part("small", 1.0, "lower a"), Part("large", 3e9 - 1, "lower b")], "rests": []}
+    check_memory(phases, 3 * GB + PROCESS)
     with pytest.raises(ConfigError) as caught:
-        check_memory(parts, 3 * GB + PROCESS - 1)
+        check_memory(phases, 3 * GB + PROCESS - 1)
     assert str(caught.value) == (
-        "memory: needs about 4.07 GB, and the machine has 4.07 GB, 1e-06 MB too little; "
+        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1e-06 MB too little; "
         "most of it for large, 3 GB: lower b"
     )
     assert [in_words(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1e-06 MB", "250 MB", "1 TB", "1e+06 TB"]
     assert GB / 2 < physical_memory() < 10**15
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "baseline"])
-def test_a_built_network_is_asked_for_its_size(name, datasets, build_network, monkeypatch):
-    """Its operations are traced once, as they are run."""
-    model, view = build_network(name)
-    asked = []
-    monkeypatch.setattr(fitting, "network_parts", lambda *given: asked.append(given) or network_parts(*given))
-    settings = fitting.FitSettings(
-        adam=TrainConfig(),
-        epochs=1,
-        batch_size=4,
-        learning_rate=1e-3,
-        compile_xla=False,
-        supervised=name == "baseline",
-    )
-    fit = fitting.Fit(model, view, view, settings)
-    fit.compile()
-    assert fit._eval_step.func.experimental_get_tracing_count() == 1
-    ((parameters, given),) = asked
-    assert parameters == sum(int(np.prod(weight.shape)) for weight in model.trainable_variables)
-    patterns = 4 * 4 * view.group_size * view.N**2  # bytes: each is given many times, by layer after layer
-    assert 10 * patterns < given < 2000 * patterns
-    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: PROCESS + 10 * parameters)
-    with pytest.raises(ConfigError, match=r"memory: needs about .*smaller model"):
-        fitting.Fit(model, view, view, settings).compile()
-
-
 def test_what_an_inference_needs():
-    check_memory(inference_memory(16, 4, 32, 1, 4096, True), 9 * GB)
-    for scan in ((1, 16384, False), (1, 16384, True), (64, 2048, False)):
-        with pytest.raises(ConfigError, match=r"give data of a smaller object_size"):
-            check_memory(inference_memory(16, 4, 32, *scan), 20 * GB)
+    config = small_run()
+    check_memory(inference_memory(config, 16, (4, 32, 36), 1, 4096, True), 9 * GB)
+    for shape in ((1, 16384, False), (1, 16384, True), (64, 2048, False)):
+        with pytest.raises(ConfigError, match=r"while it reconstructs.*: give data of a smaller object_size"):
+            check_memory(inference_memory(config, 16, (4, 32, 36), *shape), 20 * GB)
     with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
-        check_memory(inference_memory(65536, 64, 32, 1, 96, False), 20 * GB)
+        check_memory(inference_memory(config, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
+
+
+def test_a_measured_scan_is_told_of_keys_that_it_has():
+    parts = training_parts(ScanRunConfig(nepochs=1), "pinn", 64, 4, 70)
+    advice = " ".join(part.advice for part in parts)
+    assert "group_size" in advice and "gridsize" not in advice
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():

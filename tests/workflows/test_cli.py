@@ -60,7 +60,7 @@ MISTAKES = [
     (["nimgs_train=1e12"], r"nimgs_train=1000000000000: must be an integer from 1 to 1000000"),
     (
         ["nimgs_train=1e6"],
-        r"memory: needs about .* TB, and .* the objects, 2.46 TB: lower",
+        r"memory: needs about 3.32 TB while it simulates, and .* the objects, 2.46 TB: lower",
     ),
     (["-m", "nimgs_test=1,1000000"], r"memory: needs about .* TB .* the test patterns"),
     # probes
@@ -305,7 +305,7 @@ def test_a_run_of_another_workflow_or_too_large_for_the_machine_cannot_be_resume
     RunFolder(tmp_path / "scan").config(ScanRunConfig())
     assert "is a run of the scan workflow" in refused(f"resume={tmp_path / 'scan'}")
     large = interrupted(tmp_path / "large", nimgs_train=10**6)
-    assert "TB too little; most of it for the objects" in refused(f"resume={large}")
+    assert "memory: needs about 3.32 TB" in refused(f"resume={large}")
 
 
 def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):

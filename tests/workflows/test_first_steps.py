@@ -195,3 +195,9 @@ def test_a_viewer_finds_the_image(tmp_path):
         assert tuple(map(len, axes)) == signal.shape
         np.testing.assert_allclose(np.diff(axes[1]), 3e-8)
         assert axes[0][0] == pytest.approx(-axes[0][-1]) and place["x"].attrs["units"] == "m"
+
+
+def test_a_sweep_whose_jobs_write_one_file_is_refused(answer, tmp_path):
+    code, _, errors = answer("sample", "-m", "seed=0,1", "output=x.npz")
+    assert code == 2 and errors.startswith("error: output=x.npz: 2 jobs of the sweep would write there")
+    assert not any(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from workflows.command_line.jobs import (
     EXIT_USAGE,
     MISTAKES,
     attempt,
+    fail,
     in_turn,
     job_path,
     leave,
@@ -50,7 +52,7 @@ class Task(Generic[Config]):
     path: Path
 
 
-def door(
+def run_program(
     name: str,
     cls: type[Config],
     do: Callable[[Config], list[str]],
@@ -107,10 +109,25 @@ def perform(
         return code
 
     def perform_each(tasks: list[Task[Config]]) -> int:
+        try:
+            _check_outputs([task.config for task in tasks])
+        except ConfigError as error:
+            return fail(error, MISTAKES, explain)
         codes = (attempt(partial(tell, task), explain, mistakes=MISTAKES) for task in in_turn(tasks))
         return max(codes, default=0)
 
     return plan_and_perform(name, current_words(words), plan, perform_each, explain)
+
+
+def _check_outputs(configs: Sequence[object], keys: Sequence[str] = ("output", "output_dir", "to")) -> None:
+    """Refuse jobs of a sweep that would write over what another wrote: ConfigError."""
+    for key in keys:
+        for value, count in Counter(getattr(config, key, None) for config in configs).items():
+            if value is not None and count > 1:
+                raise ConfigError(
+                    f"{key}={value}: {count} jobs of the sweep would write there; name a key of the sweep "
+                    f"in it, as in '{key}=${{seed}}_{Path(value).name}'"
+                )
 
 
 def config_of(cls: type[Config], composed: DictConfig) -> Config:

@@ -33,8 +33,13 @@ GOOD, NOTE, BAD = "ok", "note", "FAIL"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 FILTERS = {"bitshuffle-LZ4": "Bitshuffle", "LZ4": "LZ4", "Blosc": "Blosc", "Zstandard": "Zstd"}
 EXTRAS = {  # and the module that each brings
-    **{"cluster": "submitit", "mpi": "mpi4py", "lite": "ai_edge_litert", "lite-onnx": "onnxruntime"},
-    **{"export": "tf2onnx", "tune": "optuna", "live": "zmq"},
+    "cluster": "submitit",
+    "mpi": "mpi4py",
+    "lite": "ai_edge_litert",
+    "lite-onnx": "onnxruntime",
+    "export": "tf2onnx",
+    "tune": "optuna",
+    "live": "zmq",
 }
 Outcome = tuple[str, str]  # GOOD, NOTE (works, but) or BAD; what there is to say
 
@@ -98,10 +103,8 @@ def check_packages(_: Path) -> Outcome:
 
 def check_machine(_: Path, enough: float = 4 * 2**30) -> Outcome:
     """The cores, and ``enough`` bytes of memory."""
-    limits, memory = (
-        [f"{name}={os.environ[name]}" for name in THREADS if os.environ.get(name)],
-        physical_memory(),
-    )
+    limits = [f"{name}={os.environ[name]}" for name in THREADS if os.environ.get(name)]
+    memory = physical_memory()
     texts = [f"{cores()} of {os.cpu_count()} cores may be used", *limits, f"{in_words(memory)} memory"]
     return (GOOD if memory >= enough and not limits else NOTE), ", ".join(texts)
 
@@ -143,10 +146,9 @@ def check_hdf5(_: Path) -> Outcome:
 
 
 def check_weights(_: Path) -> Outcome:
-    problems = damaged(run_folder("pretrained"))
-    return (
-        (BAD, "; ".join(problems)) if problems else (GOOD, "network and learned prior are there, and whole")
-    )
+    if problems := damaged(run_folder("pretrained")):
+        return BAD, "; ".join(problems)
+    return GOOD, "network and learned prior are there, and whole"
 
 
 def check_gpu(_: Path) -> Outcome:

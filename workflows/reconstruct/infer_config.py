@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
 from ptycho.config.mapping import AnyConfig, to_dataclass
-from ptycho.config.memory import Part, check_memory, inference_memory
+from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show, unknown_key
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
@@ -197,11 +197,12 @@ def fewest_patterns(data: Measurement) -> int:
     return int(np.bincount(data.values["image"])[np.unique(data.values["image"])].min())
 
 
-def _memory(job: InferJob) -> list[Part]:
-    values, N = job.data.values, job.data.shape[-1]
-    C, images = job.group_size or values["groups"].shape[1], int(values["image"].max()) + 1
+def _memory(job: InferJob) -> Phases:
+    values = job.data.values
+    C = job.group_size or values["groups"].shape[1]
+    shape, images = (C, job.data.shape[-1], values["region_size"]), int(values["image"].max()) + 1
     truth = values.get("objects") is not None
-    return inference_memory(job.batch_size, C, N, images, values["object_size"], truth)
+    return inference_memory(job.run, job.batch_size, shape, images, values["object_size"], truth)
 
 
 def describe_probe(data: Measurement, trained: np.ndarray) -> str:

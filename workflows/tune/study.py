@@ -16,6 +16,7 @@ from optuna import Study, Trial
 from optuna.trial import FrozenTrial, TrialState
 
 from ptycho.config import ConfigError
+from ptycho.files.json_file import parse_json
 from ptycho.progress import Event, OnEvent
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from workflows.tune.space import Space, suggest
@@ -78,7 +79,7 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
         ),
         pruner=optuna.pruners.MedianPruner(first_trials, n_warmup_steps=20),
     )
-    wanted = json.loads(json.dumps(asked, default=str))
+    wanted = parse_json(json.dumps(asked, default=str))
     held = study.user_attrs.get(ASKED, wanted)
     if others := sorted(key for key in {*held, *wanted} if held.get(key) != wanted.get(key)):
         raise ConfigError(
@@ -89,6 +90,7 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
 
 
 def trials_in(study: Study, *states: TrialState) -> list[FrozenTrial]:
+    """Return the trials of a study that are in some states."""
     return study.get_trials(deepcopy=False, states=states)
 
 
