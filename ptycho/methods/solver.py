@@ -232,9 +232,6 @@ def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext
     solved = _fit_of(made)
     if solved is None or not config.solver.error_map:
         return made
-    if solved.state.slices > 1:
-        log.info("error map: not computed, it is known for thin objects alone")
-        return made
     with context.timed("error_map"):
         return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
 

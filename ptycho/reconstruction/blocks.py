@@ -106,7 +106,7 @@ def block_of(state: State, part: np.ndarray, reach: float = 0.0) -> Block:
 
 def cut(state: State, block: Block) -> State:
     """What of a state is a block's."""
-    inside, image = state.at(block.patterns), np.ascontiguousarray(state.object[block.window])
+    inside, image = state.at(block.patterns), np.ascontiguousarray(state.object[(..., *block.window)])
     return replace(inside, object=image, positions=inside.positions - np.array(block.corner, float))
 
 

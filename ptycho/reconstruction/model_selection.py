@@ -55,6 +55,7 @@ class SelectionOptions:
         learned_rounds: of each weight of a learned prior.
         next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
             the best is a third of it, or as large).
+        depths: λ_z that are tried between slices, the weakest first.
         modes: of the probe, at most.
         opr_modes: by which it varies, at most.
         variation: score test (:mod:`~.probe_variation`) from which they are tried (measured at N = 64: 1.13
@@ -75,6 +76,7 @@ class SelectionOptions:
     steps: int = 60
     learned_rounds: int = 1
     next_kind: float = 0.3
+    depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)
     modes: int = 3
     opr_modes: int = 3
     variation: float = 1.5

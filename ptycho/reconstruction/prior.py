@@ -8,6 +8,7 @@
 rows, along columns, and √2 times the mixed one (the norm of the Hessian). λ is in units of −log p of an
 object of order one, so that more photons leave less to the regulariser. Another one is one more line in
 :data:`PRIORS`, or a :class:`Kind` of the user's own that the key ``solver.regulariser`` names.
+Slices of a thick object are regularised one by one, and along the beam by ``λ_z Σ |O_(l+1) − O_l|²``.
 Sources: Tikhonov; Charbonnier et al., IEEE Trans. Image Process. 6 (1997) 298; Lefkimmiatis et al., IEEE
 Trans. Image Process. 21 (2012) 983, for norms of the Hessian.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,23 +30,29 @@ STEP, BEND = 0.05, 0.02  # δ of first and of second differences: below it they 
 
 @dataclass(frozen=True)
 class Prior:
-    """A regulariser of some weight λ.
+    """A regulariser of some weight λ; of slices, also of their differences.
 
     Attributes:
         kind: as of :func:`kind_of`, or ``none``.
         strength: λ.
+        depth: λ_z of the differences of neighbouring slices.
     """
 
     kind: str = "none"
     strength: float = 0.0
+    depth: float = 0.0
 
     @property
     def active(self) -> bool:
+        return self._in_planes or self.depth > 0
+
+    @property
+    def _in_planes(self) -> bool:
         return self.kind != "none" and self.strength > 0
 
     def weaker(self, share: float = 0.1) -> Prior:
         """The same of a smaller λ."""
-        return Prior(self.kind, share * self.strength)
+        return replace(self, strength=share * self.strength)
 
     def stiffness(self, image: np.ndarray) -> np.ndarray | None:
         """Its curvature by spatial frequency, about: ``c s(k)^p (M, M)``, or None if there is none.
@@ -55,7 +62,18 @@ class Prior:
         if not self.active:
             return None
         if image.ndim == 3:
-            return np.stack([part for one in image if (part := self.stiffness(one)) is not None])
+            return np.stack([self._stiffness(one) for one in image]) + self._along_depth(len(image))
+        return self._stiffness(image)
+
+    def _along_depth(self, count: int) -> np.ndarray:
+        """Return the diagonal of the curvature of λ_z, ``(L, 1, 1)``: an end has one neighbour."""
+        neighbours = np.full((count, 1, 1), 2, np.float32)
+        neighbours[[0, -1]] = 1
+        return np.float32(2 * self.depth) * neighbours
+
+    def _stiffness(self, image: np.ndarray) -> np.ndarray:
+        if not self._in_planes:
+            return np.zeros(image.shape, np.float32)
         kind = kind_of(self.kind)
         if isinstance(kind.term, Differences):
             weight, order = kind.term.weight(image), kind.term.order
@@ -68,9 +86,17 @@ class Prior:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64, or slices."""
         if not self.active:
             return 0.0, np.zeros_like(image)
-        if image.ndim == 3:
-            values, slopes = zip(*map(self, image), strict=True)
-            return sum(values), np.stack(slopes)
+        if image.ndim == 2:
+            return self._in_plane(image)
+        values, slopes = zip(*map(self._in_plane, image), strict=True)
+        between, slope = np.diff(image, axis=0), np.stack(slopes)
+        slope[1:] += 2 * self.depth * between
+        slope[:-1] -= 2 * self.depth * between
+        return sum(values) + self.depth * float(np.sum(np.abs(between) ** 2, dtype=float)), slope
+
+    def _in_plane(self, image: np.ndarray) -> tuple[float, np.ndarray]:
+        if not self._in_planes:
+            return 0.0, np.zeros_like(image)
         value, gradient = kind_of(self.kind).term(image)
         return self.strength * value, (self.strength * gradient).astype(image.dtype)
 

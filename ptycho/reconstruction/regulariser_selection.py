@@ -25,7 +25,8 @@ class Regularisation:
 
     @property
     def name(self) -> str:
-        classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
+        planes = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.strength else "none"
+        classical = f"{planes}, along depth λ {self.prior.depth:g}" if self.prior.depth else planes
         return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
 
     @classmethod
@@ -36,8 +37,9 @@ class Regularisation:
             ValueError: it is no such name.
         """
         *learned, classical = name.split(", beside ")
-        kind, _, strength = classical.partition(", λ ")
-        prior = Prior() if classical == "none" else Prior(kind, float(strength))
+        planes, _, depth = classical.partition(", along depth λ ")
+        kind, _, strength = planes.partition(", λ ")
+        prior = Prior(kind, float(strength or 0), float(depth or 0))
         strengths = [float(one.removeprefix("learned, κ ")) for one in learned]
         return cls(prior, Learned(network, *strengths) if strengths else None)
 
@@ -58,6 +60,9 @@ def select_regulariser(selection: Selection) -> Regularisation:
     if learned and options.strength is None:
         tried += _try_learned(selection, lowest(none, tried))
     chosen = lowest(none, tried)
+    if selection.state.slices > 1:
+        deep = _try_depth(selection, chosen)
+        tried, chosen = [*tried, *deep], lowest(chosen, deep)
     found: Regularisation = chosen.hypothesis
     compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
     if learned and options.strength is not None:
@@ -108,6 +113,21 @@ def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
         state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
         tried.append(_trial(selection, Regularisation(prior, learned), state))
         if len(tried) > 1 and tried[-1].score > tried[-2].score:
+            break
+    return tried
+
+
+def _try_depth(selection: Selection, start: Trial) -> list[Trial]:
+    """Try weights λ_z of the differences of neighbouring slices beside the best regulariser of each slice.
+
+    If the sample differs from slice to slice, even a small weight explains what is held out worse.
+    """
+    state, tried = start.state, list[Trial]()
+    for depth in selection.limits.depths:
+        prior = replace(start.hypothesis.prior, depth=depth)
+        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
+        tried.append(_trial(selection, Regularisation(prior), state))
+        if tried[-1].score > (tried[-2] if len(tried) > 1 else start).score:
             break
     return tried
 

@@ -43,7 +43,7 @@ ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
 
 def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> ErrorMap:
-    """The error map ``(1, M, M)`` of the object of a fit.
+    """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
     Args:
         terms: what the fit was of.
@@ -74,7 +74,7 @@ def _as_in_the_middle(terms: Terms, state: State, mask: np.ndarray, seed: int, m
 
 def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
     """Of deviations along and across the object, ``(M, M)`` each."""
-    size = np.abs(state.object)
+    size = np.abs(state.projection)
     phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
     phase = np.where(phase < ANY_PHASE, phase, np.inf)
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
@@ -83,13 +83,13 @@ def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: 
 def _deviations(terms: Terms, state: State, mask: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     light = object_light(state)
-    found = state.object.astype(complex)
+    found = state.projection.astype(complex)
     size = np.abs(found)
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
     radial, across = np.zeros(light.shape), np.zeros(light.shape)
     for draw in range(DRAWS):
         likelihood = measure_again(terms.likelihood, [seed, 9, draw])
-        again = fit_again(replace(terms, likelihood=likelihood), state).object
+        again = fit_again(replace(terms, likelihood=likelihood), state).projection
         change = along * (turn_towards(found, again, light * mask) - found)
         radial += change.real**2 / DRAWS
         across += change.imag**2 / DRAWS

@@ -220,7 +220,7 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     options = replace(EDGES, positions=False, flux=False, background=False, modes=1, selection=small)
     found = run(data, options, 0)
     assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
-    assert found.terms.likelihood.data is data
+    assert found.terms.likelihood.data.beam is data.beam
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
 
 

@@ -18,12 +18,15 @@ from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.reconstruct.live_config import LiveConfig
 
+KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False, modes=1, prior="none")
 THICKNESS = {"slices": 2, "slice_thickness_m": 3e-6}
 
 
@@ -45,6 +48,59 @@ def test_each_slice_is_regularised_as_an_image():
         each = [prior(one) for one in image]
         assert value == pytest.approx(sum(one for one, _ in each))
         np.testing.assert_array_equal(slope, np.stack([one for _, one in each]))
+
+
+def test_differences_along_depth_cost_their_square():
+    rng = np.random.default_rng(1)
+    image, move = (random_complex(rng, (3, 5, 4)).astype(np.complex64) for _ in range(2))
+    prior, plane = Prior("quadratic", 2.0, depth=7.0), Prior("quadratic", 2.0)
+
+    def slowly(slices):
+        between = sum(abs(slices[k + 1][i] - slices[k][i]) ** 2 for k in (0, 1) for i in np.ndindex(5, 4))
+        return 7 * between + sum(plane(one.astype(np.complex64))[0] for one in slices)
+
+    value, slope = prior(image)
+    assert value == pytest.approx(slowly(image.astype(complex)), rel=1e-5)
+    h = 1e-2
+    ahead, behind = (slowly(image + sign * h * move.astype(complex)) for sign in (1, -1))
+    assert np.vdot(slope, move).real == pytest.approx((ahead - behind) / 2 / h, rel=1e-3)
+    stiff = Prior("none", depth=7.0).stiffness(image)
+    np.testing.assert_allclose(stiff, np.broadcast_to(np.reshape([14, 28, 14], (3, 1, 1)), (3, 5, 4)))
+    for one in (prior, Prior("none", depth=7.0), plane):
+        assert Regularisation.of(Regularisation(one).name, None).prior == one
+
+
+def test_what_is_alike_along_depth_is_found_so():
+    """Of few photons: the weight along depth that is selected brings the slices nearer to the truth."""
+    scan, slices = thick_scan(modes=1, count=7, photons=1e2)
+    alike = np.stack([slices[0]] * 2)
+    light = np.array([thick_light(alike, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(6).poisson(100 * light / light.mean())
+    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
+    data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
+    selection = select_model(data, replace(KNOWN, slices=2, prior="edge_preserving", strength=None), 0, True)
+    chosen = select_regulariser(selection)
+    assert chosen.prior.depth > 0
+    flat, found = (
+        selection.fit(selection.state, OBJECT_ALONE, prior, 100).state.object
+        for prior in (replace(chosen.prior, depth=0.0), chosen.prior)
+    )
+    assert np.abs(np.diff(found, axis=0)).mean() < 0.5 * np.abs(np.diff(flat, axis=0)).mean()
+
+
+def test_errors_of_slices_are_those_of_their_product():
+    """Without a distance between them, patterns know nothing but the product."""
+    scan, _ = thick_scan(modes=1, count=4)
+    data = scan.dataset(np.random.default_rng(4), exact=True)
+    thin = fit(Terms(likelihood_of(data)), scan.state(data.normalisation), OBJECT_ALONE, 100).state
+    near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
+    two = replace(thin, object=root_of(thin.object, 2))
+    mask = lit_mask(scan)
+    one, both = (
+        map_errors(Terms(likelihood_of(each)), state, mask, 0) for each, state in ((data, thin), (near, two))
+    )
+    for known, found in ((one.amplitude, both.amplitude), (one.phase, both.phase)):
+        np.testing.assert_allclose(np.median(found[0][mask] / known[0][mask]), 1, atol=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +134,7 @@ def test_slices_are_found_that_one_slice_does_not_explain(thick):
 def test_their_number_and_distance_are_found(thick):
     """From half of the distance; of a thin object, none are."""
     scan, _, data, _, _ = thick
-    known = {
-        "probe": False,
-        "positions": False,
-        "flux": False,
-        "background": False,
-        "modes": 1,
-        "prior": "none",
-    }
-    options = ModelOptions(slices=None, **known)
+    options = replace(KNOWN, slices=None)
     begin = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
     found = select_model(begin, options, 0, True)
     assert found.state.slices == 2
@@ -120,7 +168,8 @@ def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
     result = ptycho.reconstruct(scan, slices=2, slice_thickness_m=6e-6, **quick)
     finding = next(one for one in result.decisions if one.what == "solver: slices")
     assert finding.why.startswith("specified; deviance of held-out photons falls")
-    assert result.slices.shape == (2, *result.object.shape) and result.errors is None
+    assert result.slices.shape == (2, *result.object.shape)
+    assert result.errors.amplitude.shape[-2:] == result.object.shape
     product = result.slices.prod(axis=0)
     np.testing.assert_allclose(np.where(result.mask, product, 0), result.object, atol=1e-4)
     assert "phase of slice 1" in result.report(tmp_path / "a.html").read_text()
