@@ -139,7 +139,8 @@ class Progress:
             self._last_line = time.monotonic()
             self._interval = min(2 * self._interval, LONGEST_INTERVAL_S)
             done, planned = self._done // self._per, self._planned // self._per
-            reached = where or f"{done} of {self._limit}{planned} {self._unit}s"
+            limit = f" of {self._limit}{planned}" if done <= planned else ""
+            reached = where or f"{done}{limit} {self._unit}s"
             log.info("%s: %s, %s", self._title, reached, self._speed(self._first))
 
     def _speed(self, first: int) -> str:

@@ -39,7 +39,7 @@ class Regularisation:
         *learned, classical = name.split(", beside ")
         planes, _, depth = classical.partition(", along depth λ ")
         kind, _, strength = planes.partition(", λ ")
-        prior = Prior(kind, float(strength or 0), float(depth or 0))
+        prior = Prior(kind, 0.0 if planes == "none" else float(strength), float(depth or 0))
         strengths = [float(one.removeprefix("learned, κ ")) for one in learned]
         return cls(prior, Learned(network, *strengths) if strengths else None)
 
