@@ -210,7 +210,7 @@ def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray,
 def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace | None:
     """Return the free space between slices of a thick sample; None: it is thin, or that is not known.
 
-    Where their number is not specified, nor their distance, it is one depth of field, ``5 dx²/λ``.
+    Where their number is not specified, nor their distance, it is half a depth of field ``5 dx²/λ``.
 
     Raises:
         ConfigError: slices are specified of a near field, or where lengths are not known.
@@ -226,7 +226,7 @@ def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace 
         )
     pixel, wavelength = _lengths(scan, asked)
     if thickness is None:
-        thickness = 5 * pixel[0] * pixel[1] / wavelength
+        thickness = 2.5 * pixel[0] * pixel[1] / wavelength
     return FreeSpace.of(thickness, wavelength, pixel)
 
 

@@ -110,7 +110,7 @@ class ModelOptions:
         weight_waves: number of cosines over the scan, of which their weights consist; None: independent.
         slices: number of slices of the object; None: as many as help, where the distance between them or
             lengths are known (``Dataset.between``).
-        thickness_specified: that is the distance between slices; else one depth of field, where the search
+        thickness_specified: that is the distance between slices; else half a depth of field, where the search
             begins.
         moves: model of the position corrections.
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.

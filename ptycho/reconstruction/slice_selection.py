@@ -1,6 +1,6 @@
 """Whether a sample is thick: slices, some distance apart, are a hypothesis like a further mode.
 
-The object of the core becomes two equal slices, its root, one depth of field ``5 dx²/λ`` apart, and object
+The object of the core becomes two equal slices, its root, half a depth of field ``5 dx²/λ`` apart, and object
 and probe are fitted for some steps. Of a thin object that explains held-out patterns worse (measured: by 3
 to 60 %), because slices that are not there have to be undone; of a thick one better (by 20 to 75 %). Only
 then are the distance and the number of slices looked for: each distance is tried from the same slices, for
