@@ -82,8 +82,8 @@ def run_memory(config: RunConfig) -> Phases:
         ]
     }
     for name in config.networks:
-        members = C + config.model.neighbours if name == "pinn" else 3  # a complex truth, too
-        fewer = "lower train.val_groups" + " or model.neighbours" * (name == "pinn")
+        members = 3 if name == "baseline" else C + config.of(name).model.neighbours  # a complex truth, too
+        fewer = "lower train.val_groups" + " or model.neighbours" * (name != "baseline")
         validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
         trained = training_parts(config, name, N, C, R)
         phases[f"trains the {name}"] = [*patterns, objects, *trained, validation]
@@ -132,12 +132,12 @@ def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cos
 def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
     if name == "baseline" and isinstance(config, RunConfig):
         return cost(config.baseline, N, 1, N)
-    return cost(config.model, N, C, R)
+    return cost(config.of(name).model, N, C, R)
 
 
 def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:
     """What the training of a network holds besides its data: weights, and what a batch leads to."""
-    C, near = (C, config.model.neighbours) if name == "pinn" else (1, 0)
+    C, near = (1, 0) if name == "baseline" else (C, config.of(name).model.neighbours)
     cost, B = _cost(config, name, N, C, R), config.batch_size
     layers = KEPT * cost.rounds * cost.numbers + PLANES * cost.iterations * C * N**2
     grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Self
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (
+    ITERATIVE,
     MODELS,
+    NAMED,
     AdamConfig,
     BaselineConfig,
     EpochsConfig,
@@ -72,7 +75,12 @@ class NetworkConfig(JobConfig):
 
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
         """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""
-        return {"pinn": self.model.FIXED, "baseline": BaselineConfig.FIXED}[name]
+        return BaselineConfig.FIXED if name == "baseline" else self.of(name).model.FIXED
+
+    def of(self, name: str) -> Self:
+        """Return the configuration of a network: one that is named by a generator has that one."""
+        named = NAMED.get(name)
+        return self if named is None or isinstance(self.model, named) else replace(self, model=named())
 
 
 @settings(kw_only=True)
@@ -115,7 +123,7 @@ class TrainedConfig(NetworkConfig):
 
     @property
     def networks(self) -> tuple[str, ...]:
-        return tuple(name for name in self.models if name in MODELS)
+        return tuple(name for name in self.models if name != ITERATIVE)
 
     @property
     def loss_weights(self) -> dict[str, float]:

@@ -53,8 +53,13 @@ class RunConfig(TrainedConfig):
         2048, "maximum number of training groups, drawn at random; null: all", ge=1, level="sometimes"
     )
     set_phi: Flag = key(False, "give the objects a phase", level="always")
-    models: Each[Literal["pinn", "baseline", "lsqml"]] = key(
-        MODELS, "models to train and compare; lsqml: LSQ-ML of pty-chi, too", min_length=1, level="always"
+    models: Each[Literal["pinn", "baseline", "lsqml", "unrolled", "unet", "fno"]] = key(
+        MODELS,
+        "models to train and compare; pinn: with the generator of the key model; unrolled, unet, fno: PINNs "
+        "with these generators, whose settings are the defaults where model is another; lsqml: LSQ-ML of "
+        "pty-chi",
+        min_length=1,
+        level="always",
     )
     bad_pixels: Integer = key(0, "number of dead detector pixels, which the mask excludes", ge=0)
     hot_pixels: Integer = key(0, "number of hot detector pixels, which no mask excludes", ge=0)

@@ -362,4 +362,5 @@ PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}
 GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}
 MODELS = ("pinn", "baseline")  # networks
+NAMED = {"unrolled": UnrolledModel, "unet": UNetModel, "fno": FourierModel}  # PINNs of these generators
 ITERATIVE = "lsqml"  # beside them: needs no training

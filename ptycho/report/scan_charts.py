@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from ptycho.config.sections import NAMED
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.lengths import length_text, round_down
 from ptycho.evaluation.scan_figures import ends_of
@@ -176,7 +177,7 @@ def _course(scan: ScanRecord) -> Iterator[Chart]:
 
 def losses(run: Path) -> Iterator[Chart]:
     """Of the trainings that a run has stored."""
-    for name in ("pinn", "baseline", names.PRIOR):
+    for name in ("pinn", *NAMED, "baseline", names.PRIOR):
         curves = _history(run / name / names.HISTORY)
         if curves:
             every, epochs = np.concatenate([c.y for c in curves]), np.concatenate([c.x for c in curves])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.former_names import FILES, current_arrays
+from ptycho.config.sections import NAMED
 from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.files.run_product import product_of
 from ptycho.files.text import shown
@@ -19,7 +20,7 @@ from ptycho.run import names
 KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
 KINDS |= {"opr_modes": "c", "opr_weights": "c"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
-ORDER = ("solver", "refined", "pinn", "baseline", "lsqml", "denoised", "gt")
+ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "denoised", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 WELL_LIT = 0.1  # of the strongest light
 LOOKED_AT = 2000  # positions that tell where light fell

@@ -30,7 +30,7 @@ ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the se
 
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
-    """The network ``name`` (``pinn`` or ``baseline``) that a run trained; ``pretrained``: the program's own.
+    """The network ``name`` that a run trained, of its ``models``; ``pretrained``: the program's own.
 
     ``trust``: the ``model.target`` of a run whose generator is code of yours; it is imported.
 
@@ -66,7 +66,7 @@ class LoadedModel:
         self._step(Geometry(setup.N, setup.region_size, setup.group_size, setup.support))
 
     def __repr__(self) -> str:
-        kind = self.config.model.kind if self.name == "pinn" else self.name
+        kind = self.name if self.name == "baseline" else self.config.model.kind
         sizes = ", ".join(f"{key}={size}" for key, size in self.fixed.items()) or "any N and group_size"
         return f"LoadedModel({self.name}: {kind}, {sizes}, from {self._stored.run})"
 

@@ -163,7 +163,7 @@ def read_network(run: Path, name: str) -> StoredNetwork:
     setup = _setup(arrays, config, found) if arrays is not None else None
     if found or weights is None or setup is None or description is None:
         raise ConfigError(f"{folder}: {'; '.join(found)}")
-    return StoredNetwork(run, name, config, setup, weights, description)
+    return StoredNetwork(run, name, config.of(name), setup, weights, description)
 
 
 def read_history(run: Path, name: str) -> list[dict[str, float]]:

@@ -30,7 +30,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
-from ptycho.training.competitors import COMPETITORS, Competitor, training_geometry
+from ptycho.training.competitors import COMPETITORS, training_geometry
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
@@ -89,13 +89,16 @@ def train_network(
         NonFiniteLossError: the loss became NaN or infinite.
         Stopped: a signal came.
     """
-    recipe = COMPETITORS[name]
-    training, validation = (recipe.training_view(config, scan) for scan in (scans.training, scans.validation))
+    recipe, own_config = COMPETITORS[name], config.of(name)
+    training, validation = (
+        recipe.training_view(own_config, scan) for scan in (scans.training, scans.validation)
+    )
     geometry = training_geometry(config, training)
-    model = recipe.build(config, geometry)
+    model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
-    learner = build_learner(model, training, config) if name == "pinn" and config.learns_probe else None
+    learns = config.learns_probe and not recipe.supervised
+    learner = build_learner(model, training, config) if learns else None
     history = restore_network(name, model, config, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
     folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
@@ -109,7 +112,7 @@ def train_network(
             own.append(TensorBoard(folder.place(f"{name}/{names.TENSORBOARD}")))
         every = standard_callbacks(checkpoints, stop, config.train.patience, bar, own)
         with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
-            history = train(learner or model, training, validation, fit_settings(recipe, config), every)
+            history = train(learner or model, training, validation, fit_settings(name, config), every)
         if learner is not None:
             training = training.under_probe(learner.modes(training.model_probe))
             folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})
@@ -120,9 +123,11 @@ def train_network(
     return FittedNetwork(model, history, None if learner is None else read_probe(folder.path, name))
 
 
-def fit_settings(recipe: Competitor, config: TrainedConfig) -> FitSettings:
+def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
     """How a configuration has one of its networks trained."""
+    recipe = COMPETITORS[name]
     return FitSettings(
+        name=name,
         adam=config.train,
         epochs=config.nepochs,
         batch_size=config.batch_size,

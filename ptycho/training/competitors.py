@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import keras
 
 from ptycho.config import NetworkConfig
+from ptycho.config.sections import NAMED
 from ptycho.networks import baseline_settings, build_baseline, build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.scan.dataset import Dataset
@@ -39,14 +40,16 @@ def add_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
     return data.with_neighbours(config.model.neighbours, radius, config.seed)
 
 
+PINN = Competitor(
+    build=build_pinn,
+    view=lambda config, data: data,
+    training_view=add_neighbours,
+    learning_rate=lambda config: config.train.learning_rate,
+    supervised=False,
+)
 COMPETITORS = {
-    "pinn": Competitor(
-        build=build_pinn,
-        view=lambda config, data: data,
-        training_view=add_neighbours,
-        learning_rate=lambda config: config.train.learning_rate,
-        supervised=False,
-    ),
+    "pinn": PINN,
+    **dict.fromkeys(NAMED, PINN),
     "baseline": Competitor(
         build=build_baseline,
         view=lambda config, data: data.single_patterns(baseline_settings(config).patterns_per_group),

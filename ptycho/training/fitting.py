@@ -36,6 +36,7 @@ class FitSettings:
         supervised: the model is given the true object.
         probe_rate, probe_start: the probe of a :class:`ptycho.training.probe_learning.ProbeLearner` is
             trained at so many times the learning rate, from so many epochs on.
+        name: by which progress is shown; None: the model's.
     """
 
     adam: AdamConfig
@@ -47,6 +48,7 @@ class FitSettings:
     supervised: bool = False
     probe_rate: float = 0.0
     probe_start: int = 0
+    name: str | None = None
 
 
 def train(
@@ -80,7 +82,7 @@ class Fit(Task):
     validates = True
 
     def __init__(self, model: keras.Model, data: Dataset, val: Dataset, settings: FitSettings) -> None:
-        self.name, self.model, self.epochs = model.name, model, settings.epochs
+        self.name, self.model, self.epochs = settings.name or model.name, model, settings.epochs
         self._data, self._settings = data, settings
         self._batch_size = min(settings.batch_size, data.n_groups)
         if self._batch_size < settings.batch_size:

@@ -1,11 +1,14 @@
 """Variants are tables: what a configuration may name, the library has, and ``conf/`` has a file for."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from helpers.cli import ROOT
 
 from ptycho import config, networks
-from ptycho.config import RunConfig, StitchConfig
+from ptycho.config import FourierModel, RunConfig, StitchConfig, UNetModel
+from ptycho.config.sections import NAMED
 from ptycho.datasets import FORMATS
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
@@ -40,8 +43,18 @@ def test_kinds_are_those_that_their_sections_call_themselves():
 
 
 def test_competitors_are_the_models_of_a_run():
-    assert tuple(COMPETITORS) == config.MODELS
-    assert [RunConfig().fixed_sizes(name) for name in COMPETITORS] == [(), ("N",)]
+    assert {*COMPETITORS} == {*config.MODELS, *NAMED}
+    bound = {name: RunConfig().fixed_sizes(name) for name in COMPETITORS}
+    assert bound["pinn"] == bound["unrolled"] == () and bound["baseline"] == ("N",)
+    assert bound["unet"] == UNetModel.FIXED
+
+
+def test_a_network_named_by_a_generator_has_its_settings():
+    """Those of ``model`` where that is of this kind, else the defaults; the others are as they were."""
+    wide = RunConfig(model=UNetModel(filters_scale=4), models=("unet", "fno", "baseline"))
+    assert wide.of("unet") == wide.of("pinn") == wide.of("baseline") == wide
+    assert wide.of("fno") == replace(wide, model=FourierModel())
+    assert wide.networks == wide.models
 
 
 def test_a_file_can_be_of_one_format_only():

@@ -35,7 +35,7 @@ class ExportModelConfig:
     """The keys of ``conf/lite/export_model.yaml``."""
 
     run: Text | None = key(None, "folder of the run")
-    network: Literal["pinn", "baseline", "prior"] | None = key(
+    network: Literal["pinn", "baseline", "unrolled", "unet", "fno", "prior"] | None = key(
         None,
         "network to export; null: the first that the run trained; prior: the denoiser of "
         "solver.regulariser=learned",
@@ -205,7 +205,7 @@ def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: For
     baseline = settings.baseline if isinstance(settings, RunConfig) and stored.name == "baseline" else None
     return Description(
         name=stored.name,
-        kind=settings.model.kind if stored.name == "pinn" else stored.name,
+        kind=stored.name if stored.name == "baseline" else settings.model.kind,
         run=stored.run.resolve().name,
         N=N,
         group_size=group_size,

@@ -45,7 +45,7 @@ class InferConfig:
     data: Text | None = key(
         None, "NPZ file of diffraction patterns: a dataset of a run, or test.npz of the published program"
     )
-    models: Each[Literal["pinn", "baseline"]] | None = key(
+    models: Each[Literal["pinn", "baseline", "unrolled", "unet", "fno"]] | None = key(
         None, "networks of the run, such as [pinn,baseline]; null: all that it trained", min_length=1
     )
     stitch: StitchConfig | None = key(None, "stitching of the patches into an object; null: as in the run")
