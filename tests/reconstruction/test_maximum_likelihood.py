@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.prior import Prior
@@ -18,11 +17,6 @@ from ptycho.scan.finding import Finding
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
 NOTHING = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
 
 
 @pytest.fixture(scope="module")
