@@ -178,7 +178,7 @@ def small_chunks():
     from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 
     usual = ScanLikelihood.chunk.func
-    small = property(lambda likelihood: min(48, usual(likelihood)))
+    small = property(lambda likelihood: min(64, usual(likelihood)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScanLikelihood, "chunk", small)
         yield property(usual), small

@@ -42,9 +42,9 @@ def stored(intensities, dtype=np.float32):
     return intensities.astype(dtype).astype(float)
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize("photons", [3e3, 1e6])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("gain", [0.37, 1.0, 1234.5])
+@pytest.mark.parametrize("gain", [0.37, 1234.5])
 def test_scaled_counts(photons, width, gain):
     found = photon_gain(stored(gain * counts(photons, width)), GOOD)
     assert found.value == pytest.approx(gain, rel=1e-6)
@@ -80,8 +80,8 @@ def test_the_mean_of_several_exposures_has_its_photons():
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.05])
-@pytest.mark.parametrize("photons", [3e2, 3e3, 3e4, 1e6, 1e8])
-@pytest.mark.parametrize("width", [*WIDTHS, 14.0])
+@pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
+@pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
     """As they are, and written in steps of one, of a hundredth, of seven."""
     mean = means(photons, width, curvature=curvature)
@@ -97,8 +97,8 @@ def test_patterns_without_noise_have_no_photons(photons, width, curvature):
         assert photon_gain(stored(intensities), GOOD).value is None
 
 
-@pytest.mark.parametrize("photons", [1e3, 1e4, 1e6])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("photons", [1e3, 1e6])
+@pytest.mark.parametrize("width", [3.0, 8.0])
 def test_read_noise_leaves_the_gain_open(photons, width):
     rng, n = np.random.default_rng(7), counts(photons, width)
     noise = rng.normal(size=n.shape)
@@ -109,7 +109,7 @@ def test_read_noise_leaves_the_gain_open(photons, width):
         assert photon_gain(stored(converted), GOOD).value is None
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+@pytest.mark.parametrize("photons", [3e3, 1e5])
 @pytest.mark.parametrize("spread", [0.01, 0.05])
 def test_counts_divided_by_a_flat_field(photons, spread):
     """Photons that pixels of uneven sensitivity count, over that sensitivity, in units of 1234.5."""
@@ -123,7 +123,7 @@ def test_counts_divided_by_a_flat_field(photons, spread):
     assert said == pytest.approx(100 * spread, rel=0.1)
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+@pytest.mark.parametrize("photons", [3e3, 1e5])
 def test_uneven_pixels_alone_are_no_photons(photons):
     """Without noise; less a dark field, down to zero; with read noise; scaled frame by frame; arbitrary."""
     rng = np.random.default_rng(5)

@@ -236,6 +236,7 @@ QUICK = {
     "regularisation_weight": 3.0,
     "error_map": False,
     "progress": False,
+    "compile_xla": False,
 }
 
 

@@ -37,6 +37,8 @@ from ptycho.training.loop import NonFiniteLossError, Training
 from workflows.command_line.config import resumed_config
 from workflows.reconstruct.infer import staged
 
+pytestmark = pytest.mark.usefixtures("usual_chunks")
+
 # ---- training, continued
 
 
