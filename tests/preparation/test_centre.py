@@ -49,7 +49,7 @@ def test_a_weak_scan(beam, photons):
 
 
 @every_beam
-@pytest.mark.parametrize("column", range(55, 68, 2))
+@pytest.mark.parametrize("column", [55, 61, 66])
 def test_dead_columns_anywhere_in_the_beam(beam, column):
     good = np.ones((H, W), bool)
     good[:, column : column + 2] = False
@@ -131,17 +131,3 @@ def test_dead_columns_do_not_cost_half_of_the_detector(column):
     assert scan.detector.centre == (32, 32) and scan.N == 64 and not scan.warnings
     stated = interpret(raw, DataConfig(file="scan", zero_frequency="30,31", N=32))
     assert stated.detector.centre == (30, 31)
-
-
-def test_a_disk_is_found_beside_light_that_scatters_to_one_side():
-    """As in a scanning electron microscope: the centre of mass lies two pixels off the bright-field disk."""
-    row, col = 126.0, 127.7
-    r, c = np.mgrid[:256, :256].astype(float)
-    disk = np.clip(22.5 - np.hypot(r - row, c - col), 0, 1)
-    diffuse = 0.06 * np.exp(-(((r - 160) / 40) ** 2 + ((c - 100) / 40) ** 2))
-    mean = np.random.default_rng(0).poisson(200 * (disk + diffuse)) / 200
-    total = mean.sum()
-    mass = (mean * r).sum() / total, (mean * c).sum() / total
-    assert abs(mass[0] - row) > 2 and abs(mass[1] - col) > 1.5
-    found = find_centre(mean, np.ones(mean.shape, bool))
-    assert (found.row, found.col) == (126, 128)

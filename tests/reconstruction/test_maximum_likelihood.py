@@ -11,7 +11,6 @@ from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
-from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
@@ -208,7 +207,3 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
     assert found.terms.likelihood.data.beam is data.beam
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
-
-
-def test_a_decision_in_words():
-    assert str(Finding("probe", "found", "asked for")) == "probe: found (asked for)"
