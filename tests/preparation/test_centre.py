@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 
 H, W = 101, 116
 TRUE = (47, 61)
@@ -126,7 +125,7 @@ def test_dead_columns_do_not_cost_half_of_the_detector(column):
     good[:, column : column + 2] = False
     frames[:, ~good] = 0
     grid = 4.0 * np.stack(np.divmod(np.arange(30), 6), axis=1)
-    raw = RawScan("made up", Frames(frames), "counts", None, grid, "px", good=good)
+    raw = raw_scan(frames, grid, zero_frequency=None, good=good)
     scan = interpret(raw, DataConfig(file="scan"))
     assert scan.detector.centre == (32, 32) and scan.N == 64 and not scan.warnings
     stated = interpret(raw, DataConfig(file="scan", zero_frequency="30,31", N=32))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ScanRunConfig
@@ -13,7 +13,6 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)
@@ -139,7 +138,7 @@ def test_a_scan_of_counts_over_a_flat_field_is_one_of_counts():
     rng = np.random.default_rng(6)
     flat = 1 + 0.03 * rng.normal(size=(N, N))
     intensities = (rng.poisson(flat * means(1e4)) / flat).astype(np.float32)
-    raw = RawScan("npz", Frames(intensities), "intensity", "centre", rng.uniform(0, 30, (J, 2)), "px")
+    raw = raw_scan(intensities, rng.uniform(0, 30, (J, 2)), domain="intensity")
     scan = interpret(raw, DataConfig(file=("x",)))
     told = next(one for one in scan.findings if one.what == "photon gain")
     assert scan.counts and float(told.value) == pytest.approx(1, abs=0.01) and "data.keys.flat" in told.why
@@ -179,16 +178,9 @@ def test_the_noise_of_photons_is_one_and_of_steps_their_number():
 
 def raw(frames, domain, **changes):
     rows, cols = np.divmod(np.arange(J), 8)
-    values = RawScan(
-        format="made up",
-        patterns=Frames(frames),
-        domain=domain,
-        zero_frequency="centre",
-        positions=np.stack([4.0 * rows, 4.0 * cols], axis=1),
-        unit="px",
-        probe=np.exp(-(np.hypot(*np.ogrid[-32:32, -32:32]) ** 2) / 50).astype(np.complex64)[None],
-    )
-    return replace(values, **changes)
+    positions = np.stack([4.0 * rows, 4.0 * cols], axis=1)
+    probe = np.exp(-(np.hypot(*np.ogrid[-32:32, -32:32]) ** 2) / 50).astype(np.complex64)[None]
+    return raw_scan(frames, positions, **({"domain": domain, "probe": probe} | changes))
 
 
 def interpreted(scan, **stated):
