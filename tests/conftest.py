@@ -169,8 +169,33 @@ def read_rightly_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_chunks():
+    """Patterns whose likelihood is computed at once; yields how many they are in the program, and here.
+
+    A chunk that a scan does not fill is computed as a whole: 1024 patterns of 16 × 16 where a test has forty.
+    """
+    from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+
+    usual = ScanLikelihood.chunk.func
+    small = property(lambda likelihood: min(64, usual(likelihood)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScanLikelihood, "chunk", small)
+        yield property(usual), small
+
+
+@pytest.fixture(scope="module")
+def usual_chunks(small_chunks):
+    """Those of the program, for a module that compares bits with processes of their own."""
+    from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScanLikelihood, "chunk", small_chunks[0])
+        yield
+
+
 @pytest.fixture(scope="session")
-def trained_run(tmp_path_factory):
+def trained_run(tmp_path_factory, small_chunks):
     """Folder of a small run with both networks and two test images; not to be changed.
 
     Made once, by whichever test process is the first to need it.
@@ -188,6 +213,7 @@ def trained_run(tmp_path_factory):
         path = shared / "trained" / "run"
         if not (path / "config.yaml").exists():  # which is written last
             without_pictures(patch)
+            patch.setattr("ptycho.reconstruction.scan_likelihood.ScanLikelihood.chunk", small_chunks[1])
             folder = RunFolder(path, overwrite=True)
             run(config, folder)
             folder.config(config)

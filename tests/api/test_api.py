@@ -21,8 +21,8 @@ TOLD = {
     "learn_probe": False,
     "regularisation_weight": 1.0,
 }
-DEFAULT = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False, "half_scans": False}
-QUICK = DEFAULT | {"regulariser": "edge_preserving", "error_map": False}
+QUICK = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False, "half_scans": False}
+QUICK |= {"regulariser": "edge_preserving", "error_map": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
 
@@ -78,18 +78,18 @@ def test_the_object_is_the_one_that_was_simulated(result, arrays, scan):
     assert result.mask[start[0] :, start[1] :][part].all() and not result.object[~result.mask].any()
 
 
-@pytest.mark.parametrize("axes", ["rc", "xy"])
-def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path, axes):
+def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path):
     patterns, positions, probe, _ = arrays
-    path, columns = tmp_path / "scan.npz", positions if axes == "rc" else positions[:, ::-1]
-    np.savez(path, data=patterns, places=columns.astype(float), beam=probe)
+    path = tmp_path / "scan.npz"
+    np.savez(path, data=patterns, places=positions[:, ::-1].astype(float), beam=probe)
     scan = ptycho.open_scan(
         path,
         keys={"patterns": "data", "positions": "places", "probe": "beam"},
-        **{"unit": "px", "position_axes": axes, "zero_frequency": "centre", "N": np.int64(N)},
+        **{"unit": "px", "position_axes": "xy", "zero_frequency": "centre", "N": np.int64(N)},
     )
     made = ptycho.reconstruct(scan, **QUICK | {"steps": 60})
     np.testing.assert_array_equal(made.object, result.object)
+    assert made.errors is None and "error_map" not in made.scores
     for name in ("probe", "positions", "flux"):
         np.testing.assert_array_equal(getattr(made.beam, name), getattr(result.beam, name))
     assert made.scores["r_free"] == result.scores["r_free"] is not None
@@ -126,7 +126,7 @@ def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     """Under the solver's beam; a run is for the method that needs a network alone."""
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
-    quick = QUICK | {"positions": True, "compile_xla": True, "seed": 7}
+    quick = QUICK | {"positions": True, "seed": 7}
     begun = ptycho.reconstruct(scan, **quick)
     made = ptycho.reconstruct(scan, "pinn", **quick)
     assert np.ptp(begun.beam.positions - scan.positions, axis=0).max() > 1e-3
@@ -225,16 +225,13 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     assert result.pixel_m == (2e-8, 2e-8)
 
 
-def test_a_result_tells_the_errors_of_its_object(result, scan):
+def test_a_result_tells_the_errors_of_its_object(result):
     errors, typical = result.errors, result.scores["error_map"]
     assert errors.amplitude.shape == errors.phase.shape == (1, *result.object.shape)
     assert (
         np.isinf(errors.amplitude[0][~result.mask]).all()
         and 0 < typical["amplitude"] < typical["phase_rad"] * 3
     )
-    without = ptycho.reconstruct(scan, **QUICK | {"steps": 60})
-    assert without.errors is None and "error_map" not in without.scores
-    np.testing.assert_array_equal(without.object, result.object)
 
 
 # ---- mistakes
@@ -374,7 +371,7 @@ def test_example_from_a_measured_file(arrays, tmp_path):
 
 
 def test_example_from_arrays():
-    made = example("from_arrays")(N=N, side=8, **DEFAULT | {"steps": 30})
+    made = example("from_arrays")(N=N, side=8, **QUICK | {"steps": 30})
     assert made.scores["r_factor"] < 1.5 * made.scores["r_noise"]
 
 

@@ -63,17 +63,9 @@ def test_a_reader_that_fails_or_gives_something_else(tmp_path, monkeypatch):
 
 
 def test_a_regulariser(scan):
+    quick = QUICK | {"steps": 3, "half_scans": False, "progress": False, "error_map": False}
     made = {
-        prior: ptycho.reconstruct(
-            scan,
-            regulariser=prior,
-            regularisation_weight=3.0,
-            steps=8,
-            half_scans=False,
-            progress=False,
-            error_map=False,
-            **QUICK,
-        )
+        prior: ptycho.reconstruct(scan, regulariser=prior, regularisation_weight=3.0, **quick)
         for prior in ("edge_preserving", "own_regulariser:CAUCHY")
     }
     assert np.abs(made["own_regulariser:CAUCHY"].object - made["edge_preserving"].object).max() > 1e-3

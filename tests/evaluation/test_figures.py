@@ -72,13 +72,6 @@ def test_a_wide_phase_is_compared_without_steps_of_two_pi():
     assert "phase / rad, unwrapped" in labels
 
 
-def test_a_reconstruction_that_is_nan_is_flagged_and_drawn():
-    scores = {"pinn": scored(np.full_like(TRUTH, np.nan))}
-    figure = figures.compare(TRUTH, {"pinn": np.zeros_like(TRUTH)}, scores, PROBE)
-    assert "pinn, amplitude: SSIM none\n! nan" in panels(figure)
-    assert "pinn, phase: SSIM none\n! nan" in panels(figure)
-
-
 def test_what_no_pattern_covers_is_not_drawn():
     covered = np.ones(TRUTH.shape, bool)
     covered[:4] = False

@@ -23,11 +23,12 @@ TINY = (
 )
 TINY_UNROLLED = ("model.stages=2", "model.width=8", "model.blocks=1")
 
-# Runs several command lines one after the other in one process; argv: one line of overrides each.
+# Runs several programs one after the other in one process; argv: of each its script and words, as one line.
 SEVERAL = f"""
 import runpy, sys
 for line in sys.argv[1:]:
-    sys.argv = [{str(SCRIPT)!r}, *line.split()]
+    script, *words = line.split()
+    sys.argv = [{str(ROOT / "scripts")!r} + f"/{{script}}.py", *words]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as stop:

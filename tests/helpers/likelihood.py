@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 
+from helpers.reference import random_complex
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
@@ -119,6 +121,36 @@ class Scan:
 
 def likelihood_of(data, **changes):
     return ScanLikelihood(data, data.normalisation, **({"compile_xla": False} | changes))
+
+
+def full_scan(count):
+    """``count²`` patterns with two modes, positions between pixels, flux and background."""
+    rng = np.random.default_rng(4)
+    made = Scan.of(rng, 1.0, count=count)
+    modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
+    modes[1, :, 3] = 0  # the two modes and axes can be told from each other
+    background = rng.uniform(0.5, 6, (N, N))
+    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, count**2), background=background)
+
+
+def check_gradient(likelihood, scan, f, part):
+    """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
+    rng, at = np.random.default_rng(8), scan.state(f)
+    at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
+    value = getattr(at, part)
+    size = {"modes": float(np.abs(at.modes).max()), "background": float(at.background.max())}
+    step = 2e-3 * size.get(part, 1.0)
+    gradient = likelihood.evaluate(at, (part,)).gradients[part]
+    assert gradient.shape == value.shape and gradient.dtype == value.dtype
+    for _ in range(3):
+        way = random_complex(rng, value.shape) if np.iscomplexobj(value) else rng.normal(size=value.shape)
+        up, down = (
+            likelihood.evaluate(replace(at, **{part: (value + sign * step * way).astype(value.dtype)})).value
+            for sign in (1, -1)
+        )
+        slope = np.vdot(way, gradient).real
+        size_of = np.linalg.norm(way) * np.linalg.norm(gradient)
+        assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
 
 
 def lit_mask(scan, share=0.3):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ptycho.readers.raw_scan import RawScan
+
 J, H, W = 7, 9, 12  # patterns, rows, columns: odd, and not square
 M = (31, 34)  # of the object
 
@@ -35,6 +37,16 @@ class Frames:
 
     def close(self):
         pass
+
+
+METRES = {"unit": "m", "energy_eV": 8000.0, "distance_m": 2.0, "detector_pixel_m": (75e-6, 75e-6)}
+
+
+def raw_scan(frames, positions, **changes):
+    """A scan in memory: counts, the zero frequency in the middle, positions in pixels; or as told."""
+    values = {"format": "made up", "domain": "counts", "zero_frequency": "centre", "unit": "px"}
+    values |= {"patterns": Frames(np.asarray(frames)), "positions": positions}
+    return RawScan(**(values | changes))
 
 
 def save_npz(path, *, compressed=False, **arrays):

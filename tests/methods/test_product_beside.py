@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.scans import Frames, H, J, Made, W, pinn, save_npz, tike
+from helpers.scans import H, J, Made, W, pinn, raw_scan, save_npz, tike
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -12,7 +12,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import product_of
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 
 PLACES = np.array([[0.0, 0.0], [3.0, 7.5], [6.0, 1.0], [2.0, 2.0], [9.0, 4.0], [1.0, 8.0], [5.0, 5.0]])
@@ -131,15 +131,8 @@ def run_product(path, unit, **stated):
     frames = spots()
     frames[4] = 0
     places = np.random.default_rng(5).uniform(0, 20, (COUNT, 2))
-    raw = RawScan(
-        format="made up",
-        patterns=Frames(frames),
-        domain="counts",
-        zero_frequency="centre",
-        positions=places * (1e-7 if unit == "m" else 1),
-        unit=unit,
-        probe=np.ones((1, 16, 16), np.complex64),
-    )
+    positions = places * (1e-7 if unit == "m" else 1)
+    raw = raw_scan(frames, positions, unit=unit, probe=np.ones((1, 16, 16), np.complex64))
     config = DataConfig(file="scan", N=16, hot_pixels=False, **stated)
     scan = interpret(raw, config)
     scan, data, _ = make_dataset(scan, ScanRunConfig(data=config), path.parent)

@@ -55,7 +55,7 @@ def dataset(count, group_size=3, tiles=True):
 
 
 @pytest.mark.parametrize("tiles", [False, True])
-@pytest.mark.parametrize("count", [3, 4, 5, 8, 12, 20, 37, 60])
+@pytest.mark.parametrize("count", [3, 8, 60])
 def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
     """The run that is asked for by default wants tiles of 64."""
     data = dataset(count, 64, tiles)
@@ -120,12 +120,13 @@ def test_few_measured_numbers_are_flagged():
 
 
 @pytest.fixture(scope="module")
-def finished(scan_of, tmp_path_factory, in_process_once):
+def finished(scan_of, tmp_path_factory, in_process_once, read_rightly_once):
     """A network trained on 7 patterns in groups of more, in a run that is complete."""
     folder = tmp_path_factory.mktemp("finished")
     overrides = (
         *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "holdout_fraction=0.1"),
         *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2"),
+        *("solver.error_map=false", "solver.regulariser=none"),
     )
     code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
     assert code == 0, error

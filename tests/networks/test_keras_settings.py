@@ -2,13 +2,11 @@
 
 import contextlib
 import io
-import json
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.cli import ROOT, fresh
 
 from ptycho.config import TrainConfig
 from ptycho.networks.weights import get_weights
@@ -27,17 +25,23 @@ print([[str(each.dtype), *each.shape, float(np.sum(np.abs(each)))] for each in f
 """
 
 
-def test_a_users_file_changes_nothing(tmp_path):
-    """The numbers of this process, which has the usual settings, and of one that reads a user's file."""
+def told():
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(PROGRAM, {})
-    usual, numbers = out.getvalue().splitlines()
+    return out.getvalue().splitlines()
+
+
+def test_formats_of_images_and_numbers_change_nothing():
+    """As a user's ``keras.json`` sets them."""
+    usual, numbers = told()
     assert usual == "channels_last float32" and "float64" not in numbers
-    settings = {"backend": "tensorflow", "image_data_format": "channels_first", "floatx": "float64"}
-    (tmp_path / "keras.json").write_text(json.dumps(settings))
-    done = fresh(tmp_path, "-c", PROGRAM, KERAS_HOME=str(tmp_path), PYTHONPATH=str(ROOT))
-    said, found = done.stdout.splitlines()
-    assert said == "channels_first float64" and found == numbers
+    try:
+        keras.config.set_image_data_format("channels_first")
+        keras.config.set_floatx("float64")
+        assert told() == ["channels_first float64", numbers]
+    finally:
+        keras.config.set_image_data_format("channels_last")
+        keras.config.set_floatx("float32")
 
 
 def one_step(build_network):

@@ -38,14 +38,6 @@ def test_deviance_at_the_noise_level_survives_float32(counts):
     assert expected == pytest.approx(1, rel=0.2)
 
 
-@pytest.mark.parametrize("ratio", [0.9901, 0.995, 0.9997, 1.0003, 1.0099, 1.0101])
-def test_deviance_near_the_measured_count_is_exact_to_float32(ratio):
-    measured, predicted = np.float32(3e3), np.float32(3e3 * np.sqrt(ratio))
-    expected = reference.poisson_deviance(float(predicted) ** 2, float(measured) ** 2)
-    found = poisson_deviance(tf.constant([predicted]), tf.constant([measured]), tf.constant(1.0))
-    assert float(found) == pytest.approx(expected, rel=2e-5 if abs(ratio - 1) < 1e-2 else 2e-3)
-
-
 def test_deviance_of_empty_pixels_is_twice_the_rate():
     assert deviance([0.0], [0], 1.0) < 1e-5
     assert deviance([3.0], [0], 0.01) == pytest.approx(6.0, rel=1e-4)

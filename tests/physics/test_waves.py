@@ -8,7 +8,7 @@ from helpers.measurement import exit_waves
 
 from ptycho import physics
 from ptycho.physics import Pair
-from ptycho.physics.waves import conj, fourier_matrix, transformed
+from ptycho.physics.waves import fourier_matrix, transformed
 
 
 def pair(values):
@@ -22,29 +22,6 @@ def number(waves):
 @pytest.fixture
 def rng():
     return np.random.default_rng(3)
-
-
-def test_algebra_is_that_of_complex_numbers(rng):
-    a, b = reference.random_complex(rng, (2, 3, 5)), reference.random_complex(rng, (3, 5))
-    found = {
-        "sum": pair(a) + pair(b),
-        "difference": pair(a) - pair(b),
-        "product": pair(a) * pair(b),
-        "multiple": 1.5 * pair(a),
-        "conjugate": conj(pair(a)),
-        "part": pair(a)[:, None, 1:, ::2],
-    }
-    expected = {
-        "sum": a + b,
-        "difference": a - b,
-        "product": a * b,
-        "multiple": 1.5 * a,
-        "conjugate": a.conj(),
-        "part": a[:, None, 1:, ::2],
-    }
-    for key, value in expected.items():
-        np.testing.assert_allclose(number(found[key]), value, atol=1e-6, err_msg=key)
-    np.testing.assert_allclose(physics.intensity(pair(a)), np.abs(a) ** 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("side", "inner"), [(8, 8), (15, 15), (16, 6), (17, 5), (64, 30)])
@@ -69,11 +46,6 @@ def test_far_and_near_field_of_pairs(rng, side, inner):
     np.testing.assert_allclose(number(whole), np.fft.fft2(padded, norm="ortho"), atol=3e-6)
 
 
-def test_transformed_takes_any_matrix(rng):
-    wave, matrix = reference.random_complex(rng, (2, 7, 7)), reference.random_complex(rng, (4, 7))
-    np.testing.assert_allclose(number(transformed(pair(wave), matrix)), matrix @ wave @ matrix.T, rtol=1e-5)
-
-
 @pytest.mark.parametrize("shape", [(16, 1), (1, 4), (3, 1, 1), ()])
 def test_transformed_of_batches_with_axes_of_length_one(rng, shape):
     """In a graph, where TensorFlow's kernel for batches of products with one matrix goes wrong on some."""
@@ -90,38 +62,3 @@ def test_pairs_give_the_diffraction_of_the_loops(rng):
     found = np.sqrt(physics.total_light(physics.far_field(waves)))[0]
     centred = np.fft.fftshift(found, axes=(1, 2))
     np.testing.assert_allclose(centred, reference.diffraction(image, positions, probe), atol=1e-4)
-
-
-@pytest.mark.parametrize("modes", [1, 2])
-def test_every_step_of_the_generators_is_the_same_for_pairs(rng, modes):
-    """On the support alone, with sub-pixel positions, a pixel that was not measured, and a moved probe."""
-    N, n, side = 15, 8, 19
-    objects = reference.random_complex(rng, (2, side, side)).astype(np.complex64)
-    probe = reference.random_complex(rng, (modes, N, N)).astype(np.complex64)
-    positions = tf.constant(rng.uniform(0, 4, (2, 3, 2)), tf.float32)
-    measured = tf.constant(rng.uniform(size=(2, 3, N, N)), tf.float32)
-    measured = tf.where(measured < 0.1, -1.0, measured)
-
-    def steps(objects, probe):
-        waves = physics.lit_waves(objects, positions, probe, n)
-        change = physics.modulus_change(waves, measured, True)
-        whole, moved = physics.split_positions(positions, probe)
-        return {
-            "waves": waves,
-            "change": change,
-            "back": physics.back_project(change, positions, probe, (side, side), n),
-            "moved probe": moved,
-            "moved waves": exit_waves(objects, whole, moved),
-            "light": physics.over_modes(physics.intensity(probe)),
-        }
-
-    found = steps(pair(objects), pair(probe))
-    for key, expected in steps(tf.constant(objects), tf.constant(probe)).items():
-        error = np.abs(number(found[key]) - expected.numpy()).max()
-        assert error < 2e-6 * np.abs(expected).max(), key
-
-
-def test_a_shifted_probe_of_pairs_moves_by_whole_pixels(rng):
-    probe = reference.random_complex(rng, (2, 9, 9))
-    moved = physics.shifted_probe(pair(probe), tf.constant([[2.0, -1.0]]))
-    np.testing.assert_allclose(number(moved)[0], np.roll(probe, (2, -1), (1, 2)), atol=1e-5)

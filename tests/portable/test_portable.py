@@ -320,8 +320,6 @@ WRONG_MODELS = {
     "another version": (lambda v: v | {"version": 7}, "exported in version 7 of the format; this"),
     "another N": (lambda v: v | {"N": 64}, "its description is damaged"),
     "a smaller region": (lambda v: v | {"region_size": 33}, "export it again with region_size=36"),
-    "a smaller support": (lambda v: v | {"support": 4}, "export it again with support="),
-    "modes": (lambda v: v | {"modes": 3}, "the model was exported for modes=3"),
 }
 
 
@@ -340,8 +338,6 @@ def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_p
         (["model=gone.tflite", "data=x.npz"], "model=gone.tflite: no such file"),
         (["model=cut.tflite", "data=x.npz"], "model=cut.tflite: is cut short, or was not written by"),
         (["model=cut.onnx", "data=x.npz"], "model=cut.onnx: is damaged"),
-        (["model=model.mlir", "data=x.npz"], "must be a .tflite or .onnx file"),
-        (["model=m.tflite", "data=x.npz", "stitch=refined"], "stitch=refined: must be one of probe, grid"),
     ],
 )
 def test_bad_input_of_run_exported_is_one_line(exported, tmp_path, in_process, words, message):
@@ -366,16 +362,9 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
     [
         (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
         (["run=RUN"], "output=null: has no known ending; add format=saved_model or litert"),
-        (
-            ["run=RUN", "format=litert", "batch_size=0"],
-            "batch_size=0: must be an integer from 1 to 65536, or null",
-        ),
         (["run=RUN", "format=saved_model", "precision=float16"], "saved_model holds float32; litert and"),
         (["run=RUN", "format=onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
-        (["run=RUN", "format=onnx", "support=33"], "support=33: must be even, and at most N=32"),
-        (["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"], "group_size=2: must be 1, or"),
         (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
-        (["run=RUN", "format=saved_model", "output=."], "output=.: is there already; choose another path"),
     ],
 )
 def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process, words, message):
@@ -417,27 +406,14 @@ def opinion():
     return inputs, load_denoiser()([inputs["object"], inputs["noise"]]).numpy()
 
 
-@pytest.mark.parametrize("format_", ["litert", "onnx"])
-def test_an_exported_prior_is_the_network(tmp_path, format_, opinion):
-    suffix = FORMATS[format_].suffix
-    words = {
-        "run": "pretrained",
-        "network": "prior",
-        "region_size": 24,
-        "output": str(tmp_path / f"p{suffix}"),
-    }
-    lines = export_model(ExportModelConfig(**words))
+def test_an_exported_prior_is_the_network(tmp_path, opinion):
+    from ai_edge_litert.interpreter import Interpreter
+
+    output = str(tmp_path / "p.tflite")
+    lines = export_model(ExportModelConfig(run="pretrained", network="prior", region_size=24, output=output))
     assert "object 1 × 24 × 24 × 4" in lines[1]
     inputs, expected = opinion
-    if format_ == "litert":
-        from ai_edge_litert.interpreter import Interpreter
-
-        runner = Interpreter(model_path=words["output"]).get_signature_runner()
-        found = runner(**inputs)["change"]
-    else:
-        import onnxruntime
-
-        found = onnxruntime.InferenceSession(words["output"]).run(["change"], inputs)[0]
+    found = Interpreter(model_path=output).get_signature_runner()(**inputs)["change"]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 

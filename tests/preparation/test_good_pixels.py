@@ -1,18 +1,16 @@
 """Which pixels and frames are left out: defects that are drawn, and light that only looks like one."""
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.cli import ROOT
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.table import open_raw
 
 H, W, J = 41, 48, 40
@@ -32,8 +30,7 @@ def counts(photons=300.0, seed=0):
 
 def raw(frames, domain="counts", zero="centre", **changes):
     positions = 3.0 * np.stack(np.divmod(np.arange(len(frames)), 8), axis=1)
-    scan = RawScan("made up", Frames(np.asarray(frames)), domain, zero, positions, "px")
-    return replace(scan, **changes)
+    return raw_scan(frames, positions, domain=domain, zero_frequency=zero, **changes)
 
 
 def config(**changes):

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.pixels import dark_gaps
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 
 H, W, J = 40, 48, 100
 ROWS, COLS = np.indices((H, W)) - np.array([20, 24])[:, None, None]
@@ -23,7 +22,7 @@ def counts():
 
 def scan_of(frames, **changes):
     positions = 3.0 * np.stack(np.divmod(np.arange(len(frames)), 10), axis=1)
-    raw = RawScan("made up", Frames(frames), "counts", "centre", positions, "px")
+    raw = raw_scan(frames, positions)
     return interpret(raw, DataConfig(file="scan", N=32, **changes))
 
 
@@ -110,7 +109,7 @@ def test_a_flat_field_of_zero_is_a_bad_pixel():
     flat = np.full((H, W), 2.0)
     flat[5, 6], flat[7, 8] = 0, 3.0
     positions = 3.0 * np.stack(np.divmod(np.arange(J), 10), axis=1)
-    raw = RawScan("made up", Frames(counts()), "counts", "centre", positions, "px", flat=flat)
+    raw = raw_scan(counts(), positions, flat=flat)
     scan = interpret(raw, DataConfig(file="scan", N=32))
     assert np.argwhere(~scan.detector.good).tolist() == [[5, 6]]
     assert any("divided by a flat field" in str(finding) for finding in scan.findings)

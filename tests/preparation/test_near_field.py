@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import METRES, raw_scan
 from scipy.ndimage import gaussian_filter
 
 import ptycho
@@ -11,7 +11,6 @@ from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
 from ptycho.preparation.near_field import NearField, probe_in_window, smell
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.optics import brought_back, seen_power
 
 ENERGY = photon_energy_eV(1e-10)
@@ -21,18 +20,9 @@ H, W = 45, 52
 def raw(**changes):
     rng = np.random.default_rng(0)
     grid = np.stack(np.meshgrid(np.arange(4), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
-    values = {
-        "format": "made up",
-        "patterns": Frames(rng.poisson(50.0 * rng.uniform(0.8, 1.2, (H, W)), (20, H, W)).astype(np.uint16)),
-        "domain": "counts",
-        "zero_frequency": "corner",
-        "positions": 8e-6 * grid,
-        "unit": "m",
-        "energy_eV": ENERGY,
-        "distance_m": 0.1,
-        "detector_pixel_m": (1e-6, 1e-6),
-    }
-    return RawScan(**(values | changes))
+    frames = rng.poisson(50.0 * rng.uniform(0.8, 1.2, (H, W)), (20, H, W)).astype(np.uint16)
+    values = {"energy_eV": ENERGY, "distance_m": 0.1, "detector_pixel_m": (1e-6, 1e-6)}
+    return raw_scan(frames, 8e-6 * grid, **(METRES | {"zero_frequency": "corner"} | values | changes))
 
 
 def config(**changes):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ScanRunConfig
@@ -13,7 +13,6 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)
@@ -42,9 +41,9 @@ def stored(intensities, dtype=np.float32):
     return intensities.astype(dtype).astype(float)
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize("photons", [3e3, 1e6])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("gain", [0.37, 1.0, 1234.5])
+@pytest.mark.parametrize("gain", [0.37, 1234.5])
 def test_scaled_counts(photons, width, gain):
     found = photon_gain(stored(gain * counts(photons, width)), GOOD)
     assert found.value == pytest.approx(gain, rel=1e-6)
@@ -80,8 +79,8 @@ def test_the_mean_of_several_exposures_has_its_photons():
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.05])
-@pytest.mark.parametrize("photons", [3e2, 3e3, 3e4, 1e6, 1e8])
-@pytest.mark.parametrize("width", [*WIDTHS, 14.0])
+@pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
+@pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
     """As they are, and written in steps of one, of a hundredth, of seven."""
     mean = means(photons, width, curvature=curvature)
@@ -97,8 +96,8 @@ def test_patterns_without_noise_have_no_photons(photons, width, curvature):
         assert photon_gain(stored(intensities), GOOD).value is None
 
 
-@pytest.mark.parametrize("photons", [1e3, 1e4, 1e6])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("photons", [1e3, 1e6])
+@pytest.mark.parametrize("width", [3.0, 8.0])
 def test_read_noise_leaves_the_gain_open(photons, width):
     rng, n = np.random.default_rng(7), counts(photons, width)
     noise = rng.normal(size=n.shape)
@@ -109,7 +108,7 @@ def test_read_noise_leaves_the_gain_open(photons, width):
         assert photon_gain(stored(converted), GOOD).value is None
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+@pytest.mark.parametrize("photons", [3e3, 1e5])
 @pytest.mark.parametrize("spread", [0.01, 0.05])
 def test_counts_divided_by_a_flat_field(photons, spread):
     """Photons that pixels of uneven sensitivity count, over that sensitivity, in units of 1234.5."""
@@ -123,7 +122,7 @@ def test_counts_divided_by_a_flat_field(photons, spread):
     assert said == pytest.approx(100 * spread, rel=0.1)
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+@pytest.mark.parametrize("photons", [3e3, 1e5])
 def test_uneven_pixels_alone_are_no_photons(photons):
     """Without noise; less a dark field, down to zero; with read noise; scaled frame by frame; arbitrary."""
     rng = np.random.default_rng(5)
@@ -139,7 +138,7 @@ def test_a_scan_of_counts_over_a_flat_field_is_one_of_counts():
     rng = np.random.default_rng(6)
     flat = 1 + 0.03 * rng.normal(size=(N, N))
     intensities = (rng.poisson(flat * means(1e4)) / flat).astype(np.float32)
-    raw = RawScan("npz", Frames(intensities), "intensity", "centre", rng.uniform(0, 30, (J, 2)), "px")
+    raw = raw_scan(intensities, rng.uniform(0, 30, (J, 2)), domain="intensity")
     scan = interpret(raw, DataConfig(file=("x",)))
     told = next(one for one in scan.findings if one.what == "photon gain")
     assert scan.counts and float(told.value) == pytest.approx(1, abs=0.01) and "data.keys.flat" in told.why
@@ -179,16 +178,9 @@ def test_the_noise_of_photons_is_one_and_of_steps_their_number():
 
 def raw(frames, domain, **changes):
     rows, cols = np.divmod(np.arange(J), 8)
-    values = RawScan(
-        format="made up",
-        patterns=Frames(frames),
-        domain=domain,
-        zero_frequency="centre",
-        positions=np.stack([4.0 * rows, 4.0 * cols], axis=1),
-        unit="px",
-        probe=np.exp(-(np.hypot(*np.ogrid[-32:32, -32:32]) ** 2) / 50).astype(np.complex64)[None],
-    )
-    return replace(values, **changes)
+    positions = np.stack([4.0 * rows, 4.0 * cols], axis=1)
+    probe = np.exp(-(np.hypot(*np.ogrid[-32:32, -32:32]) ** 2) / 50).astype(np.complex64)[None]
+    return raw_scan(frames, positions, **({"domain": domain, "probe": probe} | changes))
 
 
 def interpreted(scan, **stated):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers import reference
-from helpers.scans import Frames
+from helpers.scans import METRES, Frames, raw_scan
 
 from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -19,7 +19,6 @@ from ptycho.preparation.dataset import (
 from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.split import split_patterns
 
 H, W, J = 45, 52, 60
@@ -38,19 +37,8 @@ def raw(frames=None, centre=(22, 26), **changes):
     grid = np.stack(np.meshgrid(np.arange(6), np.arange(10), indexing="ij"), -1).reshape(-1, 2)[: len(frames)]
     axis = np.arange(32) - 16
     probe = np.exp(-(axis[:, None] ** 2 + axis**2) / 40).astype(np.complex64)
-    values = {
-        "format": "made up",
-        "patterns": Frames(frames),
-        "domain": "counts",
-        "zero_frequency": None,
-        "positions": 1e-7 * grid.astype(float),
-        "unit": "m",
-        "energy_eV": 8000.0,
-        "distance_m": 2.0,
-        "detector_pixel_m": (75e-6, 75e-6),
-        "probe": probe[None],
-    }
-    return RawScan(**(values | changes))
+    values = METRES | {"zero_frequency": None, "probe": probe[None]}
+    return raw_scan(frames, 1e-7 * grid.astype(float), **(values | changes))
 
 
 def config(**changes):

@@ -4,11 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import METRES, raw_scan
 
 from ptycho.config.data import DataConfig, KeyMap
 from ptycho.preparation.prepare import interpret
-from ptycho.readers.raw_scan import RawScan
 
 J, N = 6, 16
 SHAPES = [(24, 30), (25, 31), (24, 31), (31, 24)]
@@ -35,17 +34,8 @@ def raw(shape, zero, stored=None):
         frame = np.roll(frame, stored, axis=(0, 1))
     values = np.stack([frame + k for k in range(J)]).astype(np.uint16)
     grid = np.stack(np.divmod(np.arange(J), 3), axis=1).astype(float)
-    return RawScan(
-        format="made up",
-        patterns=Frames(values),
-        domain="counts",
-        zero_frequency=zero,
-        positions=8e-7 * grid,
-        unit="m",
-        energy_eV=8000.0,
-        distance_m=2.0,
-        detector_pixel_m=(75e-6, 50e-6),
-    )
+    stated = METRES | {"zero_frequency": zero, "detector_pixel_m": (75e-6, 50e-6)}
+    return raw_scan(values, 8e-7 * grid, **stated)
 
 
 def expected(way):

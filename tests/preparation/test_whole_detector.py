@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import METRES, raw_scan
 
 from ptycho.config import ConfigError, ScanRunConfig, UNetModel, UnrolledModel
 from ptycho.config.data import DataConfig
@@ -10,7 +10,6 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.window import finer_pixels, whole_detector
-from ptycho.readers.raw_scan import RawScan
 from workflows.reconstruct import scan_plan
 
 J = 12
@@ -24,18 +23,7 @@ def raw(shape, centre=None, **changes):
     spot = 90 * np.exp(-((rows - middle[0]) ** 2 + (cols - middle[1]) ** 2) / 30)
     frames = (1 + rng.poisson(spot * rng.uniform(0.7, 1.3, (J, 1, 1)))).astype(np.uint16)
     grid = np.stack(np.divmod(np.arange(J), 4), axis=1).astype(float)
-    values = {
-        "format": "made up",
-        "patterns": Frames(frames),
-        "domain": "counts",
-        "zero_frequency": middle,
-        "positions": 2e-7 * grid,
-        "unit": "m",
-        "energy_eV": 8000.0,
-        "distance_m": 2.0,
-        "detector_pixel_m": (75e-6, 75e-6),
-    }
-    return RawScan(**(values | changes))
+    return raw_scan(frames, 2e-7 * grid, **(METRES | {"zero_frequency": middle} | changes))
 
 
 def config(**changes):

@@ -8,17 +8,11 @@ from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
 from ptycho.reconstruction import holdout as judging
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.holdout import SHARE, HoldOut, coverage, hold_out
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare, compare_shares
 
 KINDS = ("patterns", "photons", "noise")
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
 
 
 @pytest.fixture(scope="module")

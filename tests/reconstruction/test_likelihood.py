@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.likelihood import N, Scan, likelihood_of
+from helpers.likelihood import N, check_gradient, full_scan, likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -98,13 +98,8 @@ def test_poissons_deviance_is_chi_square_on_average():
 
 @pytest.fixture(scope="module")
 def scan():
-    """Two modes, positions between pixels, flux and background; 25 patterns, 40 photons a pixel."""
-    rng = np.random.default_rng(4)
-    made = Scan.of(rng, 1.0, count=5)
-    modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
-    modes[1, :, 3] = 0  # the two modes and axes can be told from each other
-    background = rng.uniform(0.5, 6, (N, N))
-    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, 25), background=background)
+    """25 patterns, 40 photons a pixel."""
+    return full_scan(5)
 
 
 @pytest.fixture(scope="module")
@@ -178,25 +173,8 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("part", PARTS)
 def test_gradient_of_every_part(scan, data, noise, part):
-    """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
-    rng = np.random.default_rng(8)
     likelihood = likelihood_of(data, noise=noise, excess=0.1, unit=1.2)
-    at = scan.state(data.normalisation)
-    at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
-    value = getattr(at, part)
-    size = {"object": 2e-3, "modes": 2e-3 * np.abs(at.modes).max(), "positions": 2e-3, "flux": 2e-3}
-    step = size.get(part, 2e-3 * float(at.background.max()))
-    gradient = likelihood.evaluate(at, (part,)).gradients[part]
-    assert gradient.shape == value.shape and gradient.dtype == value.dtype
-    for _ in range(3):
-        way = random_complex(rng, value.shape) if np.iscomplexobj(value) else rng.normal(size=value.shape)
-        up, down = (
-            likelihood.evaluate(replace(at, **{part: (value + sign * step * way).astype(value.dtype)})).value
-            for sign in (1, -1)
-        )
-        slope = np.vdot(way, gradient).real
-        size_of = np.linalg.norm(way) * np.linalg.norm(gradient)
-        assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
+    check_gradient(likelihood, scan, data.normalisation, part)
 
 
 def test_several_gradients_at_once_are_those_of_each(scan, data):

@@ -1,6 +1,5 @@
 """From a scan to its beam: what is freed, what stays, what is smoothed; the same each time."""
 
-import re
 from dataclasses import replace
 from functools import partial
 
@@ -8,21 +7,14 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
-from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
 NOTHING = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +32,7 @@ def decided(solved):
     return {decision.what: decision.value for decision in solved.decisions}
 
 
-@pytest.mark.parametrize(
-    "count, photons, kind", [(8, 1e5, "patterns"), (8, 1e3, "patterns"), (6, 1e5, "photons")]
-)
+@pytest.mark.parametrize("count, photons, kind", [(8, 1e3, "patterns"), (6, 1e5, "photons")])
 def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
@@ -53,11 +43,6 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     assert kept.pop("OPR modes") == "0"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
-    for decision in found.decisions:
-        if numbers := re.search(r"would (fall|rise) ([\d.]+) → ([\d.]+) ±", decision.why):
-            assert (numbers[1] == "fall") == (float(numbers[3]) < float(numbers[2])) or numbers[2] == numbers[
-                3
-            ]
     assert found.free == Freedom(False)
     np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.state.positions, data.positions)
@@ -157,7 +142,7 @@ def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
-    wishes = ModelOptions(positions=False, background=False, modes=1, steps=40)
+    wishes = ModelOptions(positions=False, background=False, modes=1, steps=10)
     one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.state.object, two.state.object)
     assert one.decisions == two.decisions != other.decisions
@@ -222,7 +207,3 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
     assert found.terms.likelihood.data.beam is data.beam
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
-
-
-def test_a_decision_in_words():
-    assert str(Finding("probe", "found", "asked for")) == "probe: found (asked for)"

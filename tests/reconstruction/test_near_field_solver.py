@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, likelihood_of
-from helpers.reference import random_complex
+from helpers.likelihood import N, check_gradient, full_scan, likelihood_of
 
 from ptycho import Scan as ApiScan
 from ptycho.align.orientation import Orientation, better, orientations
@@ -31,12 +30,7 @@ SIDE, NUMBER = 48, 30.0
 
 @pytest.fixture(scope="module")
 def scan():
-    """Two modes, positions between pixels, flux and background; 9 patterns."""
-    rng = np.random.default_rng(4)
-    made = Scan.of(rng, 1.0, count=3)
-    modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
-    background = rng.uniform(0.5, 6, (N, N))
-    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, 9), background=background)
+    return full_scan(3)
 
 
 def light_of(scan, way):
@@ -74,22 +68,7 @@ def test_light_of_every_pattern(scan, data):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_gradient_of_every_part(scan, data, part):
-    rng, likelihood = np.random.default_rng(8), likelihood_of(data)
-    at = scan.state(data.normalisation)
-    at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
-    value = getattr(at, part)
-    size = {"modes": float(np.abs(at.modes).max()), "background": float(at.background.max())}
-    step = 2e-3 * size.get(part, 1.0)
-    gradient = likelihood.evaluate(at, (part,)).gradients[part]
-    for _ in range(3):
-        way = random_complex(rng, value.shape) if np.iscomplexobj(value) else rng.normal(size=value.shape)
-        up, down = (
-            likelihood.evaluate(replace(at, **{part: (value + sign * step * way).astype(value.dtype)})).value
-            for sign in (1, -1)
-        )
-        size_of = np.linalg.norm(way) * np.linalg.norm(gradient)
-        slope = np.vdot(way, gradient).real
-        assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
+    check_gradient(likelihood_of(data), scan, data.normalisation, part)
 
 
 def test_every_view_stays_a_near_field(data):

@@ -14,7 +14,6 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.likelihood import DARKEST
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
@@ -26,11 +25,6 @@ from ptycho.reconstruction.unknowns import Unknowns
 from workflows.reconstruct.live_config import LiveConfig
 
 FREE = Freedom(probe=True, flux=True, probe_variation=True)
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
 
 
 def own_probes(scan, varied, weights):
@@ -242,6 +236,7 @@ QUICK = {
     "regularisation_weight": 3.0,
     "error_map": False,
     "progress": False,
+    "compile_xla": False,
 }
 
 

@@ -130,8 +130,9 @@ def test_progress_is_shown(dataset_of, monkeypatch, caplog):
     refine(np.ones((2, M, M), np.complex64), data, 2)
     lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]
     assert all(line.startswith("refinement: ") for line in lines)
-    done, total = zip(*((int(line.split()[1]), int(line.split()[3])) for line in lines), strict=True)
-    assert list(done) == sorted(done) and done[-1] >= 16 and set(total) == {16}
+    done = [int(line.split()[1]) for line in lines]
+    assert done == sorted(done) and done[-1] >= 16
+    assert [line.endswith(" of 16") for line in lines] == [count <= 16 for count in done]  # a line search
 
 
 def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):

@@ -19,7 +19,7 @@ from helpers.likelihood import (
 from helpers.reference import random_complex
 from scipy.optimize import minimize
 
-from ptycho.reconstruction import scan_likelihood, solver
+from ptycho.reconstruction import solver
 from ptycho.reconstruction.likelihood import SMALLEST
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import Terms, fit, normalise
@@ -28,11 +28,6 @@ from ptycho.reconstruction.unknowns import Unknowns
 
 OBJECT, PROBE, POSITIONS = Freedom(False), Freedom(True), Freedom(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 36 * N**2)
 
 
 @pytest.fixture(scope="module")

@@ -237,18 +237,6 @@ def test_noise_in_the_regions_only_perturbs_the_phases(datasets):
     assert np.abs(np.angle(rest * np.conj(rest.mean()))).max() < 0.1
 
 
-def test_images_keep_phases_of_their_own(dataset_of):
-    data = dataset_of(
-        [[0, 0], [2, 3], [0, 0], [2, 3]],
-        [[0], [1], [2], [3]],
-        image=[0, 0, 1, 1],
-    )
-    regions = wave_regions(data)
-    rest = remaining_phases(data, regions)
-    assert rest[0] == pytest.approx(rest[1], abs=1e-4) and rest[2] == pytest.approx(rest[3], abs=1e-4)
-    assert abs(rest[0] - rest[2]) > 0.1
-
-
 def test_layout_of_a_dataset_without_truth(datasets):
     data = replace(datasets["test"], objects=None)
     assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe").objects.shape == (1, 96, 96)

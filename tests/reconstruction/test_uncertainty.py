@@ -4,20 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, fisher_matrix, likelihood_of, lit_mask
+from helpers.likelihood import Scan, fisher_matrix, likelihood_of, lit_mask
 
-from ptycho.reconstruction import scan_likelihood, uncertainty
+from ptycho.reconstruction import uncertainty
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.uncertainty import Redrawn, map_errors, measure_again, smooth, turn_towards
 from ptycho.reconstruction.unknowns import object_light
 
 ROWS, COLS = np.mgrid[:23, :31]
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 16 * N**2)
 
 
 @pytest.fixture(scope="module")

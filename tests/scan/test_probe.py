@@ -75,7 +75,7 @@ def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
     assert far == pytest.approx(expected, abs=0.125 / N)  # half a sample, of four times as many
 
 
-@pytest.mark.parametrize("N", [9, 16, 600, 2100])
+@pytest.mark.parametrize("N", [9, 600])
 def test_widths_of_windows_of_any_size(N):
     """A single lit sample has a flat far field. The circle of radius r = 0.5575 has 90 % of a square of side
     one: πr² − 4(r² arccos(1/2r) − √(r² − 1/4)/2)."""
@@ -105,16 +105,6 @@ def test_probe_support_holds_every_lit_sample(probe, support):
 
 
 # ---- far from the training's
-
-
-@pytest.mark.parametrize("N", [32, 64, 128])
-def test_disks_of_other_sizes_and_kinds_are_far(N):
-    disk, large = (make_probe(IdealDiskProbe(diameter_px64=d), N) for d in (22.0, 46.0))
-    zone = make_probe(ZonePlateProbe(), N)
-    for one, other in ((disk, large), (disk, zone), (large, zone)):
-        assert is_far_from(one, other) and is_far_from(other, one)
-    for probe in (disk, large, zone):
-        assert not is_far_from(probe, probe) and not is_far_from(0.01j * probe, probe)
 
 
 def test_a_probe_as_wide_but_curved_is_far():
@@ -197,11 +187,6 @@ def test_downstream_of_the_focus_the_wave_diverges(sign):
     phase = np.unwrap(np.angle(probe[64, 64 + np.arange(20, 37)]))
     slope = np.polyfit(radius_nm**2, phase, 1)[0]
     assert slope == pytest.approx(sign * np.pi / (WAVELENGTH_NM * 90e3), rel=0.15)
-
-
-def test_opposite_defocus_gives_the_conjugate_wave():
-    behind, before = (zone_plate(ZonePlateProbe(defocus_um=z), 64) for z in (45.0, -45.0))
-    np.testing.assert_allclose(before, behind.conj(), atol=1e-12)
 
 
 @pytest.mark.parametrize("N", [32, 64, 128])

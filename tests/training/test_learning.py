@@ -114,12 +114,9 @@ def test_weights_serve_other_groups_without_training(learned, within):
     """Nothing in ``unrolled`` depends on C or R: groups of nearest patterns are reconstructed, too."""
     model, test = load_model(learned.folder), load_dataset(learned.folder / "datasets/N32/gs1/test.npz")
     truth, rectangle = test.objects, test.tiling.rectangle
-    for count in (3, 4):
-        grouped = test.regrouped(count)
-        found = model.reconstruct(grouped)
-        region = metrics.Region(*rectangle)
-        scores = metrics.score_images(found.objects, truth, found.mask, region)
-        within(f"SSIM in groups of {count}", scores["ssim"][0], above=0.95)
+    found = model.reconstruct(test.regrouped(3))
+    scores = metrics.score_images(found.objects, truth, found.mask, metrics.Region(*rectangle))
+    within("SSIM in groups of 3", scores["ssim"][0], above=0.95)
 
 
 @pytest.fixture
@@ -172,7 +169,7 @@ def test_what_a_training_is_handed(handed, small_config):
     ours, theirs = pinn["settings"], baseline["settings"]
     assert ours.learning_rate == config.train.learning_rate
     assert theirs.learning_rate == config.baseline.learning_rate != config.train.learning_rate
-    assert ours.adam.clip_norm == 0.5
+    assert ours.adam.clip_norm == 0.5 and not ours.compile_xla
     assert (ours.supervised, theirs.supervised) == (False, True)
     assert ours.seed == config.seed
 

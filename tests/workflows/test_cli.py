@@ -4,7 +4,6 @@ import json
 import os
 import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,7 +44,6 @@ MISTAKES = [
     (["-m", "hydra/sweeper=optuna"], r"hydra/sweeper=optuna: all jobs are planned before .* use ptycho tune"),
     (["+nn=3"], r"nn=3: unknown key; known are N, "),
     (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
-    (["probe=laser"], r"probe=laser: must be one of aberrated, from_file, ideal_disk, npz, run, zone_plate"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
     (["seed=[1"], r"seed=\[1: must be key=value"),
@@ -53,11 +51,8 @@ MISTAKES = [
     (["seed=${nothing}"], r"nothing"),
     # numbers
     (["N=65"], r"N=65: must be a power of two from 32 to 512"),
-    (["N="], r"N='': must be a power of two"),
-    (["nphotons=1e400"], r"nphotons=inf: must be a finite number from 1"),
     (["batch_size=3000"], r"batch_size=3000: must be at most the number of training groups, 2048"),
     # more than any machine can do, or than this one
-    (["nimgs_train=1e12"], r"nimgs_train=1000000000000: must be an integer from 1 to 1000000"),
     (
         ["nimgs_train=1e6"],
         r"memory: needs about 3.32 TB while it simulates, and .* the objects, 2.46 TB: lower",
@@ -65,11 +60,6 @@ MISTAKES = [
     (["-m", "nimgs_test=1,1000000"], r"memory: needs about .* TB .* the test patterns"),
     # probes
     (["probe=npz", "probe.file=missing.npz"], r"probe.file=missing.npz: no such file"),
-    (
-        ["probe=zone_plate", "probe.outermost_zone_width_nm=5"],
-        r"probe.outermost_zone_width_nm=5: must be larger than the pixel size \(10 nm\)",
-    ),
-    # switches
     # sweeps: no job starts if one is wrong
     (["-m", "gridsize=2,0"], r"gridsize=0: must be an integer from 1 to 64"),
     (["-m", "N=64,128", "size=100"], r"size=100: must be at least .* = 132"),
@@ -79,11 +69,6 @@ MISTAKES = [
 @pytest.mark.parametrize("overrides, message", MISTAKES, ids=lambda value: " ".join(value) if value else "")
 def test_mistake(refused, overrides, message):
     assert re.search(message, refused(*overrides, OUT))
-
-
-def test_the_default_output_folder_is_not_made_either(refused):
-    refused("N=65")
-    refused("-m", "N=64,65")
 
 
 SWITCHES = [
@@ -101,11 +86,9 @@ def test_switch(refused, environment, overrides, message):
     assert re.search(message, refused(*overrides, OUT, **environment))
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch", "none"])
-def test_another_backend_of_keras(refused, monkeypatch, backend):
-    monkeypatch.setenv("KERAS_BACKEND", backend)
-    line = f"KERAS_BACKEND={backend}: must be tensorflow, or unset: the networks are written for it"
-    assert refused(OUT) == line == refused("N=65", OUT)
+def test_another_backend_of_keras(refused, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert refused(OUT) == "KERAS_BACKEND=jax: must be tensorflow, or unset: the networks are written for it"
 
 
 def test_the_backend_of_keras_is_set_before_a_file_of_the_user_can_say_otherwise(monkeypatch):
@@ -128,44 +111,6 @@ class Trap:
         return (os.mkdir, (self.path,))
 
 
-def disk(side=64):
-    return np.ones((side, side), complex)
-
-
-PROBE_FILES = [
-    (
-        "shape",
-        {"probeGuess": np.ones((64, 32), complex)},
-        r"probeGuess has shape \(64, 32\); must be \(n, n\)",
-    ),
-    ("zeros", {"probeGuess": 0 * disk()}, r"probeGuess is zero everywhere; must carry energy"),
-    ("text", {"probeGuess": np.full((64, 64), "a")}, r"probeGuess \(64, 64\) has dtype <U1; must be complex"),
-    ("key", {"probe": disk()}, r"has no key probeGuess \(it has probe\)"),
-]
-
-
-@pytest.mark.parametrize("name, arrays, message", PROBE_FILES, ids=lambda value: value if value else "")
-def test_probe_file(refused, tmp_path, name, arrays, message):
-    path = tmp_path / f"{name}.npz"
-    np.savez(path, **arrays)
-    line = refused("probe=npz", f"probe.file={path}", OUT)
-    assert line.startswith(f"probe.file={path}: ") and re.search(message, line)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"], ids=repr)
-def test_unreadable_probe_file(refused, tmp_path, content):
-    (tmp_path / "torn.npz").write_bytes(content)
-    line = refused("probe=npz", f"probe.file={tmp_path / 'torn.npz'}", OUT)
-    assert re.search(r"not a readable .npz \(it is .*\); it must be an .npz with key probeGuess", line)
-
-
-def test_probe_file_that_is_a_folder_a_plain_array_or_a_loop(refused, tmp_path):
-    np.save(tmp_path / "plain.npy", disk())
-    (tmp_path / "loop").symlink_to("loop")
-    for path in (tmp_path, tmp_path / "plain.npy", tmp_path / "loop"):
-        assert "must be an .npz with key probeGuess" in refused("probe=npz", f"probe.file={path}", OUT)
-
-
 def test_pickles_in_probe_files_are_not_executed(refused, tmp_path):
     trap = np.empty((64, 64), object)
     trap[:] = Trap(tmp_path / "sprung")
@@ -175,12 +120,6 @@ def test_pickles_in_probe_files_are_not_executed(refused, tmp_path):
     for name, why in {"array.npz": "holds Python objects", "bare.npz": "not a readable .npz"}.items():
         assert why in refused("probe=npz", f"probe.file={tmp_path / name}", OUT)
     assert not (tmp_path / "sprung").exists()
-
-
-def test_probe_larger_than_the_window_needs_interpolation(refused, tmp_path):
-    np.savez(tmp_path / "big.npz", probeGuess=disk(80))
-    line = refused("probe=npz", f"probe.file={tmp_path / 'big.npz'}", "probe.resize=pad", OUT)
-    assert re.search(r"probe.resize=pad: .* 80 × 80, larger than N=64; use probe.resize=interpolate", line)
 
 
 # ---- output folders
@@ -198,13 +137,6 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(refused, tmp_path):
     )
 
 
-def test_a_mistake_leaves_the_run_that_was_to_be_overwritten(refused, tmp_path):
-    run = tmp_path / "run"
-    RunFolder(run).json("metrics.json", {})
-    assert "N=65" in refused(f"output_dir={run}", "overwrite=true", "N=65")
-    assert "no such file" in refused(f"output_dir={run}", "overwrite=true", "probe=npz", "probe.file=no.npz")
-
-
 def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
     RunFolder(tmp_path / "sweep" / "1_seed=1").text("run.log", "")
     assert "1_seed=1: holds another run (files.json, run.log)" in refused(
@@ -215,11 +147,10 @@ def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
 def test_a_folder_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
-    for path in (tmp_path / name for name in ("file", "file/below", "long" * 100, "loop", "loop/below")):
+    for path in (tmp_path / name for name in ("file/below", "long" * 100, "loop")):
         assert refused(f"output_dir={path}").startswith(f"output_dir={path}: cannot be written (")
     assert "cannot be written (" in refused("-m", "seed=0,1", f"output_dir={tmp_path / 'file' / 'below'}")
-    for nothing in ("null", "", "''"):
-        assert "output_dir=" in refused(f"output_dir={nothing}")
+    assert "output_dir=" in refused("output_dir=")
 
 
 # ---- help, tracebacks, speed
@@ -250,24 +181,26 @@ def test_traceback_on_demand(command, tmp_path):
     assert code == 2 and "Traceback" in err and files(tmp_path) == {"cwd/": ""}
 
 
-def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
-    held = tmp_path / "held"
-    held.mkdir()
+def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path, trained_run):
+    """Of all programs; a sample is even made without it."""
+    held, cwd = tmp_path / "held", tmp_path / "cwd"
+    for folder in (held, cwd):
+        folder.mkdir()
     (held / "metrics.json").write_text("{}")
-    lines = [
-        "N=65",
-        "probe=npz probe.file=no.npz",
-        f"output_dir={held}",
-        "nn=1",
-        "-m seed=0,-1",
-        "probe=laser",
+    grid_lines = ("N=65", "probe=npz probe.file=no.npz", f"output_dir={held}", "-m seed=0,-1", "probe=laser")
+    lines = [f"grid_lines_workflow {words}" for words in grid_lines]
+    lines += [f"infer run={trained_run} data=no.npz", "tune data.file=none.cxi tune.space.probe.modes=[0,4]"]
+    done = fresh(cwd, "-c", SEVERAL, *lines, "sample")
+    ends = [line for line in done.stdout.splitlines() if line.startswith("exit")]
+    assert ends == ["exit 2 False"] * len(lines) + ["exit 0 False"]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == len(lines) and "Traceback" not in done.stderr
+    assert errors[-2:] == [
+        "error: no.npz: no such file",
+        "error: probe.modes=0: must be an integer from 1 to 8, or null",
     ]
-    cwd = tmp_path / "cwd"
-    cwd.mkdir()
-    done = fresh(cwd, "-c", SEVERAL, *lines)
-    assert done.stdout.splitlines() == ["exit 2 False"] * len(lines)
-    assert len(done.stderr.splitlines()) == len(lines) and "Traceback" not in done.stderr
-    assert json.loads((held / "metrics.json").read_text()) == {} and not list(Path(cwd).iterdir())
+    assert json.loads((held / "metrics.json").read_text()) == {}
+    assert "200 patterns" in done.stdout and [path.name for path in cwd.iterdir()] == ["sample.cxi"]
 
 
 # ---- resume=

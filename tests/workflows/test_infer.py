@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import INFER, files, fresh
+from helpers.cli import INFER, files
 from helpers.published import N, published, spot
 
 from ptycho.config import ConfigError, ZonePlateProbe
@@ -224,14 +224,13 @@ def test_a_part_of_the_truth_is_scored(infer, trained_run, saved, files_of_other
         assert recon["object"].shape == (2, 86, 86)  # the last patches end at 50 + 4 + 32
 
 
-@pytest.mark.parametrize("stitch", ["probe", "refined"])
-def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path, stitch):
+def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path):
     arrays = files_of_others[0][1]
     scaled = arrays | {"probeGuess": 50j * arrays["probeGuess"], "diffraction": arrays["diffraction"] / 8}
     recons = []
     for k, content in enumerate((arrays, scaled)):
         choice = (f"run={trained_run}", f"data={saved(content, f'{k}.npz')}", "models=[pinn]")
-        out, err = infer(*choice, f"stitch={stitch}", out=tmp_path / f"out{k}")
+        out, err = infer(*choice, out=tmp_path / f"out{k}")
         assert "photon noise" not in err
         with np.load(out / "recons/pinn/recon.npz") as recon:
             recons.append(recon["object"])
@@ -254,22 +253,6 @@ def test_a_single_group(infer, trained_run, saved):
         assert recon["mask"][0].any() and not recon["mask"][1].any()
 
 
-def test_a_sweep_over_files(infer, trained_run, tmp_path):
-    for name in ("a.npz", "b.npz"):
-        shutil.copy(trained_run / TEST, tmp_path / name)
-    out, err = infer("-m", f"run={trained_run}", f"data={tmp_path}/a.npz,{tmp_path}/b.npz", "models=[pinn]")
-    jobs = sorted(path.name[0] for path in out.iterdir())
-    assert jobs == ["0", "1"] and "job 2 of 2" in err
-    assert all((job / "metrics.json").exists() for job in out.iterdir())
-
-
-def test_folders_of_sweeps_need_no_quotes(infer, trained_run, tmp_path):
-    moved = tmp_path / "0_gridsize=2,seed=0"
-    shutil.copytree(trained_run, moved, ignore=shutil.ignore_patterns("recons", "visuals"))
-    out, _ = infer(f"run={moved}", f"data={moved / TEST}", "models=[pinn]")
-    assert (out / "metrics.json").exists()
-
-
 def test_weights_of_another_network_end_before_anything_is_written(infer, trained_run, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(trained_run, moved, ignore=shutil.ignore_patterns("recons", "visuals"))
@@ -278,22 +261,6 @@ def test_weights_of_another_network_end_before_anything_is_written(infer, traine
     out, err = infer(f"run={moved}", f"data={moved / TEST}", code=2)
     assert "moved/pinn: weights do not belong to this network: " in err.splitlines()[-1]
     assert not out.exists()
-
-
-RUN_AND_TELL = """
-import runpy, sys
-sys.argv = sys.argv[1:]
-try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-except SystemExit as stop:
-    print(stop.code, "tensorflow" in sys.modules)
-"""
-
-
-def test_mistakes_are_answered_before_tensorflow_is_imported(trained_run, tmp_path):
-    done = fresh(tmp_path, "-c", RUN_AND_TELL, INFER, f"run={trained_run}", "data=no.npz")
-    assert done.stdout.split() == ["2", "False"], done.stdout + done.stderr
-    assert done.stderr == "error: no.npz: no such file\n" and not list(tmp_path.iterdir())
 
 
 def test_scores_are_of_the_part_that_has_patterns(infer, trained_run):

@@ -17,9 +17,7 @@ def composed(override):
         return compose("scan", [override]).data.file
 
 
-@pytest.mark.parametrize(
-    "name", ["ü.cxi", "a(1).cxi", "a[1].cxi", "a=b.cxi", "a{b}.cxi", "ü b[1]/a,b.cxi", "it's.cxi"]
-)
+@pytest.mark.parametrize("name", ["a(1).cxi", "a=b.cxi", "ü b[1]/a,b.cxi", "it's.cxi"])
 def test_the_quotes_that_are_shown_work(name):
     with pytest.raises(HydraException) as caught:
         composed(f"data.file={name}")

@@ -37,6 +37,8 @@ from ptycho.training.loop import NonFiniteLossError, Training
 from workflows.command_line.config import resumed_config
 from workflows.reconstruct.infer import staged
 
+pytestmark = pytest.mark.usefixtures("usual_chunks")
+
 # ---- training, continued
 
 
@@ -348,7 +350,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
     assert set(files(reference / "pinn")) == kept
 
     run = tmp_path / "run"
-    with small_disk(200_000):
+    with small_disk(20_000):
         code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=run")
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 1 and len(errors) == 1 and "Traceback" not in err, err

@@ -1,12 +1,8 @@
 """Tuning: spaces are read and checked, a study goes on, bad trials end early, advice needs evidence."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import ROOT
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ptycho.config import ConfigError
@@ -147,19 +143,3 @@ class TestResults:
         lines = results.write_results(made, tmp_path, [])
         assert "that is not more than twice its error: the defaults are kept" in lines
         assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}
-
-
-def test_a_mistake_is_answered_before_tensorflow_is_imported(tmp_path):
-    program = f"""
-import runpy, sys
-sys.argv = ["tune.py", "data.file={tmp_path}/none.cxi", "tune.space.probe.modes=[0,4]"]
-try:
-    runpy.run_path({str(ROOT / "scripts" / "tune.py")!r}, run_name="__main__")
-except SystemExit as stop:
-    print(stop.code, "tensorflow" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == (
-        "2 False\n",
-        "error: probe.modes=0: must be an integer from 1 to 8, or null\n",
-    )

@@ -1,7 +1,7 @@
 """The whole workflow, as a user runs it: the smallest sizes, a working folder of its own.
 
 The first run, from which most is read, has a process of its own; others share this one and draw nothing.
-One variant is compiled by XLA, which takes most of the time: the U-Net, of the same blocks as the baseline.
+None is compiled by XLA, which takes most of the time: tests/training/test_training.py does that.
 """
 
 import csv
@@ -21,6 +21,7 @@ from ptycho.files.atomic import sha256
 from ptycho.run.record import read_record
 from workflows.command_line.config import run_config
 
+pytestmark = pytest.mark.usefixtures("usual_chunks")
 COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")
 MODELS = ("pinn", "baseline")
 
@@ -242,6 +243,7 @@ VARIANTS = {
         "model.object_big=true",
         "stitch=grid",
         "probe=zone_plate",
+        "xla.compile=false",
     ),
     "jitter": (
         *TINY_UNROLLED,
@@ -263,57 +265,52 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory, in_process_once):
-    """Exit code by variant, the folder of their results, and what they wrote to stderr."""
+    """Exit code by variant, the folders of their results by variant, and what they wrote to stderr."""
     folder = tmp_path_factory.mktemp("variants")
     lines = {name: (*PINN, *extra, f"output_dir={name}") for name, extra in VARIANTS.items()}
-    baseline = ("models=[baseline]", "baseline.patterns_per_group=null", "xla.compile=false", *TINY)
-    lines["default_folder"] = baseline
+    lines["jitter"] = lines["jitter"][:-1]  # into the default folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("workflows.reconstruct.grid_lines.draw_comparison", lambda *_: None)
         done = {name: in_process_once(SCRIPT, *line, cwd=folder) for name, line in lines.items()}
     codes, outs, errs = zip(*done.values(), strict=True)
-    assert not any(outs)
-    return dict(zip(done, codes, strict=True)), folder, "".join(errs)
+    assert not any(outs) and {path.name for path in folder.iterdir()} == {"outputs", "unet", "diverging"}
+    (default,) = (folder / "outputs" / "grid_lines").glob("*/*")
+    folders = {"unet": folder / "unet", "jitter": default, "diverging": folder / "diverging"}
+    return dict(zip(done, codes, strict=True)), folders, "".join(errs)
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name != "diverging"])
 def test_variant(variants, name):
-    codes, folder, err = variants
+    codes, folders, err = variants
     assert codes[name] == 0, err
-    metrics, manifest = strict(folder / name / "metrics.json"), strict(folder / name / "manifest.json")
+    metrics, manifest = (strict(folders[name] / f"{file}.json") for file in ("metrics", "manifest"))
     assert set(metrics) == {"pinn", "constant", "truth_blurred_1px", "region", "conventions"}
     assert "nan" not in metrics["pinn"]["flags"] and metrics["pinn"]["ssim"][0] is not None
-    assert manifest["xla"] == {"compile": name == "unet", "translate": name == "unet"}
-    columns = set((folder / name / "pinn" / "history.csv").read_text().splitlines()[0].split(","))
+    assert manifest["xla"] == {"compile": False, "translate": name == "unet"}
+    columns = set((folders[name] / "pinn" / "history.csv").read_text().splitlines()[0].split(","))
     assert {"mae", "val_mae"} <= columns and ({"nll", "tv"} <= columns) == (name == "jitter")
 
 
 def test_jitter_costs_little(variants, first, within):
-    _, folder, _ = variants
-    moved, regular = strict(folder / "jitter" / "metrics.json"), strict(first[0] / "metrics.json")
+    run = variants[1]["jitter"]
+    moved, regular = strict(run / "metrics.json"), strict(first[0] / "metrics.json")
     within("SSIM lost by jitter", regular["pinn"]["ssim"][0] - moved["pinn"]["ssim"][0], below=0.1)
-    positions = load_dataset(folder / "jitter" / "datasets/N32/gs2/train.npz").positions
+    positions = load_dataset(run / "datasets/N32/gs2/train.npz").positions
     assert np.any(positions != np.round(positions))
 
 
 def test_a_diverging_training_ends_with_code_1_and_keeps_its_weights(variants):
-    codes, folder, err = variants
+    codes, folders, err = variants
+    run = folders["diverging"]
     assert codes["diverging"] == 1
     assert re.search(r"^error: NonFiniteLossError: the loss is \S+ at epoch 1, step \d", err, re.M), err
     assert "Traceback" not in err
-    assert strict(folder / "diverging" / "pinn" / "model.json")["stopped"].startswith("the loss is")
-    with np.load(folder / "diverging" / "pinn" / "weights.npz") as weights:
+    assert strict(run / "pinn" / "model.json")["stopped"].startswith("the loss is")
+    with np.load(run / "pinn" / "weights.npz") as weights:
         assert all(np.isfinite(weights[key]).all() for key in weights.files)
-    assert not (folder / "diverging" / "metrics.json").exists()
+    assert not (run / "metrics.json").exists()
 
 
 def test_the_default_folder_is_named_after_the_time(variants):
-    codes, folder, err = variants
-    assert codes["default_folder"] == 0, err
-    (made,) = (folder / "outputs" / "grid_lines").glob("*/*")
-    assert (
-        abs(datetime.now() - datetime.strptime(f"{made.parent.name} {made.name}", "%Y-%m-%d %H-%M-%S")).days
-        < 1
-    )
-    assert {path.name for path in folder.iterdir()} == {"outputs", *VARIANTS}
-    assert set(strict(made / "metrics.json")) >= {"baseline"}
+    day, time = variants[1]["jitter"].parts[-2:]
+    assert abs(datetime.now() - datetime.strptime(f"{day} {time}", "%Y-%m-%d %H-%M-%S")).days < 1

@@ -39,7 +39,7 @@ def test_weights_are_those_of_tensorflow_on_long_axes(method, antialias, pixels,
     np.testing.assert_allclose(resize_weights(pixels, samples, method, antialias), expected, atol=8e-7)
 
 
-@pytest.mark.parametrize(("method", "antialias"), DIFFERENT)
+@pytest.mark.parametrize(("method", "antialias"), [("nearest", False), ("area", False), ("lanczos5", True)])
 def test_compiled_equals_eager_with_gradients(method, antialias):
     def value_and_gradient(images, size, upstream):
         with tf.GradientTape() as tape:

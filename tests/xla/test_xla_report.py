@@ -1,8 +1,6 @@
 """The compile report: rows, saved models, and what it says where XLA is broken."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,11 +64,12 @@ def test_the_step_that_fails_is_named():
     assert not diagnose(steps[:1]).failed
 
 
-def test_a_broken_environment_ends_with_advice(monkeypatch):
+def test_a_broken_environment_ends_with_advice(in_process, monkeypatch):
+    """Each step of the diagnosis has a process of its own."""
     monkeypatch.setenv("XLA_FLAGS", "--no_such_flag=1")
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "Step that fails" in done.stderr and "unset both" in done.stderr
+    code, _, errors = in_process(SCRIPT)
+    assert code == 2
+    assert "Step that fails" in errors and "unset both" in errors
 
 
 def test_the_script_writes_json_and_markdown(in_process, tmp_path, monkeypatch):

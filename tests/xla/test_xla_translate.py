@@ -1,7 +1,5 @@
 """Translation: direction, fill, dtypes, gradients, precision, and the Keras layer."""
 
-import subprocess
-import sys
 from functools import partial
 
 import keras
@@ -14,7 +12,7 @@ from benchmarks import conformance, conformance_cases, oracles
 from benchmarks.conformance_cases import FLOATS, WARP_SHAPES
 from ptycho.xla import Translation, projective_warp, translate
 from ptycho.xla.noise import threefry2x32
-from ptycho.xla.precision import IMAGE_DTYPES, _leading_bits, split_matmul
+from ptycho.xla.precision import _leading_bits, split_matmul
 
 PATHS = ("taps", "matrix")
 graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here
@@ -70,23 +68,13 @@ def test_fill_blends_over_one_pixel_like_scipy():
         )
 
 
-def test_numpy_oracle_agrees_with_scipy():
-    image, shift = RNG.normal(size=(1, 6, 9, 1)), np.array([[-1.25, 2.5]])
-    t = oracles.shift_transforms(shift)
-    loops = oracles.numpy_warp(image, t, "bilinear", "constant", -1.0, (6, 9))
-    scipy_ = scipy.ndimage.shift(image[0, ..., 0], shift[0], order=1, mode="grid-constant", cval=-1.0)
-    np.testing.assert_allclose(loops[0, ..., 0], scipy_, atol=1e-13)
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_conformance(dtype):
     count = conformance.check("translate", dtype, 50, modes=(False,))
     assert count.cases == 50 and count.failed == 0, count
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shapes"), [("float32", (1, 2, 3)), ("bfloat16", (5,)), ("complex128", (5,))]
-)
+@pytest.mark.parametrize(("dtype", "shapes"), [("float32", (2, 3)), ("complex128", (5,))])
 def test_conformance_when_compiled(dtype, shapes, monkeypatch):
     """Images of one row, of one column, and of neither: every shape compiles anew."""
     monkeypatch.setattr(conformance_cases, "WARP_SHAPES", [WARP_SHAPES[k] for k in shapes])
@@ -154,7 +142,7 @@ def test_sizes_unknown_while_tracing(path, jit):
         np.testing.assert_allclose(function(images, shifts), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", IMAGE_DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.complex128], ids=lambda d: d.name)
 def test_dtype_and_static_shape_are_kept(dtype):
     for shape in ((3, 7, 10), (3, 7, 10, 2)):
         function = graph(lambda i, s: translate(i, s))
@@ -164,7 +152,7 @@ def test_dtype_and_static_shape_are_kept(dtype):
         assert concrete.structured_outputs.shape == shape and concrete.structured_outputs.dtype == dtype
 
 
-def test_eager_graph_and_compiled_agree_in_value_and_gradient():
+def test_eager_and_compiled_agree_in_value_and_gradient():
     images, shifts = (
         tf.constant(complex_images((3, 7, 10, 2)).astype(np.complex64)),
         tf.constant(SHIFTS, tf.float32),
@@ -175,10 +163,9 @@ def test_eager_graph_and_compiled_agree_in_value_and_gradient():
 
     for path in PATHS:
         eager = function(images, shifts, path)
-        for jit in (False, True):
-            traced = graph(function, jit_compile=jit)(images, shifts, path)
-            for a, b in zip(eager, traced, strict=True):
-                np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
+        compiled = graph(function, jit_compile=True)(images, shifts, path)
+        for a, b in zip(eager, compiled, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -304,24 +291,16 @@ class TestLayer:
         wide[:, :, 10] = 1
         assert layer([wide, far * [0, 1]])[0, 0, 267, 0] == 0.75
 
-    def test_round_trip_through_a_fresh_process(self, tmp_path):
+    def test_round_trip_through_a_file(self, tmp_path):
         images, shifts = keras.Input((6, 7, 1)), keras.Input((2,))
         model = keras.Model(
             [images, shifts], Translation(jitter=0.5, seed=7, fill_value=1.0)([images, shifts])
         )
         model([self.images, self.shifts], training=True)
         model.save(tmp_path / "model.keras")
-        expected = model([self.images, self.shifts], training=True).numpy()
-        code = (
-            "import sys, numpy as np, keras, ptycho.xla\n"
-            "model = keras.models.load_model(sys.argv[1] + '/model.keras')\n"
-            "inputs = [np.load(sys.argv[1] + f'/{n}.npy') for n in ('images', 'shifts')]\n"
-            "np.save(sys.argv[1] + '/out.npy', model(inputs, training=True))\n"
-        )
-        np.save(tmp_path / "images.npy", self.images)
-        np.save(tmp_path / "shifts.npy", self.shifts)
-        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+        again = keras.models.load_model(tmp_path / "model.keras")
+        inputs = [self.images, self.shifts]
+        np.testing.assert_array_equal(again(inputs, training=True), model(inputs, training=True))
 
     def test_exported_graph_does_not_demand_xla(self):
         layer = Translation()

@@ -122,8 +122,7 @@ def test_gradient_to_images_is_the_adjoint(interpolation, mode):
     np.testing.assert_allclose(np.vdot(y, warped), np.vdot(adjoint, x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize(("mode", "matrix"), [*((mode, False) for mode in MODES), ("reflect", True)])
 def test_gradient_to_transforms_by_finite_differences(mode, matrix):
     x, y = complex_images(), complex_images()
     t = np.concatenate([T, np.ones((2, 1))], axis=1).reshape(2, 3, 3) if matrix else T
@@ -154,7 +153,7 @@ def test_gradient_to_transforms_is_finite_at_the_identity():
     assert np.isfinite(tape.gradient(loss, t)).all()
 
 
-def test_eager_graph_and_compiled_agree_in_value_and_gradients():
+def test_eager_and_compiled_agree_in_value_and_gradients():
     images, t = tf.constant(complex_images().astype(np.complex64)), tf.constant(T, tf.float32)
 
     def function(i, t):
@@ -164,10 +163,9 @@ def test_eager_graph_and_compiled_agree_in_value_and_gradients():
             loss = tf.reduce_sum(tf.abs(warped) ** 2)
         return warped, *tape.gradient(loss, [i, t])
 
-    eager = function(images, t)
-    for compiled in (False, True):
-        for a, b in zip(eager, graph(function, jit_compile=compiled)(images, t), strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
+    compiled = graph(function, jit_compile=True)
+    for a, b in zip(function(images, t), compiled(images, t), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
 
 
 @pytest.mark.parametrize("dtype", IMAGE_DTYPES, ids=lambda d: d.name)
@@ -190,8 +188,7 @@ OUTPUTS = {
     ("output", "interpolation", "compiled"),
     [
         *((output, "bilinear", False) for output in OUTPUTS),
-        ("mixed", "nearest", False),
-        *((output, "bilinear", True) for output in ("that of the images", "mixed")),
+        ("mixed", "nearest", True),
     ],
 )
 def test_sizes_unknown_while_tracing(output, interpolation, compiled):
@@ -210,8 +207,7 @@ def test_sizes_unknown_while_tracing(output, interpolation, compiled):
         np.testing.assert_allclose(function(images, T.astype(np.float32)), expected, rtol=0, atol=allowed)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_gradients_with_sizes_unknown_while_tracing(compiled):
+def test_gradients_with_sizes_unknown_while_tracing():
     def gradients(images, t):
         with tf.GradientTape() as tape:
             tape.watch([images, t])
@@ -219,7 +215,7 @@ def test_gradients_with_sizes_unknown_while_tracing(compiled):
         return tape.gradient(loss, [images, t])
 
     arrays = tf.constant(RNG.normal(size=(2, 7, 10, 2)), tf.float32), tf.constant(T, tf.float32)
-    unknown = graph(gradients, input_signature=UNKNOWN, jit_compile=compiled)(*arrays)
+    unknown = graph(gradients, input_signature=UNKNOWN)(*arrays)
     for got, want in zip(unknown, gradients(*arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
 
@@ -235,8 +231,7 @@ def integer_images(dtype, shape):
 EAGER = [(d, i, False, range(4)) for d in ("uint8", "int32", "int64") for i in ("bilinear", "nearest")]
 COMPILED = [
     ("uint8", "bilinear", True, (0, 3)),
-    ("int32", "bilinear", True, (2,)),
-    ("int64", "bilinear", True, range(4)),
+    ("int64", "bilinear", True, (2,)),
     ("int64", "nearest", True, (1,)),
 ]
 
@@ -258,7 +253,7 @@ def test_integer_images_are_those_of_tensorflows_kernel(dtype, interpolation, co
 
 @pytest.mark.parametrize(
     ("dtype", "compiled"),
-    [*((dtype, False) for dtype in INTEGER_DTYPES), (tf.int8, True), (tf.uint16, True), (tf.int64, True)],
+    [*((dtype, False) for dtype in INTEGER_DTYPES), (tf.int64, True)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_integers_by_hand(dtype, compiled):
