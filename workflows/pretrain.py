@@ -11,7 +11,7 @@ import numpy as np
 
 from ptycho import __version__
 from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
-from ptycho.config.mapping import completed, flat, result_settings
+from ptycho.config.mapping import flat, result_settings
 from ptycho.config.messages import show
 from ptycho.networks import build_pinn, count_parameters
 from ptycho.networks.unrolled import Unrolled
@@ -46,7 +46,6 @@ def run(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> None:
             folder.path / task.name / names.CHECKPOINTS,
             select_lasting(settings),
             config.train.checkpoint_seconds,
-            complete_lasting,
         )
         parameters = count_parameters(task.model)
         log.info("%d parameters, %d steps", parameters, config.steps)
@@ -86,11 +85,6 @@ def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
     what an inference takes leaves it as it is."""
     kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
     return kept | {"horizon": settings["horizon"] or settings["steps"]}
-
-
-def complete_lasting(stored: dict[str, Any]) -> dict[str, Any]:
-    """Stored :func:`select_lasting`; keys that are newer than they are have their defaults."""
-    return select_lasting(completed({"steps": 1} | stored))
 
 
 def make_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:

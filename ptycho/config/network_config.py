@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ptycho.config.errors import ConfigError
 from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
@@ -26,7 +24,6 @@ LARGEST_BATCH = 65_536
 class JobConfig:
     """The keys that every run which trains something has."""
 
-    NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
     seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1, level="sometimes")
     output_dir: Text | None = key(None, "folder of the run", level="always")
     overwrite: Flag = key(

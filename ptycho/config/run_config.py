@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 from ptycho.config.errors import check
 from ptycho.config.imperfections import Imperfections, check_detector
@@ -27,7 +27,6 @@ from ptycho.config.solver_config import LsqmlConfig
 class RunConfig(TrainedConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
-    NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
     N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512, level="always")
     gridsize: Integer = key(
         2, "side of a group, which has gridsize × gridsize neighbouring patterns", ge=1, le=64, level="always"

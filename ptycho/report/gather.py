@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
-from ptycho.config.former_names import current_scores
 from ptycho.config.mapping import flat, to_mapping
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
@@ -98,7 +97,6 @@ def gather(path: Path) -> RunRecord:
     missing: list[str] = []
     config, settings, command = _read_config(path, missing)
     metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))
-    metrics = current_scores(metrics)
     kind = _kind(config)
     return RunRecord(
         path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
-from ptycho.config.former_names import FILES
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
@@ -65,7 +64,7 @@ _FIGURES = (
     *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
 )
 _OF_A_SCAN = (
-    *(PRODUCT, *IMAGES, ASSESSMENT, FILES[ASSESSMENT], TRUTH),
+    *(PRODUCT, *IMAGES, ASSESSMENT, TRUTH),
     *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
     *(f"{VISUALS}/{name}.png" for name in _FIGURES),
 )

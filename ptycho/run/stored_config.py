@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ptycho.config import ConfigError, DenoiserConfig
-from ptycho.config.mapping import AnyConfig, Job, from_stored, to_mapping
+from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
@@ -44,11 +44,11 @@ def read_job(run: Path) -> Job:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
     try:
-        config = from_stored(values)
+        config = from_mapping(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     sections = {key for key, value in to_mapping(type(config)()).items() if isinstance(value, dict)}
-    if missing := sorted(sections - values.keys() - {*config.NEWER}):
+    if missing := sorted(sections - values.keys()):
         raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
     return config
 

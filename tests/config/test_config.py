@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
-from ptycho.config.mapping import completed, from_mapping, from_stored, result_settings
+from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of, sections_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
@@ -296,13 +296,6 @@ def test_yaml_defaults_equal_the_dataclass_defaults():
     assert without_folder(scan) == cfg.ScanRunConfig()  # model=unrolled_fast, too
 
 
-def test_stored_settings_are_completed_by_what_is_newer_than_they_are():
-    config = RunConfig(seed=5)
-    settings = result_settings(config)
-    del settings["stitch"]["passes"], settings["model"]["coarsening"]
-    assert completed(settings) == result_settings(config)
-
-
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 
 
@@ -385,23 +378,7 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
         assert (page.index(row) < weak) is flag.wrong
 
 
-# ---- keys that had no effect
-
-
-def test_what_older_runs_have_stored_of_keys_without_effect_is_passed_over():
-    learning = {"learn": True, "modes": 2, "rate": 1.0, "start_epoch": 3}
-    run = from_stored(
-        {"probe": {"kind": "ideal_disk", "modes": 2}, "test_probe": {"kind": "ideal_disk"} | learning}
-    )
-    assert run.probe == run.test_probe == cfg.IdealDiskProbe()
-    former = {"baseline": {"filters_scale": 1}, "train": {"val_groups": 5, "clip_norm": 2.0}}
-    former["stitch"] = {"method": "refined", "passes": 10}
-    assert from_stored({"data": {"file": "-"}} | former).train.clip_norm == 2
-    with pytest.raises(ConfigError, match="results of a measured scan are solver and, with a network, pinn"):
-        from_mapping({"data": {"file": "-"}, "stitch": former["stitch"]})
-    former["train"]["patience"] = 3
-    former |= {"nepochs": 1, "mae_weight": 1.0, "probe": {"kind": "own"}, "models": ["pinn"]}
-    assert from_stored({"batches": {}} | former).train.clip_norm == 2
+# ---- keys of another program
 
 
 @pytest.mark.parametrize(
@@ -409,10 +386,17 @@ def test_what_older_runs_have_stored_of_keys_without_effect_is_passed_over():
     [
         ({"data": {"file": "-"}, "train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
         ({"data": {"file": "-"}, "baseline": {}}, "baseline={}: unknown key"),
-        ({"batches": {}, "train": {"patience": 5}}, "train.patience=5: unknown key"),
-        ({"batches": {}, "nepochs": 5}, "nepochs=5: unknown key"),
-        ({"batches": {"many": {"N": 64, "C": 2, "batch": 1, "reech": 1}}}, "did you mean batches.many.reach"),
-        ({"batches": {"many": {"N": 64}}}, "batches.many.C=null: must be an integer from 1 to 64"),
+        ({"data": {"file": "-"}, "stitch": {}}, "results of a measured scan are solver and, with"),
+        ({"network": "group", "train": {"patience": 5}}, "train.patience=5: unknown key"),
+        ({"network": "group", "nepochs": 5}, "nepochs=5: unknown key"),
+        (
+            {"network": "group"} | {"batches": {"many": {"N": 64, "C": 2, "batch": 1, "reech": 1}}},
+            "did you mean batches.many.reach",
+        ),
+        (
+            {"network": "group"} | {"batches": {"many": {"N": 64}}},
+            "batches.many.C=null: must be an integer from 1 to 64",
+        ),
         ({"data": {"file": "-"}, "group_siz": 5}, r"group_siz=5: unknown key; did you mean group_size\?"),
     ],
     ids=str,

@@ -59,7 +59,7 @@ WRONG = [
         r"model.stage=8: unknown key; did you mean model.st",
     ),
     (lambda values: values.replace("N: 64", "N: 65"), r"N=65: must be a power of two"),
-    (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, model, "),
+    (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, imperf"),
     (lambda values: values[: values.index("stitch:")] + "stitch:\n", r"stitch=null: must be a section"),
 ]
 

@@ -10,7 +10,7 @@ from helpers.pretraining import config_of
 
 import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
-from ptycho.config.mapping import result_settings, to_mapping
+from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.losses import object_error
 from ptycho.networks.weights import get_weights
@@ -20,7 +20,7 @@ from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
-from workflows.pretrain import complete_lasting, select_lasting
+from workflows.pretrain import select_lasting
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
@@ -100,9 +100,6 @@ def test_what_a_training_keeps_to_the_end():
         assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) == select_lasting(settings)
     for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
         assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) != select_lasting(settings)
-    assert complete_lasting(select_lasting(result_settings(config_of(steps=12)))) == select_lasting(
-        result_settings(config_of(steps=12))
-    )
 
 
 def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
@@ -134,9 +131,6 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     after = errors()
     within("error after a pretraining, of that before", np.mean(after) / np.mean(before), below=0.95)
     within("errors of new examples", np.abs(training.measure_errors(form, 8) / after - 1).max(), below=1e-3)
-
-
-# ---- configuration
 
 
 # ---- the script
