@@ -43,6 +43,7 @@ from ptycho.simulation.imperfections import (
     draw_gaps,
     draw_variation,
     incoherent_modes,
+    misstate_probe,
     record_positions,
     spread_and_scale,
     stream,
@@ -281,9 +282,17 @@ def simulate_measured_like(
     )
 
 
-def record_scan(settings: ScanSettings, positions: np.ndarray) -> np.ndarray:
-    """The positions ``(J, 2)`` that are written down for the true ones."""
-    return record_positions(positions, settings.imperfections, row_of(len(positions)), settings.seed)
+def state_scan(
+    settings: ScanSettings, made: MeasuredLike, micrometre: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions ``(J, 2)`` and the probe ``(N, N)``, √photons, that are stated for the true ones.
+
+    ``micrometre``: Fresnel number of one micrometre.
+    """
+    wrong, count = settings.imperfections, len(made.positions)
+    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
+    positions = record_positions(made.positions, wrong, row_of(count), settings.seed)
+    return positions, misstate_probe(first, wrong, micrometre, settings.seed)
 
 
 def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:

@@ -18,8 +18,8 @@ from ptycho.simulation.measured_like import (
     PATHS,
     MeasuredLike,
     ScanSettings,
-    record_scan,
     simulate_measured_like,
+    state_scan,
 )
 from ptycho.simulation.truth import read_truth
 from workflows.convert.simulate_scan import SimulateConfig, export, simulate_scan
@@ -78,8 +78,9 @@ def test_without_imperfections_nothing_is_added(perfect):
         made.hot, HOT * made.scale * first.max(), 0
     )
     np.testing.assert_array_equal(counts(made), rng.poisson(expected))
-    config = SimulateConfig(N=N, n_positions=50, output="a.cxi", seed=3)
-    out = export(config, perfect.made, SimpleNamespace(advance=lambda n: None))
+    out = export(
+        SimulateConfig(N=N, n_positions=50, output="a.cxi", seed=3), perfect.made, {}, lambda n: None
+    )
     assert out.truth is None and out.comments.endswith("with its truth.")
     np.testing.assert_array_equal(out.positions, perfect.made.positions)
     np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))
@@ -227,7 +228,8 @@ def test_backlash_moves_every_second_row_of_a_snake():
     lines = np.split(places, range(10, 90, 10))
     for index, line in enumerate(lines):
         assert np.ptp(line[:, 0]) < 4.0 and np.all(np.diff(line[:, 1]) * (-1) ** index > 0)
-    moved = record_scan(settings, places) - places
+    made = SimpleNamespace(positions=places, photon_probe=gaussian(), N=N)
+    moved = state_scan(settings, made, FRESNEL)[0] - places
     expected = np.zeros((9, 10, 2))
     expected[1::2, :, 1] = 1.5
     np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
