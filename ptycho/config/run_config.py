@@ -76,8 +76,6 @@ class RunConfig(TrainedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
-        lag = self.imperfections.backlash_px
-        check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
         drift = self.imperfections.probe_variation
         check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
         self._check_geometry()
