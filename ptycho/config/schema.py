@@ -111,7 +111,6 @@ Text = Annotated[str, BeforeValidator(_path), Strict(), Word("a text")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), Word("a list of texts")]
 Each = Annotated[tuple[T, ...], BeforeValidator(_listed), Predicate(_distinct)]
 """Some of several, each once."""
-Pair = tuple[Number, Number]
 Range = tuple[Number, Number]
 
 
