@@ -77,9 +77,12 @@ KNOWN = (  # patterns of the names that the files of a run have
     *_OF_A_SCAN,
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
     *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
-    *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
+    *(
+        f"{name}/{file}"
+        for name in (*MODELS, PRIOR)
+        for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)
+    ),
     *(f"{name}/{TENSORBOARD}" for name in MODELS),
-    *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
     *UNFINISHED,
 )
 RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
