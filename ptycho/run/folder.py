@@ -28,7 +28,7 @@ from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import check_links, foreign_files, listed, own_files
+from ptycho.run.record import check_links, foreign_files, own_files, read_record
 from ptycho.run.replacing import discard, make_way, mend, put_back, waits
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class RunFolder(OutputFolder):
             remove_temporary(path, contents)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
-        self._record = (listed(path) or {name: "" for name in foreign_files(path)}) if resumed else {}
+        self._record = read_record(path) if resumed else {}
         self.timings: dict[str, float] = {}
         with self.replacing():
             self._list(names.RECORD)
@@ -224,15 +224,14 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
     this is none, or files of others in places of a run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
+    check_links(path)
     if foreign := foreign_files(path):
         some = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise ConfigError(
             f"output_dir={path}: holds {some}, which no run of this program has listed in "
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
-    own = own_files(path)
-    check_links(path, own)
-    tops = {file.split("/")[0] for file in own}
+    tops = {file.split("/")[0] for file in own_files(path)}
     held = [name for name in names.TRAINING if name in tops]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(

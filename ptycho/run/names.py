@@ -48,42 +48,9 @@ PHASES = {  # of a run, as the log names them when they begin
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 
-_OBJECTS = ("gt", "solver", "pinn", "baseline", "lsqml", "refined", "denoised")
-_FIGURES = (
-    *(
-        "side_by_side",
-        "quality",
-        "error_map",
-        "slices",
-        "probe_caustic",
-        "probe_variation",
-        "compare_amp_phase",
-        "frc_curves",
-        "history",
-    ),
-    *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
-)
-_OF_A_SCAN = (
-    *(PRODUCT, *IMAGES, ASSESSMENT, TRUTH),
-    *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
-    *(f"{VISUALS}/{name}.png" for name in _FIGURES),
-)
 UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
     *(f"{name}/*-*.npz" for name in (EXAMPLES, BLOCKS)),
-)
-KNOWN = (  # patterns of the names that the files of a run have
-    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD, *TABLES),
-    *_OF_A_SCAN,
-    *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
-    *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
-    *(
-        f"{name}/{file}"
-        for name in (*MODELS, PRIOR)
-        for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)
-    ),
-    *(f"{name}/{TENSORBOARD}" for name in MODELS),
-    *UNFINISHED,
 )
 RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 
