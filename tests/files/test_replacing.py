@@ -199,6 +199,7 @@ def test_the_old_run_survives_a_kill_at_any_moment(run, change, tmp_path, monkey
                 ended += 1
             else:
                 break
+        check_free(copy, overwrite=True)
         mend(copy)
         done = (copy / "config.yaml").exists() and (copy / "config.yaml").read_text() == "new config.yaml"
         if done and not waits(copy):
