@@ -29,7 +29,7 @@ from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.run.record import check_links, foreign_files, own_files, read_record
-from ptycho.run.replacing import discard, make_way, mend, put_back, waits
+from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class RunFolder(OutputFolder):
         resumed: bool = False,
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
-        self.path, self.resumed = path, resumed
+        self.path, self.resumed, self.contents = path, resumed, contents
         check_links(path) if resumed else check_free(path, overwrite, contents)
         _open(path)
         try:
@@ -104,15 +104,16 @@ class RunFolder(OutputFolder):
     def replacing(self) -> Iterator[None]:
         """Bring the replaced run back where the block fails before the new one has a result.
 
-        Where the disk was full the new one stays, to be gone on with, and the old one waits.
+        Where the disk was full the new one stays, to be gone on with, and the old one waits. Of an inference,
+        which cannot be gone on with, nothing stays.
         """
         try:
             yield
         except Exception as error:
-            resumable = isinstance(error, WriteError) and (self.path / names.CONFIG).is_file()
-            if waits(self.path) and resumable:
+            resumable = self.contents == names.TRAINING and (self.path / names.CONFIG).is_file()
+            if waits(self.path) and resumable and isinstance(error, WriteError):
                 log.warning("%s", kept_aside(self.path))
-            elif put_back(self.path):
+            elif (put_back if self.contents == names.TRAINING else undo)(self.path):
                 log.warning("%s: holds the run again that was to be replaced", self.path)
             raise
 

@@ -77,21 +77,13 @@ def mend(run: Path) -> None:
         put_back(run)
 
 
-def exchange(new: Path, run: Path) -> None:
-    """Move the run in the folder ``new`` into ``run``, in the place of the run that this holds.
-
-    OSError: it cannot be moved; what ``run`` held is where it was.
-    """
-    make_way(run)
-    order = {RECORD: -1, MANIFEST: 1}  # the record says whose the others are
-    try:
-        _move(new, run, sorted(_tops(new), key=lambda name: order.get(name, 0)))
-    except OSError:
-        if not put_back(run):
-            _remove(run)
-            (run / RECORD).unlink(missing_ok=True)
-        raise
-    discard(run)
+def undo(run: Path) -> bool:
+    """Bring back what a run that failed was to replace, or else remove its files; False if none is back."""
+    if put_back(run):
+        return True
+    _remove(run)
+    (run / RECORD).unlink(missing_ok=True)
+    return False
 
 
 def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
