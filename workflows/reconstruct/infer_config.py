@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
-from ptycho.config.mapping import AnyConfig, to_dataclass
+from ptycho.config.mapping import AnyConfig
 from ptycho.config.memory import Phases, check_memory, inference_memory
-from ptycho.config.messages import show, unknown_key
+from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
@@ -26,7 +24,6 @@ from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths, energy_diameter
-from workflows.command_line.config import NO_KEY, explained, plain
 
 log = logging.getLogger(__name__)
 
@@ -102,30 +99,6 @@ class InferJob:
     @property
     def batch_size(self) -> int:
         return self.config.batch_size or self.run.batch_size  # type: ignore[return-value]  # never None
-
-
-def infer_config(composed: DictConfig) -> InferConfig:
-    """The validated configuration in what Hydra composed."""
-    values = plain(composed)
-    values.pop("hydra", None)
-    if isinstance(values.get("stitch"), dict) and "method" not in values["stitch"]:
-        name, value = next(iter(values["stitch"].items()), ("method", None))
-        needs = "needs stitch=refined beside it" if name == "passes" else None
-        message = (
-            f"stitch.{name}={show(value)}: {needs}"
-            if needs
-            else unknown_key(InferConfig, f"stitch.{name}", show(value))
-        )
-        raise ConfigError(message)
-    return to_dataclass(InferConfig, values)
-
-
-def in_words(error: Exception) -> str:
-    """An error on one line; passes are of an option that must be named."""
-    found = re.search(NO_KEY, str(error))
-    if found is not None and found[1] == "stitch.passes":
-        return f"stitch.passes={found[2]}: needs stitch=refined beside it"
-    return explained(error, InferConfig)
 
 
 def plan(config: InferConfig, path: Path) -> InferJob:
