@@ -18,7 +18,6 @@ from ptycho.config.sections import (
     ITERATIVE,
     MEASURED_PROBES,
     MODELS,
-    OBJECTS,
     PROBES,
     AberratedProbe,
     AdamConfig,

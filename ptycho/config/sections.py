@@ -2,7 +2,7 @@
 
 To add an option to a group: a class with its ``kind`` here, in the group's union and table below, a YAML file
 in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in the table of what builds it:
-``ptycho.networks.GENERATORS``, ``ptycho.scan.probe.PROBES`` or ``ptycho.simulation.objects.OBJECTS``.
+``ptycho.networks.GENERATORS`` or ``ptycho.scan.probe.PROBES``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
-    kind: Literal["lines"] = key("lines", "", kw_only=True)
     n_lines: Integer = key(
         400,
         "number of random line segments, on a canvas of twice the side of the object",
@@ -349,7 +348,6 @@ class StitchConfig:
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
 ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel | FourierModel | CustomModel
-OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}
 GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}

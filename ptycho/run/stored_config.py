@@ -12,6 +12,7 @@ from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 REMOVED = {  # keys of former versions: section, name, and the value that changed nothing
+    ("object", "kind"): "lines",
     ("imperfections", "astigmatism_waves"): 0.0,
     ("imperfections", "coma_waves"): 0.0,
     ("imperfections", "probe_power"): 1.0,

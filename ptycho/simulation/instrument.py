@@ -27,7 +27,15 @@ from ptycho.simulation.imperfections import (
     record_positions,
     stream,
 )
-from ptycho.simulation.streams import child_rng
+
+ROLES = ("train", "val", "test")
+STREAMS = ("object", "jitter", "noise", "draw", "elsewhere", "recorded")
+
+
+def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Generator:
+    """A generator of its own for every (seed, role, image, stream), independent of all the others."""
+    key = (ROLES.index(role), image, STREAMS.index(stream))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def true_modes(config: RunConfig, role: str) -> np.ndarray:

@@ -19,9 +19,16 @@ from ptycho.scan.probe import energy_diameter
 from ptycho.scan.tiling import nested_tiling
 from ptycho.scan.windows import cut_windows
 from ptycho.simulation.imperfections import PERFECT, Detector, spread_and_scale
-from ptycho.simulation.instrument import apply_beliefs, true_detector, true_flux, true_modes
+from ptycho.simulation.instrument import (
+    ROLES,
+    STREAMS,
+    apply_beliefs,
+    child_rng,
+    true_detector,
+    true_flux,
+    true_modes,
+)
 from ptycho.simulation.objects import make_object
-from ptycho.simulation.streams import ROLES, STREAMS, child_rng
 from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)

@@ -225,7 +225,6 @@ WRONG = [
     ({"models": 3}, "models=3: must be a non-empty list"),
     ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
     ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of ideal_disk, zone_plate, npz"),
-    ({"object": {"kind": "dots"}}, "object.kind=dots: must be one of lines"),
     ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a finite number"),
 ]
 
@@ -315,7 +314,6 @@ def test_every_experiment_says_what_it_is_and_composes(name):
 @pytest.mark.parametrize(
     "words, key, value",
     [
-        (["object=lines"], "object", cfg.OBJECTS["lines"]()),
         (["probe=ideal_disk"], "probe", cfg.IdealDiskProbe()),
         (["probe=zone_plate"], "probe", cfg.ZonePlateProbe()),
         (["probe=npz", "probe.file=p.npz"], "probe", cfg.FileProbe(file="p.npz")),
@@ -338,7 +336,6 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
     for path in (ROOT / "conf").glob("*/*.yaml"):
         options[path.parent.name].add(path.stem)
     assert options == {
-        "object": {"lines"},
         "probe": {"from_file", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet", "fno", "custom"},
         "stitch": {"probe", "grid", "refined"},
