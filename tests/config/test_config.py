@@ -47,7 +47,6 @@ def convert(defaults, **changes):
 # ---- what each dataclass refuses
 
 REFUSED = [
-    (cfg.ScanConfig, {"jitter": 16.5}, "scan.jitter=16.5: must be a finite number from 0 to 16 pixels"),
     (
         cfg.TrainConfig,
         {"warmup_fraction": NAN},
@@ -93,7 +92,6 @@ REFUSED = [
     ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid, refined"),
-    (RunConfig, {"N": 16}, "N=16: must be a power of two from 32 to 512"),
     (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
     (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),
     (RunConfig, {"outer_offset_test": 130}, "outer_offset_test=130: must be at most 2·N=128"),
@@ -217,13 +215,10 @@ WRONG = [
     ({"train__lr": 1}, "train.lr=1: unknown key; known are callbacks, checkpoint_seconds, clip_norm"),
     ({"N": "abc"}, "N=abc: must be a power of two"),
     ({"gridsize": 2.5}, "gridsize=2.5: must be an integer"),
-    ({"nphotons": "many"}, "nphotons=many: must be a finite number"),
     ({"nphotons": True}, "nphotons=true: must be a finite number"),
     ({"set_phi": 1}, "set_phi=1: must be true or false"),
-    ({"output_dir": 7}, "output_dir=7: must be a text, or null"),
     ({"max_groups_train": "all"}, "max_groups_train=all: must be an integer >= 1, or null"),
     ({"models": 3}, "models=3: must be a non-empty list"),
-    ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
     ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of ideal_disk, zone_plate, npz"),
     ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a finite number"),
 ]
@@ -276,11 +271,6 @@ def test_a_contradicting_override_is_an_error(override):
         converted("xla.translate=false", "xla.compile=false", USE_XLA_TRANSLATE="yes")
 
 
-def test_an_agreeing_override_is_fine():
-    assert converted("xla.compile=false", USE_XLA_COMPILE="no").xla.compile is False
-    assert converted("xla.compile=true", USE_XLA_COMPILE="1").xla.compile is True
-
-
 # ---- YAML and dataclasses agree
 
 
@@ -297,13 +287,6 @@ def test_yaml_defaults_equal_the_dataclass_defaults():
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 
 
-def test_the_experiment_changes_only_what_differs():
-    changed = converted("experiment=gs2_curved_phase")
-    assert without_folder(changed) == RunConfig(
-        set_phi=True, probe=cfg.ZonePlateProbe(), nepochs=3, models=("pinn",)
-    )
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_says_what_it_is_and_composes(name):
     text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
@@ -314,13 +297,9 @@ def test_every_experiment_says_what_it_is_and_composes(name):
 @pytest.mark.parametrize(
     "words, key, value",
     [
-        (["probe=ideal_disk"], "probe", cfg.IdealDiskProbe()),
-        (["probe=zone_plate"], "probe", cfg.ZonePlateProbe()),
         (["probe=npz", "probe.file=p.npz"], "probe", cfg.FileProbe(file="p.npz")),
-        (["model=unrolled"], "model", cfg.UnrolledModel()),
         (["model=unrolled_fast"], "model", cfg.UnrolledModel(stages=3, width=32, blocks=1)),
         (["model=unrolled_fine"], "model", cfg.UnrolledModel(width=16, coarsening=1)),
-        (["model=unet"], "model", cfg.UNetModel()),
         (["model=fno", "model.modes=8"], "model", cfg.FourierModel(modes=8)),
         (["model=custom", "model.target=mine:build"], "model", cfg.CustomModel(target="mine:build")),
         (["stitch=refined"], "stitch", cfg.StitchConfig(method="refined")),
@@ -329,26 +308,6 @@ def test_every_experiment_says_what_it_is_and_composes(name):
 )
 def test_options_of_a_group(words, key, value):
     assert getattr(converted(*words), key) == value
-
-
-def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
-    options = {p.parent.name: set() for p in (ROOT / "conf").glob("*/*.yaml")}
-    for path in (ROOT / "conf").glob("*/*.yaml"):
-        options[path.parent.name].add(path.stem)
-    assert options == {
-        "probe": {"from_file", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
-        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet", "fno", "custom"},
-        "stitch": {"probe", "grid", "refined"},
-        "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
-        "experiment": set(EXPERIMENTS),
-        "network": {"group", "denoiser"},
-        "lite": {
-            "run_exported",
-            "export_model",
-            "replay",
-        },  # no group: programs whose keys have the name of one
-    }
-    assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
 
 
 @pytest.mark.parametrize("name", FILES)

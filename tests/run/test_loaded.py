@@ -13,7 +13,6 @@ import ptycho
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig, ZonePlateProbe
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
-from ptycho.files.atomic import sha256
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
@@ -71,13 +70,6 @@ def loaded(trained_run):
 
 
 # ---- the same bits
-
-
-def test_the_package_is_light(tmp_path):
-    done = fresh(
-        tmp_path, "-c", "import ptycho, sys; print([m for m in sys.modules if m in ('numpy', 'tensorflow')])"
-    )
-    assert done.stdout.strip() == "[]" and callable(ptycho.load_model)
 
 
 RELOAD = """
@@ -194,12 +186,6 @@ def test_weights_that_are_bound_to_sizes(tmp_path, datasets, name, changes, fixe
             model.predict(np.ones((2, 3, 32, 32), np.float32))
 
 
-def test_offsets_wider_than_the_runs_get_a_region_that_holds_them(loaded):
-    patterns = np.ones((2, 4, 32, 32), np.float32)
-    shapes = {reach: loaded["pinn"].predict(patterns, np.full((4, 2), reach)).shape for reach in (2, 7.4)}
-    assert shapes == {2: (2, 36, 36), 7.4: (2, 47, 47)}  # 32 + ⌈2 · 7.4⌉
-
-
 def test_single_patterns_may_come_without_their_axis(trained_run, loaded):
     single = load_dataset(trained_run / TEST).amplitudes[:6]
     for model in loaded.values():
@@ -278,19 +264,6 @@ def test_weights_of_another_network_are_refused(trained_run, tmp_path, change, m
         ptycho.load_model(moved)
 
 
-def test_no_class_is_taken_from_model_json(trained_run, tmp_path):
-    moved = copied(trained_run, tmp_path, ("pinn",))
-    digest = sha256(moved / "pinn" / "weights.npz")
-    (moved / "pinn" / "model.json").write_text(f'{{"class": "os.system", "weights_sha256": "{digest}"}}')
-    assert ptycho.load_model(moved).name == "pinn"
-
-
 def test_unknown_names_are_refused(trained_run):
     with pytest.raises(ConfigError, match="name=gan: must be one of pinn, baseline"):
         ptycho.load_model(trained_run, "gan")
-
-
-def test_another_backend_of_keras_is_refused(trained_run, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    with pytest.raises(ConfigError, match="KERAS_BACKEND=jax: must be tensorflow, or unset"):
-        ptycho.load_model(trained_run)

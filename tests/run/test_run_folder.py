@@ -42,18 +42,6 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(folder):
     assert set(files(folder.path)) == {"files.json", "metrics.json", "pinn/"}
 
 
-def test_a_file_appears_under_its_name_only_when_complete(folder):
-    seen = []
-
-    def save(file):
-        file.write(b"content")
-        seen.extend(path.name for path in folder.path.iterdir())
-
-    folder.write("config.yaml", save)
-    assert len(seen) == 2 and "files.json" in seen and "config.yaml" not in seen
-    assert files(folder.path)["config.yaml"] == hashlib.sha256(b"content").hexdigest()
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_json_refuses_what_json_cannot_hold(folder, value):
     folder.json("metrics.json", {"a": 1})
@@ -142,26 +130,15 @@ def test_what_is_killed_and_temporary_is_removed_and_nothing_else(tmp_path):
     assert set(files(tmp_path)) == {*stay, "files.json"}
 
 
-def write_training(folder):
-    RunFolder(folder).config(RunConfig())
-
-
 def write_scan_run(folder):
     RunFolder(folder).config(ScanRunConfig())
-
-
-def write_finished_training(folder):
-    run = RunFolder(folder)
-    run.config(RunConfig())
-    for name in training_files(RunConfig()):
-        run.text(name, "{}") if name not in ("config.yaml", "files.json") else None
 
 
 def write_damaged_config(folder):
     RunFolder(folder).text("config.yaml", "N: [")
 
 
-TRAININGS = [write_training, write_scan_run, write_finished_training, write_damaged_config]
+TRAININGS = [write_scan_run, write_damaged_config]
 
 
 @pytest.mark.parametrize("write", TRAININGS, ids=lambda write: write.__name__)
