@@ -8,7 +8,6 @@ import io
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -171,7 +170,8 @@ class RunFolder(OutputFolder):
     def logged(self) -> Iterator[None]:
         """Append the log to ``run.log`` while the block runs."""
         self._list(names.LOG)
-        handler = _LogFile(self.path / names.LOG)
+        handler = logging.FileHandler(self.path / names.LOG)
+        handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk loses lines
         handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(EachWarningOnce())
         next_run()
@@ -181,7 +181,8 @@ class RunFolder(OutputFolder):
             yield
         finally:
             root.removeHandler(handler)
-            handler.close()
+            with contextlib.suppress(OSError):
+                handler.close()
 
     def manifest(self, entries: dict[str, Any]) -> Path:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
@@ -287,15 +288,3 @@ def check_places(path: Path, files: Iterable[str]) -> None:
                 raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
         if file.is_dir():
             raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")
-
-
-class _LogFile(logging.FileHandler):
-    """``run.log``, without which a run goes on: a full disk loses lines, it does not stop the work."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            super().close()

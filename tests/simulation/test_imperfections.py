@@ -159,16 +159,6 @@ def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
 # Recorded positions
 
 
-def test_random_errors_have_their_standard_deviation():
-    places = np.zeros((20000, 2))
-    moved = record_positions(places, Imperfections(position_px=0.7), 4)
-    assert moved.std(axis=0) == pytest.approx([0.7, 0.7], rel=0.03)
-    assert np.abs(moved.mean(axis=0)).max() < 5 * 0.7 / np.sqrt(20000)
-    assert (
-        abs(np.corrcoef(moved.T)[0, 1]) < 0.04 and abs(np.corrcoef(moved[1:, 0], moved[:-1, 0])[0, 1]) < 0.04
-    )
-
-
 @pytest.mark.parametrize("count", [2, 3, 1000])
 def test_drift_is_slow_and_of_the_rms_asked_for(count):
     moved = module.draw_drift(count, 0.5, np.random.default_rng(6))

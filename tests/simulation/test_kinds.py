@@ -12,7 +12,6 @@ from ptycho.simulation.kinds import (
     Entry,
     Kind,
     Parameter,
-    choose_entry,
     draw_value,
     draw_values,
     read_entries,
@@ -248,13 +247,6 @@ def test_the_entries_of_a_distribution():
         Entry("a", 2.0, {"x": (2.0, 3.0)})
     ]
     assert read_entries(TABLE, {"a": None}, "objects") == [Entry("a", 1.0, {})]
-
-
-def test_kinds_are_chosen_by_their_weights():
-    entries = [Entry("a", 1.0, {}), Entry("b", 3.0, {}), Entry("c", 0.001, {})]
-    random = rng(4)
-    names = [choose_entry(entries, random).kind for _ in range(4000)]
-    assert names.count("b") / 4000 == pytest.approx(0.75, abs=0.03) and names.count("c") < 12
 
 
 def test_parameters_are_drawn_evenly_or_by_their_logarithm():

@@ -7,7 +7,6 @@ import pytest
 from helpers.multislice import BETWEEN, thick_light, thick_scan
 from scipy.spatial import cKDTree
 
-from ptycho.config import ConfigError
 from ptycho.simulation import measured_like as module
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like
 
@@ -179,17 +178,3 @@ def test_patches_lie_inside_the_object(made):
     assert made.positions.min() == 1 and made.positions.max() + 32 < side
     with pytest.raises(ValueError, match=r"positions are from 1 to .*; must be from 0 to M − N = 20"):
         replace(made, sample=made.sample[: 2 * 52, : 2 * 52])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"N": 63}, "N=63: must be an even integer from 16 to 1024"),
-        ({"nphotons": float("nan")}, "nphotons=nan: must be a finite number from 1 to 1e"),
-        ({"path": "zigzag"}, "path=zigzag: must be one of fermat, jittered, snake"),
-        ({"hot_pixels": 257}, "hot_pixels=257: must be from 0 to 256, N²/4"),
-    ],
-)
-def test_settings_are_checked(change, message):
-    with pytest.raises(ConfigError, match=message):
-        replace(SETTINGS, **change)

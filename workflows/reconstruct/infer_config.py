@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,16 +17,14 @@ from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.run.folder import check_free
-from ptycho.run.names import CONFIG, HISTORY, INFERENCE
-from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
+from ptycho.run.names import CONFIG, INFERENCE
+from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
-from ptycho.scan.probe import described_widths, energy_diameter
+from ptycho.scan.probe import described_widths
 
-log = logging.getLogger(__name__)
-
-SAME = 1e-6  # relative difference of probes that is rounding
+SAME = 1e-6  # difference of probes, over the largest amplitude, that is rounding
 
 
 @settings()
@@ -128,8 +125,6 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     job = InferJob(config, path, trained, networks, data)
     data.check_patterns()
     check_memory(_memory(job))
-    for network in networks:
-        _warn_of_history(run, network.name)
     return job
 
 
@@ -141,15 +136,6 @@ def _names(config: InferConfig, trained: NetworkConfig, run: Path) -> tuple[str,
     if not names:
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     return names
-
-
-def _warn_of_history(run: Path, name: str) -> None:
-    """A damaged history takes nothing away from a network, but tells of what happened to its folder."""
-    try:
-        if (run / name / HISTORY).exists():
-            read_history(run, name)
-    except ConfigError as error:
-        log.warning("%s; it is ignored: an inference does not need it", error)
 
 
 def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:
@@ -182,16 +168,8 @@ def describe_probe(data: Measurement, trained: np.ndarray) -> str:
     """How the probe of the data differs from the one that a network was trained with."""
     if not data.own_probe:
         return "the file has no probe; the run's is used"
-    probe = data.values["probe"].astype(complex)
-    if probe.shape != trained.shape:
-        ours, theirs = described_widths(probe), described_widths(trained)
-        return f"the probe of the file is used: {ours}; the run's: {theirs}"
-    scale = np.vdot(probe, trained) / np.vdot(probe, probe).real
-    rest = np.linalg.norm(scale * probe - trained) / np.linalg.norm(trained)
-    if rest < SAME and abs(scale - 1) < SAME:
+    probe = data.values["probe"]
+    if probe.shape == trained.shape and np.allclose(probe, trained, 0, SAME * np.abs(trained).max()):
         return "the file has the probe that the network was trained with"
-    widths = [energy_diameter(p) for p in (probe, trained)]
-    return (
-        f"the probe of the file is used: {widths[0]:.1f} pixels across, the run's {widths[1]:.1f}; apart "
-        f"from a factor {abs(scale):.3g} they differ by {100 * rest:.2g} %"
-    )
+    ours, theirs = described_widths(probe), described_widths(trained)
+    return f"the probe of the file is used: {ours}; the run's: {theirs}"
