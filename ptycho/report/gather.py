@@ -237,8 +237,6 @@ def _scan(
 ) -> ScanRecord | None:
     if kind == OTHER:
         return None
-    if (path / names.SCANS).is_dir():
-        missing.append(f"{names.SCANS}: holds several scans in one run, which a former version made")
     name = "test image" if kind in KNOWN_TRUTH else _scan_name(config)
     return read_scan(name, path, metrics, missing)
 

@@ -14,7 +14,6 @@ IMAGES = (f"{PRODUCT}.amplitude.tif", f"{PRODUCT}.phase.tif")  # of its object
 ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
-SCANS = "scans"
 DATASETS = "datasets"
 RECONS = "recons"
 VISUALS = "visuals"
@@ -46,7 +45,7 @@ PHASES = {  # of a run, as the log names them when they begin
 
 # what an inference writes, and a training run
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
-TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
+TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 
 UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),

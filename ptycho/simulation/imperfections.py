@@ -144,9 +144,6 @@ class Detector:
         return np.where(self.good, photons, 0)
 
 
-PERFECT = Detector(good=np.ones((1, 1), bool))
-
-
 # What is said of it
 
 

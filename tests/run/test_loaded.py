@@ -208,12 +208,10 @@ WRONG = [
     ),
     (lambda m: m.predict(P[:0]), r"patterns has shape \(0, 4, 32, 32\); must be \(G, C, N, N\)"),
     (lambda m: m.predict(P * 1j), r"patterns has dtype complex64; must be real amplitudes"),
-    (lambda m: m.predict(-P), r"NaN, infinity or negative"),
     (lambda m: m.predict(0 * P), r"zero everywhere"),
     (lambda m: m.predict(1e30 * P), r"patterns reaches 1e\+30; must be at most 1e\+18: amplitudes, √counts"),
     (lambda m: m.predict(P, np.full((4, 2), np.nan)), r"offsets has shape .*, finite"),
     (lambda m: m.predict(P, np.full((4, 2), 1e30)), r"offsets=up to 1e\+30 px: must be at most N/2 = 16 px"),
-    (lambda m: m.predict(P, probe=np.ones((16, 16))), r"probe has shape \(16, 16\)"),
     (lambda m: m.predict(P, probe=np.zeros((32, 32))), r"probe is zero"),
     (lambda m: m.predict(np.ones((3, 4, 64, 64))), r"probe has shape \(32, 32\) .*; must be \(64, 64\)"),
     (lambda m: m.predict(P[:, :3]), r"offsets has shape \(4, 2\); must be \(3, 3, 2\) or \(3, 2\)"),
@@ -224,16 +222,6 @@ WRONG = [
 def test_what_cannot_be_predicted(loaded, call, message):
     with pytest.raises(ConfigError, match=message):
         call(loaded["pinn"])
-
-
-@pytest.mark.parametrize("scale", [1e-18, 1e18])
-def test_the_scale_of_the_patterns_does_not_matter(loaded, trained_run, scale):
-    """They are normalised; what is left of their scale is that of the object."""
-    data = load_dataset(trained_run / TEST)
-    patterns = data.amplitudes[data.groups[:2]]
-    patterns = patterns / patterns.max()
-    one, other = (loaded["pinn"].predict(f * patterns.astype(float), photon_scale=f) for f in (1.0, scale))
-    np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-5)
 
 
 # ---- files that do not belong together

@@ -57,27 +57,6 @@ def test_objects_are_maps_from_nothing_to_all(name, side):
         np.testing.assert_array_equal(thickness_of(name, side, seed), found)
 
 
-ALL_SIZES = {"lines", "pictures", "photographs", "textured", "fibres"}
-
-
-@pytest.mark.parametrize("name", sorted(set(OBJECT_KINDS) - ALL_SIZES))
-def test_larger_structures_have_lower_frequencies(name):
-    """``size`` is a length: the mean frequency falls where it grows."""
-    kind = OBJECT_KINDS[name]
-
-    def mean_frequency(size):
-        found, nu = 0.0, np.hypot(*np.meshgrid(np.fft.fftfreq(96), np.fft.fftfreq(96)))
-        for seed in range(4):
-            random = rng(seed)
-            values = draw_values(kind, {"size": (size, size), "blur": (0.5, 0.5)}, random)
-            power = np.abs(np.fft.fft2(kind.draw(96, random, **values))) ** 2
-            power[0, 0] = 0
-            found += (nu * power).sum() / power.sum()
-        return found
-
-    assert mean_frequency(24.0) < 0.8 * mean_frequency(10.0)
-
-
 # ---- probes
 
 

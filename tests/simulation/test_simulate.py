@@ -10,6 +10,7 @@ from helpers import reference
 from ptycho.config import IdealDiskProbe, ScanConfig, UNetModel, ZonePlateProbe
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
+from ptycho.simulation.imperfections import Detector
 from ptycho.simulation.simulate import (
     CHUNK,
     ROLES,
@@ -122,11 +123,14 @@ def test_noise_is_drawn_anew_for_every_image_role_and_seed(dataset_of):
     flat = dataset_of(
         np.zeros((2, 2)), [[0], [1]], image=[0, 1], amplitudes=np.full((2, 16, 16), 10, np.float32)
     )
+    perfect = Detector(np.ones((16, 16), bool))
     noise = [
         pattern
         for seed in (0, 1)
         for role in ROLES
-        for pattern in _add_counting_noise(flat, 1.0, seed, role).amplitudes[:].reshape(2, -1)
+        for pattern in _add_counting_noise(flat, 1.0, seed, role, None, 0.0, perfect)
+        .amplitudes[:]
+        .reshape(2, -1)
     ]
     correlation = np.corrcoef(noise) - np.eye(12)
     assert np.abs(correlation).max() < 0.35
