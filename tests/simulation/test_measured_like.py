@@ -7,8 +7,10 @@ import pytest
 from helpers.multislice import BETWEEN, thick_light, thick_scan
 from scipy.spatial import cKDTree
 
+from ptycho.config.waves import Fresnel
 from ptycho.simulation import measured_like as module
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like
+from ptycho.simulation.near_field import simulate_near_field
 
 
 def scan_of(sample, probe, positions, q=2, **changes):
@@ -128,6 +130,15 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
     z = (n[bright] - expected[bright]) / np.sqrt(expected[bright])
     assert bright.sum() > 5000
     assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
+
+
+def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
+    made = simulate_near_field(16, 9, 6.0, Fresnel(6.0, 6.0), 2e4)
+    light = made.scale * made.intensities(made.positions)
+    assert light.sum(axis=(1, 2)).mean() == pytest.approx(2e4) and np.ptp(light.sum(axis=(1, 2))) > 100
+    n = counts(made)
+    assert n.shape == (9, 16, 16) and abs(n.sum() - 9 * 2e4) < 5 * np.sqrt(9 * 2e4)
+    assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)
 
 
 @pytest.mark.parametrize(("photons", "dtype"), [(1e9, np.uint32), (4e9, np.uint64), (1e12, np.uint64)])

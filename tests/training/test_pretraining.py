@@ -67,6 +67,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch,
     assert max(path.name for path in tmp_path.iterdir()) == "epoch00001-step0000002.npz"
     again, history = pretrain(config, checkpoints_of(config, tmp_path))
     np.testing.assert_equal(get_weights(again.model), get_weights(through.model))
+    np.testing.assert_equal(get_weights(again.stored), get_weights(again.model))  # what is kept is trained
     assert [(row["epoch"], row["step"]) for row in history.rows] == [(1, 4), (2, 8), (3, 12)]
     for k, row in enumerate(history.rows):
         for form in config.forms:
