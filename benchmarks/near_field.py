@@ -41,9 +41,8 @@ COLUMNS = ("λz/dx²", "probe", "error", "R-factor", "noise", "unexplained", "fl
 def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.NearFieldScan:
     """The scan of a row, by the name of its first column."""
     number, *farther = name.split()
-    near_field.AHEAD = FARTHER if farther else 1.0
-    way = Fresnel(float(number), float(number))
-    return near_field.simulate_near_field(side, patterns, STEP_PX, way, photons)
+    way, ahead = Fresnel(float(number), float(number)), FARTHER if farther else 1.0
+    return near_field.simulate_near_field(side, patterns, STEP_PX, way, photons, ahead=ahead)
 
 
 def told_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
@@ -61,7 +60,7 @@ def told_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
 def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None) -> ptycho.Scan:
     """The scan as it is measured, in photons, with the lengths that lead to its λz/dx²."""
     return ptycho.Scan.from_arrays(
-        truth.counts(np.random.default_rng(1)),
+        np.concatenate([*truth.counts(np.random.default_rng(1))]),
         truth.positions,
         probe,
         counts=True,

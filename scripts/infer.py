@@ -17,9 +17,13 @@ from ptycho.config.backend import require_tensorflow
 from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
+from workflows.command_line.config import explained
 from workflows.command_line.jobs import attempt, in_turn, job_path, leave, plan_and_perform
+from workflows.command_line.one_shot import config_of
 from workflows.command_line.words import quote_paths
-from workflows.reconstruct.infer_config import InferJob, in_words, infer_config, plan
+from workflows.reconstruct.infer_config import InferConfig, InferJob, plan
+
+in_words = partial(explained, schema=InferConfig)
 
 
 def main() -> int:
@@ -36,7 +40,7 @@ def main() -> int:
 def plan_job(composed: DictConfig) -> list[InferJob]:
     """Check everything that needs no TensorFlow: configuration, networks, data and output folder."""
     require_tensorflow(os.environ)
-    config = infer_config(composed)
+    config = config_of(InferConfig, composed)
     return [plan(config, job_path(str(config.output_dir)))]
 
 

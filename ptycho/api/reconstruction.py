@@ -15,7 +15,6 @@ from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.data import DataConfig
-from ptycho.config.former_names import accept_former_arguments
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
@@ -49,7 +48,6 @@ WORDS = argument_words(*SECTIONS_OF_ARGUMENTS, renamed=ARGUMENTS)
 """Names arguments of :func:`reconstruct` and :func:`ptycho.open_scan` in a text."""
 
 
-@accept_former_arguments
 @name_arguments(*SECTIONS_OF_ARGUMENTS, renamed=ARGUMENTS)
 def reconstruct(
     scan: Scan | str | Path,

@@ -16,7 +16,6 @@ from ptycho.api.arrays import check_pixel, raw_scan
 from ptycho.api.notebook import to_html
 from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.data import DataConfig
-from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
@@ -109,12 +108,6 @@ class Scan:
             )
         found = interpret(raw, data)
         return cls(ARRAYS, data, found if pixel is None else _with_pixel(found, pixel), raw.object)
-
-    @property
-    def understood(self) -> ScanGeometry:
-        """Former name of :attr:`geometry`."""
-        warn_of("Scan.understood", "Scan.geometry")
-        return self.geometry
 
     @property
     def findings(self) -> list[Finding]:

@@ -13,8 +13,7 @@ from ptycho.api.scan import Scan, plain
 from ptycho.config import ZonePlateProbe, check
 from ptycho.config.mapping import to_dataclass
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
-from ptycho.simulation.imperfections import misstate_probe
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, record_scan, simulate_measured_like
+from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like, state_scan
 
 SIMULATED = "simulated"
 SMALLEST_UNDER_THE_PLATE = 32  # N that resolves its outermost zones
@@ -76,8 +75,7 @@ def simulate(
     lengths: dict[str, Any] = {"energy_eV": energy} if slices > 1 else {}
     scan = Scan.from_arrays(
         np.concatenate(list(made.counts(settings.rng("photons")))),
-        record_scan(settings, made.positions),
-        _told(made, settings, fresnel_number(plate, N)),
+        *state_scan(settings, made, fresnel_number(plate, N)),
         counts=True,
         pixel_m=pixel if probe is None else None,
         good=made.good,
@@ -85,9 +83,3 @@ def simulate(
         **lengths,
     )
     return replace(scan, name=SIMULATED)
-
-
-def _told(made: MeasuredLike, settings: ScanSettings, fresnel: float) -> np.ndarray:
-    """The probe ``(N, N)`` that the scan says it had, in √photons."""
-    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
-    return misstate_probe(first, settings.imperfections, fresnel, settings.seed)

@@ -3,8 +3,8 @@
 :mod:`~ptycho.config.schema` says what a key is, :mod:`~ptycho.config.sections` has the options of each group,
 :mod:`~ptycho.config.run_config` a whole run, :mod:`~ptycho.config.mapping` the way from and to nested plain
 values. Every error names the key as it is written on the command line, the value, and what is allowed.
-Imports nothing of ``ptycho``, and neither Hydra
-nor TensorFlow, so that a mistake is answered before anything heavy loads.
+Imports nothing of ``ptycho``, and neither Hydra nor TensorFlow, so that a mistake is answered before
+anything heavy loads. What is imported here are the names that other rooms take from here.
 """
 
 from ptycho.config.errors import ConfigError, check
@@ -18,7 +18,6 @@ from ptycho.config.sections import (
     ITERATIVE,
     MEASURED_PROBES,
     MODELS,
-    OBJECTS,
     PROBES,
     AberratedProbe,
     AdamConfig,
@@ -43,45 +42,3 @@ from ptycho.config.sections import (
     ZonePlateProbe,
 )
 from ptycho.config.solver_config import LsqmlConfig
-
-__all__ = [
-    "GENERATORS",
-    "ITERATIVE",
-    "MEASURED_PROBES",
-    "MODELS",
-    "OBJECTS",
-    "PROBES",
-    "AberratedProbe",
-    "AdamConfig",
-    "BaselineConfig",
-    "ConfigError",
-    "CustomModel",
-    "DenoiserConfig",
-    "EpochsConfig",
-    "FileProbe",
-    "FourierModel",
-    "GeneratorConfig",
-    "IdealDiskProbe",
-    "Imperfections",
-    "JobConfig",
-    "KindsConfig",
-    "LinesObject",
-    "LsqmlConfig",
-    "NetworkConfig",
-    "OwnProbe",
-    "PretrainConfig",
-    "ProbeConfig",
-    "RunConfig",
-    "RunProbe",
-    "ScanConfig",
-    "ScanRunConfig",
-    "Shape",
-    "StitchConfig",
-    "TrainConfig",
-    "TrainedConfig",
-    "UNetModel",
-    "UnrolledModel",
-    "XlaConfig",
-    "ZonePlateProbe",
-    "check",
-]

@@ -7,13 +7,27 @@ from pathlib import Path
 from typing import Literal
 
 from ptycho.config.errors import ConfigError, check
-from ptycho.config.messages import bounds_of
+from ptycho.config.messages import bounds_of, show
 from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
 STEPS = {"scan_step_A": 1e-10, "scan_step_nm": 1e-9, "scan_step_m": 1.0}  # in metres
 WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
+OF_POSITIONS = ("positions_file", "unit", "position_axes", "position_columns")
+EXCLUSIVE: tuple[tuple[tuple[str, ...], str], ...] = (  # keys of which one may be stated, and why
+    (WAVES, "each sets the wavelength"),
+    (tuple(STEPS), "each sets the step of the raster"),
+    *(
+        ((key, step), "the positions are those of a raster of this step")
+        for step in STEPS
+        for key in OF_POSITIONS
+    ),
+    *(
+        ((key, "detector_pixel_mrad"), "the angle replaces both")
+        for key in ("distance_m", "detector_pixel_m")
+    ),
+)
 
 
 @settings("data.keys")
@@ -230,39 +244,20 @@ class DataConfig:
         for name in ("patterns_file", "positions_file"):
             if len(self.file) > 1 and getattr(self, name) is not None:
                 raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
-        if self.source_distance_m is not None and not self.near_field:
-            raise ConfigError(
-                f"data.source_distance_m={self.source_distance_m:g}: belongs to a near field; remove "
-                "it, or set data.physics=near_field"
-            )
+        parallel, near = self.source_distance_m is None, "removed, or belongs to data.physics=near_field"
+        check(parallel or self.near_field, "data.source_distance_m", self.source_distance_m, near)
         if self.scan_affine is not None:
             (a, b), (c, d) = self.scan_affine
             shown = [list(row) for row in self.scan_affine]
             check(a * d != b * c, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
-        if len(stated := [name for name in WAVES if getattr(self, name) is not None]) > 1:
-            said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
-            raise ConfigError(f"{said}: each sets the wavelength; must be only one of them")
-        steps = [name for name in STEPS if getattr(self, name) is not None]
-        if len(steps) > 1:
-            said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in steps)
-            raise ConfigError(f"{said}: each sets the step of the raster; must be only one of them")
         if self.scan_shape is not None:
             shape = list(self.scan_shape)
             check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
-        for name in ("positions_file", "unit", "position_axes", "position_columns") if steps else ():
-            if (value := getattr(self, name)) not in (None, ()):
-                raise ConfigError(
-                    f"data.{name}={value}, data.{steps[0]}={getattr(self, steps[0]):g}: the positions are "
-                    f"those of a raster of this step; remove data.{name}, or the step"
-                )
-        if self.detector_pixel_mrad is not None:
-            for name in ("distance_m", "detector_pixel_m"):
-                if getattr(self, name) is not None:
-                    raise ConfigError(
-                        f"data.{name}={getattr(self, name):g}, data.detector_pixel_mrad="
-                        f"{self.detector_pixel_mrad:g}: the angle replaces distance and pixel size; "
-                        "must be one or the others"
-                    )
+        for names, why in EXCLUSIVE:
+            values = {name: getattr(self, name) for name in names}
+            said = [f"data.{name}={show(value)}" for name, value in values.items() if value not in (None, ())]
+            if len(said) > 1:
+                raise ConfigError(f"{', '.join(said)}: {why}; must be only one of them")
         self.stated_zero_frequency()
 
     @property

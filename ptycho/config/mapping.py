@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from ptycho.config.errors import ConfigError
-from ptycho.config.former_names import current_keys, stored_keys
 from ptycho.config.messages import programs_of, show
 from ptycho.config.network_config import JobConfig
 from ptycho.config.own_code import is_import_path
@@ -21,17 +20,6 @@ AnyConfig = RunConfig | ScanRunConfig | PretrainConfig  # of runs with networks 
 Job = AnyConfig | DenoiserConfig
 Section = TypeVar("Section")
 
-LEARNING = ("learn", "modes", "rate", "start_epoch")
-WITHOUT_EFFECT: dict[type, tuple[str, ...]] = {  # keys that older runs have stored
-    RunConfig: ("probe.modes", *(f"test_probe.{name}" for name in LEARNING)),
-    ScanRunConfig: ("baseline", "stitch", "train.val_groups"),
-    PretrainConfig: (
-        *("baseline", "probe", "nepochs", "models", "mae_weight", "nll_weight", "realspace_weight"),
-        *("train.val_groups", "train.patience"),
-    ),
-    DenoiserConfig: (),
-}
-
 
 def from_mapping(values: Any) -> Job:
     """The validated configuration that nested plain values describe; what is left out has its default.
@@ -42,38 +30,19 @@ def from_mapping(values: Any) -> Job:
     return to_dataclass(schema_of(values), values)
 
 
-def from_stored(values: Any) -> Job:
-    """As :func:`from_mapping`, for what a run has stored: former names, and keys without effect."""
-    cls = schema_of(values)
-    known = without(stored_keys(values), WITHOUT_EFFECT[cls])
-    if cls is DenoiserConfig and "scan" in known:
-        known["measurement"] = known.pop("scan")  # its former name
-    return to_dataclass(cls, known)
-
-
 def schema_of(values: Any) -> type[Job]:
-    """``data`` makes it that of a run on a scan, ``batches`` and ``forms`` that of a pretraining."""
-    keys: dict[str, type[Job]] = {"data": ScanRunConfig, "batches": PretrainConfig, "forms": DenoiserConfig}
-    networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
+    """``network`` makes it the configuration of a pretraining, ``data`` that of a run on a scan."""
     if not isinstance(values, dict):
         return RunConfig
-    named = networks.get(str(values.get("network")), RunConfig)
-    return next((cls for key, cls in keys.items() if key in values), named)
-
-
-def without(values: Any, dotted: tuple[str, ...]) -> Any:
-    """Nested values without some of their keys."""
-    if not isinstance(values, dict):
-        return values
-    deeper = {key: tuple(d[len(key) + 1 :] for d in dotted if d.startswith(f"{key}.")) for key in values}
-    return {key: without(value, deeper[key]) for key, value in values.items() if key not in dotted}
+    networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
+    return networks.get(str(values.get("network")), ScanRunConfig if "data" in values else RunConfig)
 
 
 def to_dataclass(cls: type[Section], values: Any) -> Section:
     """As :func:`from_mapping`, for another class of settings."""
     if not isinstance(values, dict):
         raise ConfigError(f"{show(values)}: must be a section of keys")
-    return cls(**{str(key): value for key, value in current_keys(values).items()})
+    return cls(**{str(key): value for key, value in values.items()})
 
 
 def to_mapping(config: JobConfig) -> dict[str, Any]:
@@ -92,12 +61,7 @@ def _listed(value: Any) -> Any:
 
 def result_settings(config: JobConfig) -> dict[str, Any]:
     """The plain values that decide what a run gives: all but where it is written."""
-    return without(to_mapping(config), ("output_dir", "overwrite"))
-
-
-def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Stored :func:`result_settings`; keys that are newer than they are have their defaults."""
-    return result_settings(from_stored(settings))
+    return {k: value for k, value in to_mapping(config).items() if k not in ("output_dir", "overwrite")}
 
 
 def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:

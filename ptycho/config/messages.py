@@ -185,7 +185,8 @@ def unknown_key(cls: type, name: str, value: str) -> str:
         owners = owners if named_by_hand else sections_of(hint)
     prefix = ".".join(filter(None, [cls.SECTION, section]))  # type: ignore[attr-defined]
     if kinds := [kind for kind, owner in owners.items() if last in fields_of(owner)]:
-        return f"{prefix}.{last}={value}: unknown key; only {prefix}={' or '.join(kinds)} has it"
+        lacking = f"unknown key; only {prefix}={' or '.join(kinds)} has it" if any(kinds) else ""
+        return f"{prefix}.{last}={value}: {lacking or f'needs {prefix}=… beside it'}"
     place = f"{prefix}." if owners and prefix else ""
     known = sorted({other for owner in (owners or {"": cls}).values() for other in fields_of(owner)})
     close = difflib.get_close_matches(last, known, n=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Self
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.own_code import check_import_path
@@ -29,7 +29,6 @@ LARGEST_BATCH = 65_536
 class JobConfig:
     """The keys that every run which trains something has."""
 
-    NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
     seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1, level="sometimes")
     output_dir: Text | None = key(None, "folder of the run", level="always")
     overwrite: Flag = key(

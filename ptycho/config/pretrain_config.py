@@ -177,7 +177,6 @@ class PretrainConfig(KindsConfig, NetworkConfig):
 class DenoiserConfig(KindsConfig):
     """Everything that the weights of the denoiser of the solver depend on."""
 
-    NEWER: ClassVar[tuple[str, ...]] = ("measurement",)
     FORMS: ClassVar[str] = "forms"
     network: Literal["denoiser"] = key(
         "denoiser", "network that is trained: that of solver.regulariser=learned", level="always"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from ptycho.config.errors import check
 from ptycho.config.imperfections import Imperfections, check_detector
@@ -27,7 +28,6 @@ from ptycho.config.solver_config import LsqmlConfig
 class RunConfig(TrainedConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
-    NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
     N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512, level="always")
     gridsize: Integer = key(
         2, "side of a group, which has gridsize × gridsize neighbouring patterns", ge=1, le=64, level="always"
@@ -82,50 +82,32 @@ class RunConfig(TrainedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
-        lag = self.imperfections.backlash_px
-        check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
-        drift = self.imperfections.probe_variation
-        check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
-        self._check_geometry()
-        self._check_probes()
-        self._check_training()
+        for name in ("test_probe", "probe"):
+            if (probe := getattr(self, name)) is not None:
+                learning = ("learn", "rate", "start_epoch") if name == "test_probe" else ()
+                probe.check_only_shape(name, "modes", *learning)
+        for holds, name, value, allowed in self._relations():
+            check(holds, name, value, allowed)
 
-    def _check_geometry(self) -> None:
+    def _relations(self) -> Iterator[tuple[bool, str, Any, str]]:
+        """What must hold between keys: whether it does, a key, its value, and what is allowed."""
+        drift, need, groups = self.imperfections.probe_variation, self.group_extent, self.train_groups
+        yield drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant"
         for name in ("outer_offset_train", "outer_offset_test"):
             value = getattr(self, name)
-            check(value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps")
-        need = self.group_extent
-        check(
-            self.size >= need,
-            "size",
-            self.size,
-            f"at least N + (gridsize - 1)*offset = {need} (N={self.N}, gridsize={self.gridsize}, "
-            f"offset={self.offset}): the object must hold one group",
-        )
-
-    def _check_probes(self) -> None:
-        self.probe.check_only_shape("probe", "modes")
-        if self.test_probe is not None:
-            self.test_probe.check_only_shape("test_probe", "learn", "modes", "rate", "start_epoch")
-        limit = 2 * self.N
+            yield value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps"
+        extent = f"at least N + (gridsize - 1)*offset = {need} (N={self.N}, gridsize={self.gridsize}, "
+        holding = f"{extent}offset={self.offset}): the object must hold one group"
+        yield self.size >= need, "size", self.size, holding
         for name in ("probe", "test_probe"):
             diameter = getattr(getattr(self, name), "mask_diameter_px", None) or 0
-            check(diameter <= limit, f"{name}.mask_diameter_px", diameter, f"at most 2·N={limit}")
-
-    def _check_training(self) -> None:
-        start, groups = self.probe.start_epoch, self.train_groups
-        check(start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}")
-        fitting = (
-            f"at most the number of training groups, {groups} (raise size, nimgs_train or max_groups_train)"
-        )
-        check(self.batch_size <= groups, "batch_size", self.batch_size, fitting)
-        per_group = self.baseline.patterns_per_group
-        check(
-            per_group is None or per_group <= self.group_size,
-            "baseline.patterns_per_group",
-            per_group,
-            f"null or at most gridsize² = {self.group_size}",
-        )
+            yield diameter <= 2 * self.N, f"{name}.mask_diameter_px", diameter, f"at most 2·N={2 * self.N}"
+        start, per_group = self.probe.start_epoch, self.baseline.patterns_per_group
+        yield start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}"
+        fitting = f"at most the number of training groups, {groups} (raise size, nimgs_train or"
+        yield self.batch_size <= groups, "batch_size", self.batch_size, f"{fitting} max_groups_train)"
+        few = per_group is None or per_group <= self.group_size
+        yield few, "baseline.patterns_per_group", per_group, f"null or at most gridsize² = {self.group_size}"
 
     @property
     def group_size(self) -> int:

@@ -84,34 +84,17 @@ def _texts(value: Any) -> Any:
     return tuple(str(item) for item in listed if item != "") if isinstance(listed, tuple) else value
 
 
-def _distinct(value: tuple) -> bool:
-    return len(set(value)) == len(value)
-
-
-def _even(value: int) -> bool:
-    return value % 2 == 0
-
-
-def _sign(value: int) -> bool:
-    return value in (1, -1)
-
-
-def _power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
-
 Integer = Annotated[int, BeforeValidator(_plain), Strict(), Word("an integer")]
-Even = Annotated[Integer, Predicate(_even), Word("an even integer")]
-PowerOfTwo = Annotated[Integer, Predicate(_power_of_two), Word("a power of two")]
-Sign = Annotated[Integer, Predicate(_sign), Word("1 or -1")]
+Even = Annotated[Integer, Predicate(lambda value: value % 2 == 0), Word("an even integer")]
+PowerOfTwo = Annotated[Integer, Predicate(lambda n: n > 0 and n & (n - 1) == 0), Word("a power of two")]
+Sign = Annotated[Integer, Predicate(lambda value: value in (1, -1)), Word("1 or -1")]
 Number = Annotated[float, BeforeValidator(_number), Strict(), Word("a finite number")]
 Share = Annotated[Number, Ge(0), Le(1)]
 Flag = Annotated[bool, Strict(), Word("true or false")]
 Text = Annotated[str, BeforeValidator(_path), Strict(), Word("a text")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), Word("a list of texts")]
-Each = Annotated[tuple[T, ...], BeforeValidator(_listed), Predicate(_distinct)]
+Each = Annotated[tuple[T, ...], BeforeValidator(_listed), Predicate(lambda each: len({*each}) == len(each))]
 """Some of several, each once."""
-Pair = tuple[Number, Number]
 Range = tuple[Number, Number]
 
 

@@ -2,7 +2,7 @@
 
 To add an option to a group: a class with its ``kind`` here, in the group's union and table below, a YAML file
 in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in the table of what builds it:
-``ptycho.networks.GENERATORS``, ``ptycho.scan.probe.PROBES`` or ``ptycho.simulation.objects.OBJECTS``.
+``ptycho.networks.GENERATORS`` or ``ptycho.scan.probe.PROBES``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
-    kind: Literal["lines"] = key("lines", "", kw_only=True)
     n_lines: Integer = key(
         400,
         "number of random line segments, on a canvas of twice the side of the object",
@@ -162,8 +161,21 @@ class ScanConfig:
     jitter: Number = key(0.0, "maximum deviation of the positions from the grid", ge=0, le=16, unit="pixels")
 
 
+NEIGHBOURS = "number of neighbouring patterns that each group must also explain in training"
+
+
+@settings("model", kw_only=True)
+class Generator:
+    """What every option of the group ``model`` has."""
+
+    neighbours: Integer = key(0, NEIGHBOURS, ge=0, le=10_000, kw_only=True)
+    neighbour_distance_px64: Number = key(
+        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0, kw_only=True
+    )
+
+
 @settings("model")
-class UnrolledModel:
+class UnrolledModel(Generator):
     """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.networks.unrolled`."""
 
     kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
@@ -175,12 +187,7 @@ class UnrolledModel:
     illumination_floor: Number = key(
         0.01, "regularisation of weakly illuminated pixels, as a fraction of the maximum illumination", gt=0
     )
-    neighbours: Integer = key(
-        3, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(
-        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
-    )
+    neighbours: Integer = key(3, NEIGHBOURS, ge=0, le=10_000, kw_only=True)
     misfit: Flag = key(False, "give each stage the misfit of its object to the patterns as an input")
     memory: Flag = key(False, "give each stage the hidden channels of the previous stage as an input")
 
@@ -190,7 +197,7 @@ class UnrolledModel:
 
 
 @settings("model")
-class UNetModel:
+class UNetModel(Generator):
     """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
@@ -199,12 +206,6 @@ class UNetModel:
         2, "multiplier of the number of channels; 1: the published network", ge=1, le=64
     )
     object_big: Flag = key(False, "predict one patch per pattern, averaged where patches overlap")
-    neighbours: Integer = key(
-        0, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(
-        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
-    )
 
     @staticmethod
     def halvings(N: int) -> int:
@@ -217,7 +218,7 @@ class UNetModel:
 
 
 @settings("model")
-class FourierModel:
+class FourierModel(Generator):
     """A Fourier neural operator; see :mod:`ptycho.networks.fno`."""
 
     kind: Literal["fno"] = key("fno", "", kw_only=True)
@@ -225,12 +226,6 @@ class FourierModel:
     width: Integer = key(32, "number of channels", ge=1, le=4096)
     modes: Integer = key(12, "number of spatial frequencies along an axis", ge=1, le=512)
     layers: Integer = key(4, "number of Fourier layers", ge=1, le=1000)
-    neighbours: Integer = key(
-        0, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(
-        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
-    )
 
     def takes(self, N: int) -> bool:
         """Whether a pattern of side N has so many frequencies."""
@@ -238,7 +233,7 @@ class FourierModel:
 
 
 @settings("model")
-class CustomModel:
+class CustomModel(Generator):
     """A generator of your own; see ``examples/own_generator.py``."""
 
     kind: Literal["custom"] = key("custom", "", kw_only=True)
@@ -246,10 +241,6 @@ class CustomModel:
     target: Text = key(
         "", "my_module:build: your function (geometry, seed) → Keras layer", program="import path"
     )
-    neighbours: Integer = key(
-        0, "number of nearby patterns that a group must also explain in training", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(12.0, "largest distance of these patterns, pixels at N = 64", gt=0)
 
     def __post_init__(self) -> None:
         check_import_path("model.target", self.target)
@@ -357,7 +348,6 @@ class StitchConfig:
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
 ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel | FourierModel | CustomModel
-OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}
 GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}

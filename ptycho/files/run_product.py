@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ptycho.config.former_names import current_scores
 from ptycho.files.json_file import read_json
 
 METRICS, RECONS = "metrics.json", "recons"
@@ -14,12 +13,12 @@ BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does no
 
 
 def read_metrics(run: Path) -> dict[str, Any]:
-    """Return the scores in a run's ``metrics.json``, under the names of today.
+    """Return the scores in a run's ``metrics.json``.
 
     Raises:
         OSError: it cannot be read. ValueError: it is damaged.
     """
-    return current_scores(read_json(run / METRICS))
+    return read_json(run / METRICS)
 
 
 def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
-from ptycho.config.former_names import current_scores
 from ptycho.config.mapping import flat, to_mapping
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
@@ -98,7 +97,6 @@ def gather(path: Path) -> RunRecord:
     missing: list[str] = []
     config, settings, command = _read_config(path, missing)
     metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))
-    metrics = current_scores(metrics)
     kind = _kind(config)
     return RunRecord(
         path,
@@ -239,8 +237,6 @@ def _scan(
 ) -> ScanRecord | None:
     if kind == OTHER:
         return None
-    if (path / names.SCANS).is_dir():
-        missing.append(f"{names.SCANS}: holds several scans in one run, which a former version made")
     name = "test image" if kind in KNOWN_TRUTH else _scan_name(config)
     return read_scan(name, path, metrics, missing)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config.former_names import FILES, current_arrays
 from ptycho.config.sections import NAMED
 from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.files.run_product import product_of
@@ -115,7 +114,7 @@ def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[s
     assessment: dict[str, np.ndarray] = {}
     if recons and metrics.get("product"):
         try:
-            assessment = current_arrays(read_all(assessment_file(path), "fiu"))
+            assessment = read_all(path / names.ASSESSMENT, "fiu")
         except (NpzError, OSError, ValueError) as error:
             missing.append(
                 f"{names.ASSESSMENT} of {shown(name)}: {shown(str(error))}; runs of early versions lack it: "
@@ -124,13 +123,6 @@ def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[s
     if not recons:
         missing.append(f"{shown(name)}: no reconstruction is stored")
     return ScanRecord(name, path, metrics, recons, assessment)
-
-
-def assessment_file(path: Path) -> Path:
-    """Return the file of the arrays behind the scores; of a run of the former version that of its name."""
-    found = path / names.ASSESSMENT
-    former = path / FILES[names.ASSESSMENT]
-    return former if former.is_file() and not found.is_file() else found
 
 
 def _read_some(path: Path, kinds: Mapping[str, str]) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -51,7 +52,8 @@ class DenoiserTraining(KindsTraining):
     def __init__(
         self, config: DenoiserConfig, folder: Path, pause: Callable[[], None] = lambda: None
     ) -> None:
-        super().__init__(config, new_denoiser(config.seed))
+        denoiser = new_denoiser(config.seed)
+        super().__init__(config, denoiser, denoiser)
         self.config, self.folder, self.pause = config, folder, pause
         self.scans = Scans(config)
         self._load = lru_cache(4 * config.scans)(Example.load)
@@ -106,6 +108,10 @@ class DenoiserTraining(KindsTraining):
     def summarise(self, history: History) -> Losses:
         """Geometric means of the rest of the error."""
         return super().summarise(history) | {"val_error": self.error(0)}
+
+    def score(self) -> dict[str, dict[str, Any]]:
+        """What is left of the error of edge-preserving fits, and of fits with the first version."""
+        return {"error_left": {"classical": self.error(0), "learned": self.error(1)}}
 
     def error(self, kind: int) -> float:
         """What is left of the error in scans that are not trained on."""

@@ -8,7 +8,6 @@ import io
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -28,8 +27,8 @@ from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import check_links, foreign_files, listed, own_files
-from ptycho.run.replacing import discard, make_way, mend, put_back, waits
+from ptycho.run.record import check_links, foreign_files, own_files, read_record
+from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class RunFolder(OutputFolder):
         resumed: bool = False,
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
-        self.path, self.resumed = path, resumed
+        self.path, self.resumed, self.contents = path, resumed, contents
         check_links(path) if resumed else check_free(path, overwrite, contents)
         _open(path)
         try:
@@ -93,7 +92,7 @@ class RunFolder(OutputFolder):
             remove_temporary(path, contents)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
-        self._record = (listed(path) or {name: "" for name in foreign_files(path)}) if resumed else {}
+        self._record = read_record(path) if resumed else {}
         self.timings: dict[str, float] = {}
         with self.replacing():
             self._list(names.RECORD)
@@ -104,15 +103,16 @@ class RunFolder(OutputFolder):
     def replacing(self) -> Iterator[None]:
         """Bring the replaced run back where the block fails before the new one has a result.
 
-        Where the disk was full the new one stays, to be gone on with, and the old one waits.
+        Where the disk was full the new one stays, to be gone on with, and the old one waits. Of an inference,
+        which cannot be gone on with, nothing stays.
         """
         try:
             yield
         except Exception as error:
-            resumable = isinstance(error, WriteError) and (self.path / names.CONFIG).is_file()
-            if waits(self.path) and resumable:
+            resumable = self.contents == names.TRAINING and (self.path / names.CONFIG).is_file()
+            if waits(self.path) and resumable and isinstance(error, WriteError):
                 log.warning("%s", kept_aside(self.path))
-            elif put_back(self.path):
+            elif (put_back if self.contents == names.TRAINING else undo)(self.path):
                 log.warning("%s: holds the run again that was to be replaced", self.path)
             raise
 
@@ -170,7 +170,8 @@ class RunFolder(OutputFolder):
     def logged(self) -> Iterator[None]:
         """Append the log to ``run.log`` while the block runs."""
         self._list(names.LOG)
-        handler = _LogFile(self.path / names.LOG)
+        handler = logging.FileHandler(self.path / names.LOG)
+        handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk loses lines
         handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(EachWarningOnce())
         next_run()
@@ -180,7 +181,8 @@ class RunFolder(OutputFolder):
             yield
         finally:
             root.removeHandler(handler)
-            handler.close()
+            with contextlib.suppress(OSError):
+                handler.close()
 
     def manifest(self, entries: dict[str, Any]) -> Path:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
@@ -224,15 +226,14 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
     this is none, or files of others in places of a run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
+    check_links(path)
     if foreign := foreign_files(path):
         some = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise ConfigError(
             f"output_dir={path}: holds {some}, which no run of this program has listed in "
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
-    own = own_files(path)
-    check_links(path, own)
-    tops = {file.split("/")[0] for file in own}
+    tops = {file.split("/")[0] for file in own_files(path)}
     held = [name for name in names.TRAINING if name in tops]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(
@@ -287,15 +288,3 @@ def check_places(path: Path, files: Iterable[str]) -> None:
                 raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
         if file.is_dir():
             raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")
-
-
-class _LogFile(logging.FileHandler):
-    """``run.log``, without which a run goes on: a full disk loses lines, it does not stop the work."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            super().close()

@@ -11,7 +11,6 @@ Nothing here imports TensorFlow before there is a task.
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -110,17 +109,8 @@ def _serve(world: Any) -> None:
                 raise problem
             answer: Fit | Exception = solve_task(task)
         except Exception as error:
-            answer = _that_can_be_sent(error)
+            answer = RuntimeError(f"{type(error).__name__}: {error}")  # itself it might be lost on the way
         world.send(answer, dest=0)
-
-
-def _that_can_be_sent(error: Exception) -> Exception:
-    """An error, or one that says the same, where it would be lost on the way."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
 
 
 def _receive(world: Any, source: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
-from ptycho.config.former_names import FILES
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
@@ -15,7 +14,6 @@ IMAGES = (f"{PRODUCT}.amplitude.tif", f"{PRODUCT}.phase.tif")  # of its object
 ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
-SCANS = "scans"
 DATASETS = "datasets"
 RECONS = "recons"
 VISUALS = "visuals"
@@ -47,41 +45,11 @@ PHASES = {  # of a run, as the log names them when they begin
 
 # what an inference writes, and a training run
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
-TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
+TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 
-_OBJECTS = ("gt", "solver", "pinn", "baseline", "lsqml", "refined", "denoised")
-_FIGURES = (
-    *(
-        "side_by_side",
-        "quality",
-        "error_map",
-        "slices",
-        "probe_caustic",
-        "probe_variation",
-        "compare_amp_phase",
-        "frc_curves",
-        "history",
-    ),
-    *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
-)
-_OF_A_SCAN = (
-    *(PRODUCT, *IMAGES, ASSESSMENT, FILES[ASSESSMENT], TRUTH),
-    *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
-    *(f"{VISUALS}/{name}.png" for name in _FIGURES),
-)
 UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
     *(f"{name}/*-*.npz" for name in (EXAMPLES, BLOCKS)),
-)
-KNOWN = (  # patterns of the names that the files of a run have
-    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD, *TABLES),
-    *_OF_A_SCAN,
-    *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
-    *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
-    *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
-    *(f"{name}/{TENSORBOARD}" for name in MODELS),
-    *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
-    *UNFINISHED,
 )
 RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 

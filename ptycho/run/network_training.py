@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from ptycho.config import ConfigError, ScanRunConfig, TrainedConfig
-from ptycho.config.mapping import completed, differences, result_settings
+from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
@@ -105,7 +105,7 @@ def train_network(
     log.info("%s: %d parameters, %d groups", name, count_parameters(model), training.n_groups)
     settings = result_settings(config)
     place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
-    checkpoints = Checkpoints(place, settings, seconds, completed)
+    checkpoints = Checkpoints(place, settings, seconds)
     if history is None:
         own = callbacks_of(config.train.callbacks, callbacks)
         if config.train.tensorboard:
@@ -164,7 +164,7 @@ def restore_network(
     description = stored.description
     if not description.get("complete"):
         return None
-    if changes := differences(completed(description["run_config"]), result_settings(config)):
+    if changes := differences(description["run_config"], result_settings(config)):
         raise ConfigError(
             f"{folder.path / name}: was trained with another configuration than config.yaml has "
             f"({'; '.join(changes)}); restore config.yaml, or remove this folder to train again"

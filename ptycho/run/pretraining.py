@@ -11,12 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
-from ptycho.networks import GENERATORS, generator_mover
+from ptycho.networks import build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
+from ptycho.run.network import Setup
 from ptycho.scan.batches import Batch
 from ptycho.simulation.examples import Example, Examples
+from ptycho.simulation.kinds import choose_entry
+from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
 from ptycho.training.optimizers import schedule_to_horizon
@@ -24,6 +27,8 @@ from ptycho.training.optimizers import schedule_to_horizon
 EASY = 0.01  # relative error below which an example hardly gains by being better still
 AMPLITUDE = 0.5  # weight of the amplitudes' own error
 WORKERS = 3  # threads that make batches
+TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
+TRIED = 100  # new examples of each form of batches, by which the card tells the error
 AHEAD = 6  # batches that are made while another is trained on
 Step = Callable[[Batch], tf.Tensor]
 
@@ -42,14 +47,17 @@ class KindsTraining(Task):
 
     Attributes:
         row: steps in a row of the history.
+        stored: the network whose weights are kept, of which ``model`` is all, or the part that is trained.
+        setup: what else is kept with the weights.
     """
 
     row = 200
     patterns = 1  # a step counts as one: its patterns depend on its form
+    setup: Setup | None = None
 
-    def __init__(self, config: KindsConfig, model: Any) -> None:
-        """``model``: built."""
-        self.model, self._length = model, config.steps
+    def __init__(self, config: KindsConfig, stored: keras.Model, model: Any) -> None:
+        """``stored``, ``model``: built."""
+        self.stored, self.model, self._length = stored, model, config.steps
         self.epochs = -(-config.steps // self.row)
         schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
         self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
@@ -57,6 +65,10 @@ class KindsTraining(Task):
 
     def draw(self, epoch: int) -> Callable[[int], Any]:
         """The function that makes the batch of a number in an epoch; threads call it."""
+        raise NotImplementedError
+
+    def score(self) -> dict[str, dict[str, Any]]:
+        """Errors on examples that were not trained on, under the name of the score."""
         raise NotImplementedError
 
     def steps(self, epoch: int) -> int:
@@ -97,16 +109,9 @@ class Pretraining(KindsTraining):
 
     def __init__(self, config: PretrainConfig) -> None:
         self.config, self.examples = config, Examples(config)
-        first = self.examples.forms[0]
-        network = GENERATORS[config.model.kind](
-            settings=config.model,
-            geometry=geometry_of_form(first),
-            seed=config.seed,
-            mover=generator_mover(config, geometry_of_form(first)),
-            name="generator",
-        )
-        network.build((first.batch, first.C, first.N, first.N))
-        super().__init__(config, network)
+        pinn = build_pinn(config, geometry_of_form(self.examples.forms[0]))
+        super().__init__(config, pinn, pinn.generator)
+        self.setup = draw_setup(self.examples)
         self._steps: dict[BatchConfig, Step] = {}
 
     def draw(self, epoch: int) -> Callable[[int], tuple[BatchConfig, Example]]:
@@ -150,6 +155,26 @@ class Pretraining(KindsTraining):
         seeds = ([self.config.seed + 1, k] for k in range(batches))
         drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)
         return np.concatenate([errors_of(tensors_of(batch)).numpy() for batch in drawn])
+
+    def score(self) -> dict[str, dict[str, Any]]:
+        """Quartiles of the errors, by form of batches."""
+        rows = {}
+        for form in self.examples.forms:
+            quartiles = np.quantile(self.measure_errors(form, -(-TRIED // form.batch)), (0.25, 0.5, 0.75))
+            rows[form_name(form)] = dict(
+                zip(("quarter", "median", "three_quarters"), map(float, quartiles), strict=True)
+            )
+        return {"relative_error": rows}
+
+
+def draw_setup(examples: Examples) -> Setup:
+    """What the network is for, as one example: a probe of the distribution, a group of single patterns."""
+    rng = np.random.default_rng(examples.config.seed)
+    N = min(form.N for form in examples.forms)
+    entry = choose_entry(examples.probes, rng)
+    probe = draw_probe(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
+    normalisation = N / 2 / float(np.sqrt(TRANSMISSION * np.sum(np.abs(probe) ** 2)))
+    return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 
 def tensors_of(batch: Example) -> Batch:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
-from collections.abc import Collection
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import sha256
 from ptycho.files.json_file import read_json
 from ptycho.files.text import shown
-from ptycho.run.names import DATASETS, DISCARDED, KNOWN, LIVE, RECORD, REPLACED, UNFINISHED
+from ptycho.run.names import DATASETS, DISCARDED, LIVE, RECORD, REPLACED, TRAINING, UNFINISHED
 
-MAX_BYTES, LONGEST = 2**20, 255  # of the record; of a file's name
-HASH = re.compile("[0-9a-f]{64}")
+MAX_BYTES = 2**20  # of the record
 PAGE, BEGINNING = b'<meta name="generator" content="PtychoPINN">', 500  # in so many bytes of a page
 
 
@@ -63,31 +60,17 @@ def damaged(run: Path) -> list[str]:
     return [text for name in names if (text := problem(run, name, record))]
 
 
-def listed(run: Path) -> dict[str, str]:
-    """The record of a run: every file that it wrote, but for those of a training that goes on.
-
-    An older run has recorded its array files alone; files with the names of a run are taken for its own.
-    """
-    record = read_record(run)
-    if RECORD in record:
-        return record
-    if not record or not all(HASH.fullmatch(value) for value in record.values()):
-        return {}  # of another program
-    return {name: "" for name in _there(run, set(KNOWN) - set(UNFINISHED))} | record
-
-
 def own_files(run: Path) -> list[str]:
     """The files in a folder that the run in it wrote, relative to the folder; none where it holds no run.
 
-    A name that leads out of the folder is passed over. A folder of the run that was replaced by a link
-    stands for the files in it: the link is in the folder, they are not.
+    A name that leads out of the folder is passed over.
     """
-    if not os.path.isdir(run):
+    record = read_record(run) if os.path.isdir(run) else {}
+    if RECORD not in record:  # of another program, or of a former version
         return []
-    record = listed(run)
-    every = [*record, *(_there(run, UNFINISHED) if record else [])]
-    names = {found for name in every if (found := _inside(run, name)) is not None}
-    return sorted(name for name in names if os.path.islink(run / name) or os.path.isfile(run / name))
+    unfinished = (path.relative_to(run).as_posix() for glob in UNFINISHED for path in run.glob(glob))
+    names = {name for name in (*record, *unfinished) if ".." not in name.split("/") and name[:1] != "/"}
+    return sorted(name for name in names if os.path.isfile(run / name) or os.path.islink(run / name))
 
 
 def is_page(path: Path) -> bool:
@@ -100,12 +83,15 @@ def is_page(path: Path) -> bool:
 
 
 def foreign_files(run: Path) -> list[str]:
-    """What stands in a folder where a run would write, and no run wrote it."""
-    if not os.path.isdir(run):
-        return []
-    own, folders = set(own_files(run)), {name.split("/")[0]: None for name in KNOWN if "/" in name}
-    blocked = [n for n in folders if os.path.lexists(run / n) and not (run / n).is_dir() and n not in own]
-    return [name for name in _there(run, KNOWN) if _inside(run, name) not in own] + blocked
+    """What stands in the places of a run in a folder, or in the run's own folders, and no run wrote it.
+
+    Hidden files do not count.
+    """
+    own, tops = set(own_files(run)), [run / name for name in TRAINING]
+    below = (Path(folder, name) for top in tops for folder, _, names in os.walk(top) for name in names)
+    files = [*(top for top in tops if os.path.lexists(top) and not os.path.isdir(top)), *below]
+    names = (path.relative_to(run).as_posix() for path in files if not path.name.startswith("."))
+    return [name for name in names if name not in own]
 
 
 def owner(path: Path) -> Path | None:
@@ -126,37 +112,15 @@ def check_no_file_of_a_run(key: str, path: Path) -> None:
         raise ConfigError(f"{key}={path}: is a file of the run in {run}; choose another file")
 
 
-def _there(run: Path, patterns: Collection[str]) -> list[str]:
-    """Names of what is in a folder and fits one of some patterns."""
-    plain = [name for name in patterns if "*" not in name and os.path.lexists(run / name)]
-    globs = (run.glob(pattern) for pattern in patterns if "*" in pattern)
-    return plain + [path.relative_to(run).as_posix() for paths in globs for path in paths]
-
-
-def _inside(run: Path, name: str) -> str | None:
-    """A recorded name, or the first link on the way to it; None where it leads out of the run's folder."""
-    parts = PurePosixPath(name).parts
-    if not parts or parts[0].startswith("/") or ".." in parts or "\0" in name:
-        return None
-    if any(len(part.encode("utf-8", "replace")) > LONGEST for part in parts):
-        return None
-    ways = ["/".join(parts[: k + 1]) for k in range(len(parts))]
-    return next((way for way in ways if (run / way).is_symlink()), ways[-1])
-
-
-def check_links(run: Path, own: Collection[str] = ()) -> None:
-    """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there.
-
-    ``own``: names of links that may stand there, as they will be moved or removed themselves.
-    """
+def check_links(run: Path) -> None:
+    """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there."""
     inside = Path(os.path.realpath(run))
-    for top in sorted({name.split("/")[0] for name in KNOWN} | {REPLACED, DISCARDED, LIVE}):
+    for top in sorted({*TRAINING, REPLACED, DISCARDED, LIVE}):
         below = (
             Path(folder, name) for folder, *names in os.walk(run / top) for name in itertools.chain(*names)
         )
         for path in (run / top, *below):
-            leads_out = os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside)
-            if leads_out and path.relative_to(run).as_posix() not in own:
+            if os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside):
                 raise ConfigError(
                     f"{shown(str(path))}: is a link that leads out of the run's folder, to "
                     f"{shown(os.readlink(path))}, and is not followed; put what it names in its place, or "

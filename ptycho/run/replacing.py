@@ -1,8 +1,8 @@
 """A run that gives way to a new one in its folder, and comes back if that one fails.
 
-Its files and the page ``report.html`` that was made of it, and no others, are moved into the folder
-``.replaced`` beside them, ``files.json`` last; with the first result of the new run they are deleted. So at
-every moment the folder tells how far this has come:
+What it wrote at the top of its folder, and the page ``report.html`` that was made of it, are renamed into the
+folder ``.replaced`` beside them, ``files.json`` last; the folders among it hold nothing of others. With the
+first result of the new run they are deleted. So at every moment the folder tells how far this has come:
 
 - no ``files.json`` in ``.replaced``, or none beside it: the old run was on its way, and is brought back;
 - one in each: the new run has begun, and the old one waits.
@@ -14,11 +14,12 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ptycho.config import ConfigError
-from ptycho.run.names import DISCARDED, MANIFEST, RECORD, REPLACED, REPORT
+from ptycho.files.atomic import remove_temporary
+from ptycho.run.names import DISCARDED, MANIFEST, RECORD, REPLACED, REPORT, TRAINING
 from ptycho.run.record import is_page, own_files
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,10 @@ def make_way(run: Path) -> None:
     """
     mend(run)
     if waits(run):
-        _remove(run, _files(run))
+        _remove(run)
         return
     try:
-        _move(run, run / REPLACED, _files(run))
+        _move(run, run / REPLACED, sorted(_tops(run), key=lambda name: name == RECORD))
     except OSError:
         put_back(run)
         raise
@@ -51,15 +52,13 @@ def put_back(run: Path) -> bool:
     if not old.is_dir():
         return False
     if (old / RECORD).is_file():
-        _remove(run, [name for name in _files(run) if name != RECORD])
-        (old / RECORD).replace(run / RECORD)  # from here on the files in .replaced are on their way back
-    paths = (path for path in old.rglob("*") if path.is_symlink() or not path.is_dir())
-    found = [path.relative_to(old).as_posix() for path in paths]
-    _move(old, run, [name for name in found if not os.path.lexists(run / name)])
-    if left := [name for name in sorted(found) if os.path.lexists(old / name)]:
+        _remove(run)
+        (old / RECORD).replace(run / RECORD)  # from here on what is in .replaced is on its way back
+    _move(old, run, [name for name in os.listdir(old) if not os.path.lexists(run / name)])
+    if left := sorted(os.listdir(old)):
         log.warning("%s: %s of the run that is back stay here: their places are taken", old, ", ".join(left))
     else:
-        shutil.rmtree(old, ignore_errors=True)  # folders without files
+        old.rmdir()
     return True
 
 
@@ -78,21 +77,13 @@ def mend(run: Path) -> None:
         put_back(run)
 
 
-def exchange(new: Path, run: Path) -> None:
-    """Move the files of the run in the folder ``new`` into ``run``, for those of the run that this holds.
-
-    OSError: they cannot be moved; what ``run`` held is where it was.
-    """
-    make_way(run)
-    names = sorted((name for name in own_files(new) if name != RECORD), key=lambda name: name == MANIFEST)
-    try:
-        _move(new, run, [RECORD])  # says whose the others are
-        _move(new, run, names)
-    except OSError:
-        if not put_back(run):
-            _remove(run, _files(run))
-        raise
-    discard(run)
+def undo(run: Path) -> bool:
+    """Bring back what a run that failed was to replace, or else remove its files; False if none is back."""
+    if put_back(run):
+        return True
+    _remove(run)
+    (run / RECORD).unlink(missing_ok=True)
+    return False
 
 
 def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
@@ -106,21 +97,26 @@ def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
             )
 
 
-def _files(run: Path) -> list[str]:
-    """The files of the run in a folder, and the page that was made of it."""
+def _tops(run: Path) -> set[str]:
+    """What the run in a folder wrote at its top, and the page that was made of it."""
     own = own_files(run)
-    return [*own, REPORT] if own and is_page(run / REPORT) else own
+    return {name.split("/")[0] for name in own} | ({REPORT} if own and is_page(run / REPORT) else set())
 
 
-def _move(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Move files of one folder to the same places in another, ``files.json`` last; no empty folder stays."""
-    for name in sorted(names, key=lambda name: name == RECORD):  # the order of the others stays
-        os.renames(source / name, target / name)
+def _move(source: Path, target: Path, names: Sequence[str]) -> None:
+    """Rename what is in one folder into another, in this order."""
+    for name in names:
+        target.mkdir(exist_ok=True)
+        os.rename(source / name, target / name)
 
 
-def _remove(run: Path, names: Iterable[str]) -> None:
-    """Remove files of a folder, ``files.json`` last, and the folders that are empty then."""
-    for name in sorted(names, key=lambda name: name == RECORD):
-        (run / name).unlink(missing_ok=True)
+def _remove(run: Path) -> None:
+    """Remove the files of a new run but ``files.json``, its page, and folders that are empty then."""
+    remove_temporary(run, TRAINING)
+    own = own_files(run)
+    for name in [*own, *([REPORT] if own and is_page(run / REPORT) else [])]:
+        if name != RECORD:
+            (run / name).unlink(missing_ok=True)
+    for folder in (folder for top in TRAINING for folder, *_ in os.walk(run / top, topdown=False)):
         with contextlib.suppress(OSError):
-            os.removedirs((run / name).parent)
+            os.rmdir(folder)

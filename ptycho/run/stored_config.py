@@ -6,10 +6,20 @@ import os
 from pathlib import Path
 
 from ptycho.config import ConfigError, DenoiserConfig
-from ptycho.config.mapping import AnyConfig, Job, from_stored, to_mapping
+from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
+
+REMOVED = {  # keys of former versions: section, name, and the value that changed nothing
+    ("object", "kind"): "lines",
+    ("imperfections", "astigmatism_waves"): 0.0,
+    ("imperfections", "coma_waves"): 0.0,
+    ("imperfections", "probe_power"): 1.0,
+    ("imperfections", "probe_shift_px"): [0.0, 0.0],
+    ("imperfections", "backlash_px"): 0.0,
+    ("imperfections", "saturation"): None,
+}
 
 
 def read_config(run: Path) -> AnyConfig:
@@ -25,8 +35,8 @@ def read_config(run: Path) -> AnyConfig:
 def read_job(run: Path) -> Job:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
-    Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut
-    short.
+    Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a
+    file that lacks whole sections has been cut short.
 
     Raises:
         ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
@@ -43,12 +53,15 @@ def read_job(run: Path) -> Job:
         raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
+    for (section, name), neutral in REMOVED.items():
+        if isinstance(part := values.get(section), dict) and part.get(name, ...) == neutral:
+            del part[name]
     try:
-        config = from_stored(values)
+        config = from_mapping(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     sections = {key for key, value in to_mapping(type(config)()).items() if isinstance(value, dict)}
-    if missing := sorted(sections - values.keys() - {*config.NEWER}):
+    if missing := sorted(sections - values.keys()):
         raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
     return config
 

@@ -27,7 +27,15 @@ from ptycho.simulation.imperfections import (
     record_positions,
     stream,
 )
-from ptycho.simulation.streams import child_rng
+
+ROLES = ("train", "val", "test")
+STREAMS = ("object", "jitter", "noise", "draw", "elsewhere", "recorded")
+
+
+def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Generator:
+    """A generator of its own for every (seed, role, image, stream), independent of all the others."""
+    key = (ROLES.index(role), image, STREAMS.index(stream))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def true_modes(config: RunConfig, role: str) -> np.ndarray:
@@ -53,7 +61,7 @@ def true_detector(config: RunConfig, brightest: float) -> Detector:
     good, hot = draw_faults(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
     gap = draw_gaps(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
     glow = np.where(hot & gap, HOT * brightest, 0.0)
-    return Detector(good & gap, glow, wrong.background, wrong.saturation)
+    return Detector(good & gap, glow, wrong.background)
 
 
 def apply_beliefs(
@@ -106,7 +114,7 @@ def _record_positions(config: RunConfig, role: str, data: Dataset) -> np.ndarray
     found = data.positions.astype(np.float64)
     for i in np.unique(data.image):
         mine = data.image == i
-        found[mine] = record_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
+        found[mine] = record_positions(found[mine], config.imperfections, _seed(config, role, i))
     return found
 
 

@@ -23,41 +23,34 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
-from ptycho.simulation.measured_like import PATHS, make_sample
+from ptycho.simulation.measured_like import PATHS, MeasuredLike, make_sample
 
 WIDER = 2  # window over detector
 APERTURE, EDGE = 1.6, 0.04  # of N: diameter of the aperture, and σ of its edge
 GRAIN = 2.5  # pixels: σ of the diffuser's grains
-AHEAD = 1.0  # of the way from sample to detector: from the diffuser to the sample
 BLUR = 0.7  # pixels: σ of the sample's finest structure
 
 
-@dataclass(frozen=True, eq=False)
-class NearFieldScan:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NearFieldScan(MeasuredLike):
     """A sample that is moved through a wide wave in front of a detector.
 
     Attributes:
         sample: S, complex128, ``margin`` pixels larger than the object on every side.
-        illumination: D, ``(W, W)`` complex128.
-        positions: ``(J, 2)`` float64, top-left samples of the patches in pixels of the object.
+        probe: D, ``(W, W)`` complex128.
         fresnel: the way from the sample to the detector.
-        nphotons: mean of the patterns' sums.
     """
 
-    sample: np.ndarray
-    illumination: np.ndarray
-    positions: np.ndarray
     fresnel: Fresnel
-    nphotons: float
 
     @property
     def N(self) -> int:
         """Side of the detector."""
-        return len(self.illumination) // WIDER
+        return len(self.probe) // WIDER
 
     @property
     def margin(self) -> int:
-        return (len(self.illumination) - self.N) // 2
+        return (len(self.probe) - self.N) // 2
 
     @property
     def object(self) -> np.ndarray:
@@ -68,29 +61,23 @@ class NearFieldScan:
     @property
     def photon_probe(self) -> np.ndarray:
         """The truth of the probe on the detector's window, ``(N, N)``, in √photons."""
-        return np.sqrt(self.scale) * self._inner(self.illumination)
+        return np.sqrt(self.scale) * self._inner(self.probe)
 
     @cached_property
-    def intensities(self) -> np.ndarray:
-        """``|Ψ|²``, ``(J, N, N)`` float64, as the detector lies."""
-        return np.stack([self._intensity(position) for position in self.positions])
+    def _sampled(self) -> np.ndarray:
+        return self.intensities(self.positions)
 
-    @property
-    def scale(self) -> float:
-        """c, photons for an intensity of one."""
-        return self.nphotons / float(self.intensities.sum(axis=(1, 2)).mean())
-
-    def counts(self, rng: np.random.Generator) -> np.ndarray:
-        """The measured photons ``(J, N, N)`` uint32."""
-        return rng.poisson(self.scale * self.intensities).astype(np.uint32)
+    def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """``|Ψ|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, as the detector lies."""
+        return np.stack([self._intensity(position) for position in positions])
 
     def _intensity(self, position: np.ndarray) -> np.ndarray:
-        W, whole = len(self.illumination), np.floor(position).astype(int)
+        W, whole = len(self.probe), np.floor(position).astype(int)
         rest = position - whole
         nu = np.fft.fftfreq(len(self.sample))
         ramp = np.exp(2j * np.pi * np.add.outer(rest[0] * nu, rest[1] * nu))
         moved = np.fft.ifft2(self._spectrum * ramp)[whole[0] : whole[0] + W, whole[1] : whole[1] + W]
-        return np.abs(self._inner(self.fresnel.propagated(self.illumination * moved))) ** 2
+        return np.abs(self._inner(self.fresnel.propagated(self.probe * moved))) ** 2
 
     @cached_property
     def _spectrum(self) -> np.ndarray:
@@ -110,8 +97,9 @@ def simulate_near_field(
     seed: int = 0,
     path: str = "fermat",
     sample: str = "blobs",
+    ahead: float = 1.0,
 ) -> NearFieldScan:
-    """A scan behind a diffuser; every random number comes from ``seed``.
+    """Return a scan behind a diffuser; every random number comes from ``seed``.
 
     Args:
         N: side of the detector.
@@ -119,24 +107,31 @@ def simulate_near_field(
         fresnel: the way from the sample to the detector.
         nphotons: in a pattern, on average.
         path: of :data:`ptycho.simulation.measured_like.PATHS`; ``sample``: of its ``SAMPLES``.
+        ahead: way from the diffuser to the sample, over that from the sample to the detector.
     """
     streams = [np.random.default_rng([seed, stream]) for stream in range(3)]
     positions = PATHS[path](n_positions, step_px, streams[0])
     positions = positions - positions.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
     drawn = make_sample(sample, side + (WIDER - 1) * N, streams[1])
-    smooth = gaussian_filter(drawn.real, BLUR, mode="wrap") + 1j * gaussian_filter(
-        drawn.imag, BLUR, mode="wrap"
+    real, imaginary = (gaussian_filter(part, BLUR, mode="wrap") for part in (drawn.real, drawn.imag))
+    return NearFieldScan(
+        sample=real + 1j * imaginary,
+        probe=diffuse_wave(N, Fresnel(ahead * fresnel.row, ahead * fresnel.col), streams[2]),
+        positions=positions,
+        oversampling=1,
+        nphotons=nphotons,
+        good=np.ones((N, N), bool),
+        hot=np.zeros((N, N), bool),
+        fresnel=fresnel,
     )
-    return NearFieldScan(smooth, diffuse_wave(N, fresnel, streams[2]), positions, fresnel, nphotons)
 
 
-def diffuse_wave(N: int, fresnel: Fresnel, rng: np.random.Generator) -> np.ndarray:
-    """D: a plane wave behind a wide aperture and a diffuser, on its way to the sample; ``(W, W)``."""
+def diffuse_wave(N: int, way: Fresnel, rng: np.random.Generator) -> np.ndarray:
+    """D: a plane wave behind a wide aperture and a diffuser, some way further; ``(W, W)``."""
     W = WIDER * N
     axis = np.arange(W) - W // 2
     disk = np.hypot(axis[:, None], axis) < APERTURE * N / 2
     aperture = gaussian_filter(disk.astype(float), EDGE * N)
     phase = gaussian_filter(rng.normal(size=(W, W)), GRAIN, mode="wrap")
-    there = aperture * np.exp(1j * phase / phase.std())
-    return Fresnel(AHEAD * fresnel.row, AHEAD * fresnel.col).propagated(there)
+    return way.propagated(aperture * np.exp(1j * phase / phase.std()))

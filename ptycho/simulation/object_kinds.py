@@ -116,7 +116,7 @@ def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
 
 def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
     """Part of a photograph of ``skimage.data``, turned at random; ``(side, side)``."""
-    return _part_of(_picture(PICTURES[rng.integers(len(PICTURES))]), side, rng, magnification)
+    return _part_of(_photograph(PICTURES[rng.integers(len(PICTURES))]), side, rng, magnification)
 
 
 def _part_of(
@@ -249,7 +249,7 @@ def _scale(thickness: np.ndarray) -> np.ndarray:
     return (thickness - thickness.min()) / (span if span > 0 else 1.0)
 
 
-@lru_cache(maxsize=len(PHOTOGRAPHS))
+@lru_cache(maxsize=len(PHOTOGRAPHS) + len(PICTURES))
 def _photograph(name: str) -> np.ndarray:
     """A photograph in grey, ``(H, W)`` float64."""
     if name in ("china.jpg", "flower.jpg"):
@@ -263,13 +263,6 @@ def _photograph(name: str) -> np.ndarray:
     else:
         found = getattr(data, name)()
         found = np.asarray(found[0] if isinstance(found, tuple) else found)
-    return (color.rgb2gray(found) * 255 if found.ndim == 3 else found).astype(float)
-
-
-@lru_cache(maxsize=len(PICTURES))
-def _picture(name: str) -> np.ndarray:
-    """A photograph in grey, ``(H, W)`` float64."""
-    found = np.asarray(getattr(data, name)())
     return (color.rgb2gray(found) * 255 if found.ndim == 3 else found).astype(float)
 
 

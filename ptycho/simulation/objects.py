@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from skimage.draw import line
@@ -42,14 +39,8 @@ def amplitude_to_phase(amplitude: np.ndarray) -> np.ndarray:
     return np.sin(np.pi * (amplitude - 0.5))
 
 
-OBJECTS: dict[str, Callable[[Any, int, np.random.Generator], np.ndarray]] = {
-    "lines": lambda config, size, rng: line_amplitude(size, config.n_lines, rng),
-}
-"""Kind to function: (its settings, size, rng) → amplitude ``(size, size)`` from 0 to 1."""
-
-
 def make_object(config: LinesObject, size: int, set_phi: bool, rng: np.random.Generator) -> np.ndarray:
     """One object ``a·exp(iφ)``, φ = 0 unless ``set_phi``; ``(size, size)`` complex64."""
-    amplitude = OBJECTS[config.kind](config, size, rng)
+    amplitude = line_amplitude(size, config.n_lines, rng)
     phase = amplitude_to_phase(amplitude) if set_phi else np.zeros_like(amplitude)
     return (amplitude * np.exp(1j * phase)).astype(np.complex64)

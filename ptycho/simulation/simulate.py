@@ -18,10 +18,17 @@ from ptycho.scan.positions import make_scan
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.tiling import nested_tiling
 from ptycho.scan.windows import cut_windows
-from ptycho.simulation.imperfections import PERFECT, Detector, spread_and_scale
-from ptycho.simulation.instrument import apply_beliefs, true_detector, true_flux, true_modes
+from ptycho.simulation.imperfections import Detector, spread_and_scale
+from ptycho.simulation.instrument import (
+    ROLES,
+    STREAMS,
+    apply_beliefs,
+    child_rng,
+    true_detector,
+    true_flux,
+    true_modes,
+)
 from ptycho.simulation.objects import make_object
-from ptycho.simulation.streams import ROLES, STREAMS, child_rng
 from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)
@@ -124,9 +131,9 @@ def _add_counting_noise(
     scale: float,
     seed: int,
     role: str,
-    flux: np.ndarray | None = None,
-    point_spread_px: float = 0.0,
-    detector: Detector = PERFECT,
+    flux: np.ndarray | None,
+    point_spread_px: float,
+    detector: Detector,
 ) -> Dataset:
     """Replace |Ψ| by ``√n``, ``n ~ Poisson(s²|Ψ|²)`` if nothing is imperfect, drawn image by image."""
     amplitudes = np.empty_like(clean.amplitudes)

@@ -27,7 +27,6 @@ from ptycho.training.history import History
 
 log = logging.getLogger(__name__)
 
-Settings = Callable[[dict[str, Any]], dict[str, Any]]
 FORMAT = 1
 KEPT = 2
 FILES = "epoch*-step*.npz"
@@ -54,13 +53,10 @@ class Checkpoints:
         folder: where they are; it is made with the first one.
         config: nested plain values; checkpoints made with others are refused.
         seconds: time between two checkpoints of an epoch.
-        completed: a stored ``config`` as it is compared, for example with keys that are newer than it.
     """
 
-    def __init__(
-        self, folder: Path, config: dict[str, Any], seconds: float, completed: Settings = dict
-    ) -> None:
-        self.folder, self._config, self._seconds, self._completed = folder, config, seconds, completed
+    def __init__(self, folder: Path, config: dict[str, Any], seconds: float) -> None:
+        self.folder, self._config, self._seconds = folder, config, seconds
         self._good: list[Path] = []  # oldest first; written or read by this process
         self._saved_at = time.monotonic()
 
@@ -120,7 +116,7 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
-        if changes := differences(self._completed(config), self._config):
+        if changes := differences(config, self._config):
             raise ConfigError(
                 f"{path}: was made with another configuration than config.yaml has ({'; '.join(changes)}); "
                 f"restore config.yaml, or remove {self.folder} to train from the beginning"

@@ -72,7 +72,7 @@ METRES = GRID * 5e-8
             r"positions_m spans 0.6 m × 1.2 m; must be in metres",
         ),
         ({"positions": GRID, "distance_m": 1.0}, r"^distance_m: sets no pixel; .* or physics='near_field'"),
-        ({"positions": GRID, "source_distance_m": 1.0}, "source_distance_m=1: belongs to a near field"),
+        ({"positions": GRID, "source_distance_m": 1.0}, "source_distance_m=1.0: must be removed, or be"),
         ({"positions": GRID, "energy_eV": 1.0}, "^energy_eV=1.0: must be a finite number from 10"),
         ({"positions": GRID, "physics": "near_field"}, "near_field: .* set energy_eV=, distance_m="),
     ],

@@ -3,7 +3,6 @@
 import tracemalloc
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from conftest import NETWORKS, small_run
 from helpers.cli import ROOT
@@ -15,7 +14,6 @@ from ptycho.config import (
     FourierModel,
     LinesObject,
     RunConfig,
-    ScanRunConfig,
     TrainConfig,
     UNetModel,
     UnrolledModel,
@@ -31,7 +29,6 @@ from ptycho.config.memory import (
     physical_memory,
     run_memory,
     solver_parts,
-    training_parts,
 )
 from workflows.command_line.config import run_config
 
@@ -116,14 +113,6 @@ def peak(make):
         tracemalloc.stop()
 
 
-def test_one_object_takes_eight_canvases():
-    from ptycho.simulation.objects import make_object
-
-    config = RunConfig(size=300)
-    found = peak(lambda: make_object(config.object, 300, True, np.random.default_rng(0)))
-    assert found == pytest.approx(sizes(config)["simulates"]["one object on its doubled canvas"], rel=0.1)
-
-
 @pytest.mark.parametrize(
     "changes", [{}, {"gridsize": 3, "nimgs_test": 4}, {"gridsize": 1, "max_groups_train": None}]
 )
@@ -133,13 +122,6 @@ def test_what_simulation_takes(changes):
     config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
     found = peak(lambda: simulate(config))
     assert sum(sizes(config)["simulates"].values()) == pytest.approx(found, rel=0.5)
-
-
-def test_positions_that_groups_share_are_counted_once():
-    """Groups at every pixel share nearly all: there are no more positions than pixels to start at."""
-    config = RunConfig(outer_offset_test=2, offset=1, gridsize=4, nimgs_test=1)
-    found = sizes(config)["simulates"]["the test patterns"]
-    assert found == 2 * (392 - 64 + 1) ** 2 * 64**2 * 4
 
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
@@ -204,12 +186,6 @@ def test_what_an_inference_needs():
             check_memory(inference_memory(config, 16, (4, 32, 36), *shape), 20 * GB)
     with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
         check_memory(inference_memory(config, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
-
-
-def test_a_measured_scan_is_told_of_keys_that_it_has():
-    parts = training_parts(ScanRunConfig(nepochs=1), "pinn", 64, 4, 70)
-    advice = " ".join(part.advice for part in parts)
-    assert "group_size" in advice and "gridsize" not in advice
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():

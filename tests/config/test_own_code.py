@@ -6,7 +6,6 @@ import pytest
 
 from ptycho.config import ConfigError, CustomModel, LsqmlConfig, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.messages import programs_of
 from ptycho.config.own_code import DOORS, allow, load
 from ptycho.config.sections import EpochsConfig
 from ptycho.config.solver_config import SolverConfig
@@ -74,11 +73,6 @@ def test_what_cannot_be_used_is_said_on_one_line(module, text, path, message):
 def test_what_is_no_import_path_is_refused_at_once(make, key):
     with pytest.raises(ConfigError, match=rf"^{key}=.*my_module:"):
         make()
-
-
-def test_the_schema_knows_which_keys_name_code():
-    named = {key for key, kind in programs_of(ScanRunConfig).items() if kind == "import path"}
-    assert named == DOORS.keys()
 
 
 # ---- whose code is run

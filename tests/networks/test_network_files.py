@@ -49,6 +49,15 @@ def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
     assert read_config(tmp_path) == RunConfig()
 
 
+def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path):
+    def former(strength):
+        return lambda values: values.replace("  blob: 0.0\n", f"  blob: 0.0\n  coma_waves: {strength}\n")
+
+    assert read_config(stored(tmp_path, text=former(0.0))) == RunConfig()
+    with pytest.raises(ConfigError, match=r"config\.yaml: imperfections\.coma_waves=0\.1: unknown key"):
+        read_config(stored(tmp_path, text=former(0.1)))
+
+
 WRONG = [
     (lambda values: "", r"is damaged \(it must hold a configuration"),
     (lambda values: values.replace("N: 64", "N: [64"), r"is damaged \(.* line \d"),
@@ -59,7 +68,7 @@ WRONG = [
         r"model.stage=8: unknown key; did you mean model.st",
     ),
     (lambda values: values.replace("N: 64", "N: 65"), r"N=65: must be a power of two"),
-    (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, model, "),
+    (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, imperf"),
     (lambda values: values[: values.index("stitch:")] + "stitch:\n", r"stitch=null: must be a section"),
 ]
 

@@ -38,9 +38,9 @@ def test_each_states_the_wavelength(stated, picometres):
     [
         (
             {"energy_eV": 8000.0, "electrons_keV": 300.0},
-            "data.energy_eV=8000, data.electrons_keV=300: each sets the wavelength; must be only one of them",
+            "data.energy_eV=8000.0, data.electrons_keV=300.0: each sets the wavelength",
         ),
-        ({"wavelength_m": 1e-10, "energy_eV": 8000.0}, "data.energy_eV=8000, data.wavelength_m=1e-10: each"),
+        ({"wavelength_m": 1e-10, "energy_eV": 8000.0}, "data.energy_eV=8000.0, data.wavelength_m=1e-10:"),
         ({"electrons_keV": 3e5}, "data.electrons_keV=300000.0: must be a finite number from 0.01 to 600 keV"),
         ({"wavelength_m": 0.15}, "data.wavelength_m=0.15: must be a finite number from 1.24e-12 to 0.0001 m"),
         ({"energy_eV": 2e6}, r"data.energy_eV=2000000.0: must be a finite number from 10 to 1e\+06 eV"),
@@ -57,5 +57,5 @@ def test_pixels_of_a_detector_may_be_stated_as_angles():
     said = asked.stated_quantities()
     pixel = object_pixel(said["energy_eV"], said["distance_m"], (said["detector_pixel_m"],) * 2, 64)
     assert pixel.metres[0] == pytest.approx(5.2196e-11, rel=1e-4) and pixel.text == "0.522 Å"
-    with pytest.raises(ConfigError, match=r"data.distance_m=2, data.detector_pixel_mrad=1.25: the angle"):
+    with pytest.raises(ConfigError, match=r"data.distance_m=2.0, data.detector_pixel_mrad=1.25: the angle"):
         DataConfig(file="x", detector_pixel_mrad=1.25, distance_m=2.0)

@@ -83,7 +83,7 @@ def measured(patterns=36, **changes):
     truth = simulate_near_field(SIDE, patterns, 8, way, 1e6)
     distance = NUMBER * PITCH**2 / wavelength_m(ENERGY)
     scan = ApiScan.from_arrays(
-        truth.counts(np.random.default_rng(1)),
+        np.concatenate([*truth.counts(np.random.default_rng(1))]),
         truth.positions,
         counts=True,
         physics="near_field",

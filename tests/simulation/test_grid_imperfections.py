@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import without_pictures
-from helpers.cli import ROOT, SCRIPT
-from hydra import compose, initialize_config_dir
+from helpers.cli import SCRIPT
 
 from ptycho.config import (
     ConfigError,
@@ -18,7 +17,6 @@ from ptycho.config import (
     XlaConfig,
     ZonePlateProbe,
 )
-from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.beam import position_error_px, probe_error
@@ -28,9 +26,6 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate, simulate_with_truth
 from ptycho.simulation.truth import read_truth
-from workflows.command_line.config import run_config
-from workflows.command_line.one_shot import config_of
-from workflows.convert.simulate_scan import SimulateConfig
 from workflows.reconstruct import grid_lines
 
 N = 32
@@ -68,11 +63,6 @@ def hard(small_config):
     return config, *simulate_with_truth(config)
 
 
-def composed(*overrides):
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return run_config(compose("grid_lines", [*overrides, "output_dir=out"]), [], {})
-
-
 def expected(truth, chosen, image):
     """``c_j Σ_k |F(P_k O)|² + b`` of some patterns at whole true positions, by NumPy alone."""
     found = []
@@ -87,17 +77,6 @@ def expected(truth, chosen, image):
 # ---- the configuration
 
 
-@pytest.mark.parametrize("name", ["none", "probe", "positions", "modes", "detector", "beamline"])
-def test_the_group_is_that_of_simulated_scans(name):
-    config = composed(f"imperfections={name}")
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        scan = config_of(SimulateConfig, compose("simulate", [f"imperfections={name}", "output=a.cxi"]))
-    for key in ("imperfections", "bad_pixels", "hot_pixels"):
-        assert getattr(config, key) == getattr(scan, key)
-    assert config.imperfect == (name != "none")
-    assert from_mapping(to_mapping(config)) == config
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -105,7 +84,6 @@ def test_the_group_is_that_of_simulated_scans(name):
             {"imperfections": Imperfections(probe_variation=0.1)},
             "variation=0.1: must be 0: the probe of grid",
         ),
-        ({"imperfections": Imperfections(backlash_px=1.0)}, "backlash_px=1.0: must be 0: grid lines are not"),
         ({"imperfections": Imperfections(gap_rows=17)}, "gap_rows=17: must be from 0 to 16, N/4"),
     ],
 )

@@ -7,9 +7,10 @@ import pytest
 from helpers.multislice import BETWEEN, thick_light, thick_scan
 from scipy.spatial import cKDTree
 
-from ptycho.config import ConfigError
+from ptycho.config.waves import Fresnel
 from ptycho.simulation import measured_like as module
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like
+from ptycho.simulation.near_field import simulate_near_field
 
 
 def scan_of(sample, probe, positions, q=2, **changes):
@@ -131,6 +132,15 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
     assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
 
 
+def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
+    made = simulate_near_field(16, 9, 6.0, Fresnel(6.0, 6.0), 2e4)
+    light = made.scale * made.intensities(made.positions)
+    assert light.sum(axis=(1, 2)).mean() == pytest.approx(2e4) and np.ptp(light.sum(axis=(1, 2))) > 100
+    n = counts(made)
+    assert n.shape == (9, 16, 16) and abs(n.sum() - 9 * 2e4) < 5 * np.sqrt(9 * 2e4)
+    assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)
+
+
 @pytest.mark.parametrize(("photons", "dtype"), [(1e9, np.uint32), (4e9, np.uint64), (1e12, np.uint64)])
 def test_no_pixel_stops_counting(made, photons, dtype):
     """A spot takes a hundredth of the light and more: at 10¹² photons, beyond 32 bits."""
@@ -138,11 +148,6 @@ def test_no_pixel_stops_counting(made, photons, dtype):
     assert n.dtype == dtype
     assert n.sum(axis=(1, 2), dtype=float).mean() == pytest.approx(photons, rel=1e-3)
     assert n.max() > 2**32 or photons < 1e12
-
-
-def test_a_saturation_is_one_whatever_the_photons(made):
-    n = counts(replace(made, nphotons=1e12, saturation=10**6))
-    assert n.dtype == np.uint32 and n.max() == 10**6
 
 
 def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made, monkeypatch):
@@ -184,17 +189,3 @@ def test_patches_lie_inside_the_object(made):
     assert made.positions.min() == 1 and made.positions.max() + 32 < side
     with pytest.raises(ValueError, match=r"positions are from 1 to .*; must be from 0 to M − N = 20"):
         replace(made, sample=made.sample[: 2 * 52, : 2 * 52])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"N": 63}, "N=63: must be an even integer from 16 to 1024"),
-        ({"nphotons": float("nan")}, "nphotons=nan: must be a finite number from 1 to 1e"),
-        ({"path": "zigzag"}, "path=zigzag: must be one of fermat, jittered, snake"),
-        ({"hot_pixels": 257}, "hot_pixels=257: must be from 0 to 256, N²/4"),
-    ],
-)
-def test_settings_are_checked(change, message):
-    with pytest.raises(ConfigError, match=message):
-        replace(SETTINGS, **change)

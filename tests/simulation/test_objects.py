@@ -8,13 +8,6 @@ from ptycho.config import ConfigError, LinesObject
 from ptycho.simulation.objects import amplitude_to_phase, line_amplitude, make_object
 
 
-def test_amplitude_is_in_the_unit_range_with_maximum_one():
-    amplitude = line_amplitude(75, 40, np.random.default_rng(0))
-    assert amplitude.shape == (75, 75)
-    assert amplitude.min() >= 0 and amplitude.max() == 1.0
-    assert np.isfinite(amplitude).all()
-
-
 def test_one_horizontal_line_gives_the_sum_of_three_gaussians():
     class OneLine:
         """End points (60, 0) and (60, 119) on the canvas of 120: row 30 of the object."""

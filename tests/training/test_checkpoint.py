@@ -192,14 +192,6 @@ def test_a_checkpoint_of_another_configuration_is_refused_with_the_difference(ch
     assert str(folder) in str(e.value) and "\n" not in str(e.value) and names(folder) == before
 
 
-def test_stored_settings_are_compared_as_completed(checkpoints, folder):
-    checkpoints.save(snapshot())
-    newer = CONFIG | {"new": 5}
-    with pytest.raises(ConfigError, match="new: absent -> 5"):
-        restored(folder, newer)
-    assert Checkpoints(folder, newer, 30.0, lambda stored: {"new": 5} | stored).restore(lambda found: None)
-
-
 # ---- what must not cost the last good one
 
 

@@ -10,7 +10,7 @@ from helpers.pretraining import config_of
 
 import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
-from ptycho.config.mapping import result_settings, to_mapping
+from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.losses import object_error
 from ptycho.networks.weights import get_weights
@@ -20,7 +20,6 @@ from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
-from workflows.pretrain import complete_lasting, select_lasting
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
@@ -68,6 +67,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch,
     assert max(path.name for path in tmp_path.iterdir()) == "epoch00001-step0000002.npz"
     again, history = pretrain(config, checkpoints_of(config, tmp_path))
     np.testing.assert_equal(get_weights(again.model), get_weights(through.model))
+    np.testing.assert_equal(get_weights(again.stored), get_weights(again.model))  # what is kept is trained
     assert [(row["epoch"], row["step"]) for row in history.rows] == [(1, 4), (2, 8), (3, 12)]
     for k, row in enumerate(history.rows):
         for form in config.forms:
@@ -78,8 +78,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch,
                 assert row[name] == pytest.approx(np.prod(found) ** (1 / len(found)), rel=1e-6)
 
 
-def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch, eagerly):
-    """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
+def test_a_shorter_training_is_the_longer_one_but_for_its_end(monkeypatch, eagerly):
     monkeypatch.setattr(Pretraining, "row", 1)
     longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
     shorter = replace(longer, steps=8)
@@ -88,21 +87,6 @@ def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypa
     assert [row["learning_rate"] for row in fewer[:7]] == [row["learning_rate"] for row in rows[:7]]
     assert fewer[7]["learning_rate"] < 0.01 * rate < 0.3 * rate < rows[7]["learning_rate"]
     assert [row["N16_C1"] for row in fewer[:7]] == [row["N16_C1"] for row in rows[:7]]
-    kept = {"horizon": 14}  # all that the checkpoints are to compare
-    interrupt_after(monkeypatch, 5, longer, Checkpoints(tmp_path, kept, 1e9))
-    _, again = pretrain(shorter, Checkpoints(tmp_path, kept, 1e9))
-    assert [row["N16_C1"] for row in again.rows] == [row["N16_C1"] for row in fewer]
-
-
-def test_what_a_training_keeps_to_the_end():
-    settings = to_mapping(config_of(steps=12))
-    for changed in ({"steps": 9, "horizon": 12}, {"group_size": 3}, {"batch_size": 1}):
-        assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) == select_lasting(settings)
-    for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
-        assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) != select_lasting(settings)
-    assert complete_lasting(select_lasting(result_settings(config_of(steps=12)))) == select_lasting(
-        result_settings(config_of(steps=12))
-    )
 
 
 def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
@@ -134,9 +118,6 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     after = errors()
     within("error after a pretraining, of that before", np.mean(after) / np.mean(before), below=0.95)
     within("errors of new examples", np.abs(training.measure_errors(form, 8) / after - 1).max(), below=1e-3)
-
-
-# ---- configuration
 
 
 # ---- the script

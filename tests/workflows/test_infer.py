@@ -199,7 +199,7 @@ def test_published_files(infer, trained_run, saved, files_of_others):
     arrays, objects = files_of_others[0][2], np.array(files_of_others[1])
     truth = {"YY_full": objects[..., None].astype(np.complex64), "YY_ground_truth": np.ones((5, 5, 1))}
     out, err = infer(f"run={trained_run}", f"data={saved(arrays | truth)}", "models=[pinn]")
-    assert "amplitudes are not counts" in err and "apart from a factor" in err
+    assert "amplitudes are not counts" in err and "; the run's: " in err
     metrics = strict(out / "metrics.json")
     # groups of side 36 start at 10 … 50, so their middles are at 28 … 68, and squares of side 8 tile 24 … 72
     assert metrics["region"] == {"top": 24, "left": 24, "height": 48, "width": 48}

@@ -2,10 +2,8 @@
 
 import contextlib
 import csv
-import errno
 import json
 import os
-import re
 import resource
 import shlex
 import signal
@@ -20,7 +18,6 @@ import tensorflow as tf
 from helpers.cli import INFER, ROOT, SCRIPT, TINY, files
 
 from ptycho.config import ConfigError, RunConfig, TrainConfig
-from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
@@ -35,7 +32,6 @@ from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import NonFiniteLossError, Training
 from workflows.command_line.config import resumed_config
-from workflows.reconstruct.infer import staged
 
 pytestmark = pytest.mark.usefixtures("usual_chunks")
 
@@ -416,7 +412,7 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
 
 @pytest.fixture
 def earlier(tmp_path):
-    """A folder with an earlier inference, a note of the user's, and what a killed inference left."""
+    """A folder with an earlier inference, and a note of the user's."""
     out = tmp_path / "out"
     folder = RunFolder(out)
     for name in ("config.yaml", "metrics.json", "manifest.json", "recons/pinn/recon.npz"):
@@ -429,56 +425,21 @@ def test_a_stopped_inference_leaves_the_earlier_one(earlier, trained_run):
     before, data = files(earlier), trained_run / "datasets/N32/gs2/test.npz"
     inputs = (f"run={trained_run}", f"data={data}", "output_dir=out", "overwrite=true")
     process = start(earlier.parent, INFER, *inputs)
-    wait_for(process, lambda: list(earlier.glob(".inference.*.tmp/config.yaml")))
+    wait_for(process, lambda: (earlier / ".replaced").exists() and (earlier / "config.yaml").exists())
     lines = stopped(process, signal.SIGTERM)
     assert lines[-2:] == ["stopped by SIGTERM", "nothing was written to out"]
     assert files(earlier) == before
 
 
-def test_a_full_disk_leaves_no_half_of_an_inference(tmp_path, trained_run, in_process):
+@pytest.mark.parametrize("with_earlier", [False, True])
+def test_a_full_disk_leaves_no_half_of_an_inference(earlier, trained_run, in_process, with_earlier):
     """Temporary arrays are written first, files of results later: either way there is one line."""
-    inputs = (f"run={trained_run}", f"data={trained_run / 'datasets/N32/gs2/test.npz'}")
+    path = earlier if with_earlier else earlier.parent / "below/out"
+    inputs = (f"run={trained_run}", f"data={trained_run / 'datasets/N32/gs2/test.npz'}", "overwrite=true")
+    before = files(earlier)
     with small_disk(100_000):
-        code, _, err = in_process(INFER, *inputs, "output_dir=below/out")
-    reason = "cannot be written (File too large)"
+        code, _, err = in_process(INFER, *inputs, f"output_dir={path}")
     assert code == 1 and "Traceback" not in err
-    assert err.splitlines()[-1] == f"error: below/out: {reason}; make room and start again"
-    assert not list(tmp_path.iterdir())
-
-    path = tmp_path / "below" / "out"
-    refused = pytest.raises(WriteError, match=re.escape(f"{path}/a: {reason}"))
-    with refused, staged(path, False, StopRequest()) as folder, small_disk(100):
-        folder.text("a", "a" * 200)
-    assert not list(tmp_path.iterdir())
-
-
-def test_results_replace_earlier_ones_when_they_are_complete(earlier):
-    killed = earlier / ".inference.1.tmp"
-    killed.mkdir()
-    with staged(earlier, True, StopRequest()) as folder:
-        folder.text("config.yaml", "run: new")
-        folder.text("visuals/new.png", "")
-        assert (earlier / "config.yaml").read_text() == "run: earlier" and not killed.exists()
-    assert set(files(earlier)) == {"config.yaml", "files.json", "note.txt", "visuals/new.png"}
-    assert (earlier / "config.yaml").read_text() == "run: new"
-
-
-@pytest.mark.parametrize(
-    "error", [ValueError, Killed, lambda: OSError(errno.EIO, "")], ids=["wrong", "killed", "disk"]
-)
-def test_an_inference_that_fails_leaves_nothing(tmp_path, earlier, error):
-    before = files(tmp_path)
-    for path in (earlier, tmp_path / "a" / "b"):
-        with pytest.raises((ValueError, Killed, OSError)), staged(path, True, StopRequest()) as folder:
-            folder.text("config.yaml", "run: new")
-            raise error()
-        assert files(tmp_path) == before and not (tmp_path / "a").exists()
-
-
-def test_an_inference_stopped_while_it_is_put_in_place_is_complete(tmp_path):
-    stop = StopRequest()
-    with pytest.raises(Stopped), staged(tmp_path / "out", False, stop) as folder:
-        folder.text("config.yaml", "run: new")
-        stop.signum = signal.SIGINT
-    assert set(files(tmp_path)) == {"out/config.yaml", "out/files.json"}
-    assert stop._farewell() == f"results: {tmp_path / 'out'}"
+    last = err.splitlines()[-1]
+    assert last == f"error: {path}: cannot be written (File too large); make room and start again"
+    assert files(path) == (before if with_earlier else {})

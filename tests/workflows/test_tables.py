@@ -12,14 +12,12 @@ from ptycho.config.sections import NAMED
 from ptycho.datasets import FORMATS
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
-from ptycho.simulation import objects
 from ptycho.training.competitors import COMPETITORS
 
 CONF = ROOT / "conf"
 TABLES = {
     "model": (networks.GENERATORS, config.GENERATORS),
     "probe": (probe.PROBES, config.PROBES),
-    "object": (objects.OBJECTS, config.OBJECTS),
     "stitch": (STITCHINGS, StitchConfig.METHODS),
 }
 
@@ -38,7 +36,7 @@ def test_a_group_of_the_configuration_is_a_table_of_the_library(group):
 
 
 def test_kinds_are_those_that_their_sections_call_themselves():
-    for named in (config.GENERATORS, config.PROBES, config.MEASURED_PROBES, config.OBJECTS):
+    for named in (config.GENERATORS, config.PROBES, config.MEASURED_PROBES):
         assert [section.kind for section in named.values()] == [*named]
 
 

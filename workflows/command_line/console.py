@@ -83,11 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return EXIT_USAGE
         return 0
     if first not in PROGRAMS:
-        from ptycho.config.former_names import COMMANDS, warn_of
-
-        if first in COMMANDS:
-            warn_of(f"{NAME} {first}", f"{NAME} {COMMANDS[first]}")
-            return main([*COMMANDS[first].split(), *words[1:]])
         near = difflib.get_close_matches(first, PROGRAMS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         sys.stderr.write(f"error: {NAME} {first}: there is no such command; {hint}{NAME} --help lists all\n")

@@ -15,7 +15,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError
-from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.files.text import printable
@@ -116,7 +115,7 @@ def perform(
         codes = (attempt(partial(tell, task), explain, mistakes=MISTAKES) for task in in_turn(tasks))
         return max(codes, default=0)
 
-    return plan_and_perform(name, current_words(words), plan, perform_each, explain)
+    return plan_and_perform(name, words, plan, perform_each, explain)
 
 
 def _check_outputs(configs: Sequence[object], keys: Sequence[str] = ("output", "output_dir", "to")) -> None:

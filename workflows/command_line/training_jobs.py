@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.backend import require_tensorflow
-from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
@@ -79,7 +78,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
     log_to_stderr()
-    given = current_words(sys.argv[1:] if arguments is None else arguments)
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
     schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
     explain = partial(explained, schema=schema)
     try:

@@ -21,7 +21,6 @@ from pydantic_core import PydanticUndefined
 from ptycho.config import (
     GENERATORS,
     MEASURED_PROBES,
-    OBJECTS,
     PROBES,
     DenoiserConfig,
     Imperfections,
@@ -82,7 +81,6 @@ BAR = r"\|"
 MANY, HELP_WIDTH = 8, 80  # words that are not listed in a help; of a text there
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),
-    **{f"object/{kind}": cls for kind, cls in OBJECTS.items()},
     **{f"probe/{kind}": cls for kind, cls in (MEASURED_PROBES | PROBES).items()},
     **{f"model/{kind}": cls for kind, cls in GENERATORS.items()},
     "stitch/probe": StitchConfig,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from ptycho.config.sections import Shape
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
-from ptycho.progress import Progress
+from ptycho.progress import Advance, Progress
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.probe import fresnel_number, make_probe
-from ptycho.simulation.imperfections import misstate_probe
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, record_scan, simulate_measured_like
-from ptycho.simulation.near_field import NearFieldScan, simulate_near_field
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like, state_scan
+from ptycho.simulation.near_field import simulate_near_field
 from ptycho.simulation.truth import truth_of
 from workflows.convert.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
 
@@ -81,90 +80,69 @@ class SimulateConfig(ScanSettings):
 
 
 def simulate_scan(config: SimulateConfig) -> list[str]:
-    """Simulate a scan and write it; what was written, a line each."""
+    """Simulate a scan and write it; what was written, a line each, and the keys that a near field needs."""
     output, kind = Path(str(config.output)), format_of(config.format, config.output)
     check_output(output, config.overwrite)
     check_no_file_of_a_run("output", output)
-    if config.physics == "near_field":
-        return write_near_field(config, output, kind)
-    units = plate_units(config.plate, config.N)
-    made = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
+    near = config.physics == "near_field"
+    made, lengths = near_field(config) if near else far_field(config)
     with closing(Progress("simulating", config.n_positions)) as progress:
-        scan = export(config, made, progress)
+        scan = export(config, made, lengths, progress.advance)
         FORMATS[kind](output, scan)
-    return describe_file(output, scan)
+    keys = ["data.physics=near_field"] * near
+    if near and config.magnification != 1:  # z01 = z12/(M − 1)
+        keys.append(f"data.source_distance_m={lengths['distance_m'] / (config.magnification - 1):.9g}")
+    return [*describe_file(output, scan), *[f"  read with {' '.join(keys)}"] * near]
 
 
-def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
-    """A simulated scan in units of its zone plate; with another probe, in those of the default one.
-
-    It says what a beamline would know, and where that is not the truth, the truth beside it.
-    """
-    units, pitch = plate_units(config.plate, config.N), config.detector_pixel_m
-    distance = distance_m(units["pixel_m"][0], units["energy_eV"], pitch, config.N)
-    wrong = config.imperfections
-    said = ", ".join(f"{key} {show(value)}" for key, value in wrong.changed.items())
-    said = f" Imperfections: {said}; the true values are under truth." if said else ""
-    micrometre = fresnel_number(config.probe, config.N)
-    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
-
-    def shown() -> Iterator[np.ndarray]:
-        for block in made.counts(config.rng("photons")):
-            yield block
-            progress.advance(len(block))
-
-    return ExportedScan(
-        positions=record_scan(config, made.positions),
-        probe=misstate_probe(first, wrong, micrometre, config.seed)[None].astype(np.complex64),
-        patterns=shown(),
-        dtype=made.dtype,
-        domain="counts",
-        object=made.object.astype(np.complex64),
-        good=made.good,
-        distance_m=distance,
-        detector_pixel_m=(pitch, pitch),
-        name=Path(str(config.output)).stem,
-        comments=f"Simulated: {config.sample} on {config.path}, {config.oversampling} times finer than the "
-        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its truth.{said}",
-        truth=truth_of(made) if wrong.changed else None,
-        **units,
-    )
+def far_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
+    """A scan in units of its zone plate, which are those of the default one with another probe."""
+    units = plate_units(config.plate, config.N)
+    distance = distance_m(units["pixel_m"][0], units["energy_eV"], config.detector_pixel_m, config.N)
+    made = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
+    return made, units | {"distance_m": distance}
 
 
-def write_near_field(config: SimulateConfig, output: Path, kind: str) -> list[str]:
-    """Simulate a near field and write it; what was written, and the keys that it is read with."""
+def near_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
+    """A scan behind a diffuser: z = F dx²/λ, dx = p/M, z12 = M z."""
     step, way = config.step_px64 * config.N / 64, Fresnel(config.fresnel, config.fresnel)
     made = simulate_near_field(
         config.N, config.n_positions, step, way, config.nphotons, config.seed, config.path, config.sample
     )
-    scan, source = export_near_field(config, made)
-    FORMATS[kind](output, scan)
-    keys = "data.physics=near_field" + ("" if source is None else f" data.source_distance_m={source:.9g}")
-    return [*describe_file(output, scan), f"  read with {keys}"]
-
-
-def export_near_field(config: SimulateConfig, made: NearFieldScan) -> tuple[ExportedScan, float | None]:
-    """A scan with its true probe and object; and z01 in metres, of a cone beam.
-
-    z = F dx²/λ, dx = p/M, z12 = M z, z01 = z12/(M − 1).
-    """
-    energy, pitch, M = 1e3 * config.plate.energy_keV, config.detector_pixel_m, config.magnification
-    pixel = pitch / M
+    energy, M = 1e3 * config.plate.energy_keV, config.magnification
+    pixel = config.detector_pixel_m / M
     distance = M * config.fresnel * pixel**2 / wavelength_m(energy)
-    counts = made.counts(config.rng("photons"))
-    scan = ExportedScan(
-        positions=made.positions,
-        probe=made.photon_probe[None].astype(np.complex64),
-        patterns=[counts],
-        dtype=counts.dtype,
+    return made, {"pixel_m": (pixel, pixel), "energy_eV": energy, "distance_m": distance}
+
+
+def export(
+    config: SimulateConfig, made: MeasuredLike, lengths: dict[str, Any], advance: Advance
+) -> ExportedScan:
+    """What a beamline would know of a simulated scan; where that is not the truth, the truth beside it."""
+    changed, near = config.imperfections.changed, config.physics == "near_field"
+    said = ", ".join(f"{key} {show(value)}" for key, value in changed.items())
+    said = f" Imperfections: {said}; the true values are under truth." if said else ""
+    finer = f"{config.oversampling} times finer than the object's pixels"
+    positions, probe = state_scan(config, made, fresnel_number(config.probe, config.N))
+
+    def shown() -> Iterator[np.ndarray]:
+        for block in made.counts(config.rng("photons")):
+            yield block
+            advance(len(block))
+
+    return ExportedScan(
+        positions=positions,
+        probe=probe[None].astype(np.complex64),
+        patterns=shown(),
+        dtype=made.dtype,
         domain="counts",
         object=made.object.astype(np.complex64),
-        pixel_m=(pixel, pixel),
-        energy_eV=energy,
-        distance_m=distance,
-        detector_pixel_m=(pitch, pitch),
+        good=None if near else made.good,
+        detector_pixel_m=(config.detector_pixel_m, config.detector_pixel_m),
         name=Path(str(config.output)).stem,
-        comments=f"Simulated near field: {config.sample} on {config.path}, λz/dx² = {config.fresnel:g}, "
-        f"{config.nphotons:g} photons a pattern, seed {config.seed}; with its truth.",
+        comments=f"Simulated{' near field' * near}: {config.sample} on {config.path}, "
+        f"{f'λz/dx² = {config.fresnel:g}' if near else finer}, {config.nphotons:g} photons a pattern, "
+        f"seed {config.seed}; with its truth.{said}",
+        truth=truth_of(made) if changed else None,
+        **lengths,
     )
-    return scan, None if M == 1 else distance / (M - 1)

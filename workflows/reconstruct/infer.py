@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +29,9 @@ from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run import names
-from ptycho.run.folder import RunFolder, check_free
+from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel
-from ptycho.run.replacing import exchange
+from ptycho.run.replacing import undo
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
@@ -44,8 +41,6 @@ from workflows.reconstruct.assess import draw_comparison, score_models, store_re
 from workflows.reconstruct.infer_config import InferJob, describe_probe
 
 log = logging.getLogger(__name__)
-
-STAGING = ".inference"  # the number of the process and ".tmp" follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,55 +54,34 @@ class InferResult:
 
 
 def run(job: InferJob, stop: StopRequest | None = None) -> InferResult:
-    """Do a planned inference; its results appear in the job's folder when they are complete.
+    """Do a planned inference; one that fails leaves nothing but the run that it was to replace.
 
     Raises:
         ConfigError: stored weights are not those of the network that the run's configuration describes, or
             another process writes into the folder; nothing is written then.
-        WriteError: the disk is full, or the folder cannot be written; what it held still stands.
+        WriteError: the disk is full, or the folder cannot be written.
     """
     prepare_tensorflow()
     models = {stored.name: LoadedModel(stored) for stored in job.networks}
-    with staged(job.path, job.config.overwrite, stop or StopRequest()) as folder:
-        result = written(job, models, folder)
+
+    def clear() -> None:
+        undo(job.path)
+        remove_traces(job.path)
+
+    with locked(job.path):
+        folder = RunFolder(job.path, job.config.overwrite, contents=names.INFERENCE)
+        ending = (stop or StopRequest()).end_with(lambda: f"nothing was written to {job.path}", clear)
+        with ending, folder.replacing(), _full_disk_explained(job.path):
+            result = written(job, models, folder)
     log.info("results: %s", job.path)
     return result
 
 
 @contextlib.contextmanager
-def staged(path: Path, overwrite: bool, stop: StopRequest) -> Iterator[RunFolder]:
-    """A temporary folder in ``path``; what the block writes there is put in place at its end, or removed."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    staging = path / f"{STAGING}.{os.getpid()}.tmp"
-    outcome, clear = f"nothing was written to {path}", partial(_clear, path, made)
-    try:
-        with stop.end_with(lambda: outcome, clear), locked(path), _full_disk_explained(path, staging):
-            check_free(path, overwrite, names.INFERENCE)
-            for left in path.glob(f"{STAGING}.*.tmp"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
-            yield RunFolder(staging, contents=names.INFERENCE)
-            with stop.defer():
-                exchange(staging, path)
-                outcome = f"results: {path}"
-    finally:
-        clear()
-
-
-def _clear(path: Path, made: list[Path]) -> None:
-    """Remove what this process left in ``path``, and the folders that it made, where they are empty."""
-    remove_traces(path)
-    for folder in made:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-@contextlib.contextmanager
-def _full_disk_explained(path: Path, staging: Path) -> Iterator[None]:
-    """Tell of a full disk with the names that the user knows: temporary arrays have none."""
+def _full_disk_explained(path: Path) -> Iterator[None]:
+    """Tell of a full disk by the name of the folder: temporary arrays have none."""
     try:
         yield
-    except WriteError as error:
-        raise WriteError(str(error).replace(str(staging), str(path))) from error
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
-from ptycho.config.mapping import AnyConfig, to_dataclass
+from ptycho.config.mapping import AnyConfig
 from ptycho.config.memory import Phases, check_memory, inference_memory
-from ptycho.config.messages import show, unknown_key
+from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.run.folder import check_free
-from ptycho.run.names import CONFIG, HISTORY, INFERENCE
-from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
+from ptycho.run.names import CONFIG, INFERENCE
+from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
-from ptycho.scan.probe import described_widths, energy_diameter
-from workflows.command_line.config import NO_KEY, explained, plain
+from ptycho.scan.probe import described_widths
 
-log = logging.getLogger(__name__)
-
-SAME = 1e-6  # relative difference of probes that is rounding
+SAME = 1e-6  # difference of probes, over the largest amplitude, that is rounding
 
 
 @settings()
@@ -104,30 +98,6 @@ class InferJob:
         return self.config.batch_size or self.run.batch_size  # type: ignore[return-value]  # never None
 
 
-def infer_config(composed: DictConfig) -> InferConfig:
-    """The validated configuration in what Hydra composed."""
-    values = plain(composed)
-    values.pop("hydra", None)
-    if isinstance(values.get("stitch"), dict) and "method" not in values["stitch"]:
-        name, value = next(iter(values["stitch"].items()), ("method", None))
-        needs = "needs stitch=refined beside it" if name == "passes" else None
-        message = (
-            f"stitch.{name}={show(value)}: {needs}"
-            if needs
-            else unknown_key(InferConfig, f"stitch.{name}", show(value))
-        )
-        raise ConfigError(message)
-    return to_dataclass(InferConfig, values)
-
-
-def in_words(error: Exception) -> str:
-    """An error on one line; passes are of an option that must be named."""
-    found = re.search(NO_KEY, str(error))
-    if found is not None and found[1] == "stitch.passes":
-        return f"stitch.passes={found[2]}: needs stitch=refined beside it"
-    return explained(error, InferConfig)
-
-
 def plan(config: InferConfig, path: Path) -> InferJob:
     """Read and check everything that an inference into the folder ``path`` needs.
 
@@ -155,8 +125,6 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     job = InferJob(config, path, trained, networks, data)
     data.check_patterns()
     check_memory(_memory(job))
-    for network in networks:
-        _warn_of_history(run, network.name)
     return job
 
 
@@ -168,15 +136,6 @@ def _names(config: InferConfig, trained: NetworkConfig, run: Path) -> tuple[str,
     if not names:
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     return names
-
-
-def _warn_of_history(run: Path, name: str) -> None:
-    """A damaged history takes nothing away from a network, but tells of what happened to its folder."""
-    try:
-        if (run / name / HISTORY).exists():
-            read_history(run, name)
-    except ConfigError as error:
-        log.warning("%s; it is ignored: an inference does not need it", error)
 
 
 def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:
@@ -209,16 +168,8 @@ def describe_probe(data: Measurement, trained: np.ndarray) -> str:
     """How the probe of the data differs from the one that a network was trained with."""
     if not data.own_probe:
         return "the file has no probe; the run's is used"
-    probe = data.values["probe"].astype(complex)
-    if probe.shape != trained.shape:
-        ours, theirs = described_widths(probe), described_widths(trained)
-        return f"the probe of the file is used: {ours}; the run's: {theirs}"
-    scale = np.vdot(probe, trained) / np.vdot(probe, probe).real
-    rest = np.linalg.norm(scale * probe - trained) / np.linalg.norm(trained)
-    if rest < SAME and abs(scale - 1) < SAME:
+    probe = data.values["probe"]
+    if probe.shape == trained.shape and np.allclose(probe, trained, 0, SAME * np.abs(trained).max()):
         return "the file has the probe that the network was trained with"
-    widths = [energy_diameter(p) for p in (probe, trained)]
-    return (
-        f"the probe of the file is used: {widths[0]:.1f} pixels across, the run's {widths[1]:.1f}; apart "
-        f"from a factor {abs(scale):.3g} they differ by {100 * rest:.2g} %"
-    )
+    ours, theirs = described_widths(probe), described_widths(trained)
+    return f"the probe of the file is used: {ours}; the run's: {theirs}"

@@ -14,7 +14,6 @@ from pathlib import Path
 import yaml
 
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.former_names import stored_keys
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
@@ -83,7 +82,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
         raise ConfigError(f"resume={folder}: is resumed with its own keys; remove all others")
-    return to_dataclass(LiveConfig, stored_keys(stored)), folder
+    return to_dataclass(LiveConfig, stored), folder
 
 
 def _text(config: LiveConfig) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_mapping
 from ptycho.config.memory import cores
 from ptycho.config.own_code import allow
@@ -35,7 +34,7 @@ WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has starte
 
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
-    flags, keys = split_flags(current_words(words))
+    flags, keys = split_flags(words)
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
