@@ -12,10 +12,12 @@ conf/simulate.yaml.
 imperfections=probe|positions|modes|detector|beamline: probe, positions and mask are what a beamline would
 know, and what is true lies beside them, under truth (read back by ptycho.simulation.truth.read_truth).
 
-    probe      defocused by a quarter of a wave, with a blob     defocus_um blob
+    probe      defocused by a quarter of a wave, with a blob     defocus_um blob astigmatism_waves coma_waves
+                                                                 probe_power probe_shift_px
     positions  random errors, drift, scale and rotation          position_px drift_px scale_error rotation_deg
+                                                                 backlash_px (path=snake)
     modes      two incoherent modes, one of them given           modes coherence
-    detector   background, a gap, bad pixels, point spread       background gap_rows gap_columns
+    detector   background, a gap, bad pixels, point spread       background gap_rows gap_columns saturation
                                                                  point_spread_px; bad_pixels hot_pixels
     beamline   all of these at their usual strength, and flux    flux_rms
 

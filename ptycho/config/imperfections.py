@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ptycho.config.errors import check
-from ptycho.config.schema import Integer, Number, key, settings
+from ptycho.config.schema import Integer, Number, Range, key, settings
 
 MOST_MODES = 4
 
@@ -26,17 +26,34 @@ class Imperfections:
         le=1e6,
         unit="µm",
     )
+    astigmatism_waves: Number = key(
+        0.0, "astigmatism of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
+    )
+    coma_waves: Number = key(
+        0.0, "coma of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
+    )
     blob: Number = key(
         0.0,
         "norm of a smooth additive error of the stated probe, as a fraction of the norm of the probe",
         ge=0,
         le=10,
     )
+    probe_power: Number = key(
+        1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6
+    )
+    probe_shift_px: Range = key(
+        (0.0, 0.0),
+        "shift (row, col) of the stated probe",
+        allowed="two numbers [row, col] from -100 to 100",
+    )
     position_px: Number = key(0.0, "rms random error of each recorded coordinate", ge=0, le=100, unit="px")
     drift_px: Number = key(0.0, "rms slow drift of each coordinate", ge=0, le=100, unit="px")
     scale_error: Number = key(0.0, "relative scale error of the recorded positions", ge=-0.5, le=0.5)
     rotation_deg: Number = key(
         0.0, "rotation error of the recorded positions, from rows to columns", ge=-180, le=180, unit="°"
+    )
+    backlash_px: Number = key(
+        0.0, "backlash of the columns in every second row, with path=snake", ge=-100, le=100
     )
     modes: Integer = key(
         1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=MOST_MODES
@@ -64,6 +81,7 @@ class Imperfections:
         le=256,
         unit="px",
     )
+    saturation: Integer | None = key(None, "count at which pixels saturate; null: never", ge=1, le=2**32 - 1)
     point_spread_px: Number = key(
         0.0, "standard deviation of the point spread of the detector", ge=0, le=10, unit="px"
     )
@@ -72,6 +90,13 @@ class Imperfections:
     )
 
     def __post_init__(self) -> None:
+        shift = self.probe_shift_px
+        _check(
+            max(map(abs, shift)) <= 100,
+            "probe_shift_px",
+            list(shift),
+            "two numbers [row, col] from -100 to 100",
+        )
         if self.modes == 1:
             _check(self.coherence == 1, "coherence", self.coherence, "1 with modes=1; say modes=2, 3 or 4")
         else:

@@ -93,6 +93,8 @@ class RunConfig(TrainedConfig):
         """What must hold between keys: whether it does, a key, its value, and what is allowed."""
         drift, need, groups = self.imperfections.probe_variation, self.group_extent, self.train_groups
         yield drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant"
+        lag = self.imperfections.backlash_px
+        yield lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake"
         for name in ("outer_offset_train", "outer_offset_test"):
             value = getattr(self, name)
             yield value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps"

@@ -11,15 +11,7 @@ from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
-REMOVED = {  # keys of former versions: section, name, and the value that changed nothing
-    ("object", "kind"): "lines",
-    ("imperfections", "astigmatism_waves"): 0.0,
-    ("imperfections", "coma_waves"): 0.0,
-    ("imperfections", "probe_power"): 1.0,
-    ("imperfections", "probe_shift_px"): [0.0, 0.0],
-    ("imperfections", "backlash_px"): 0.0,
-    ("imperfections", "saturation"): None,
-}
+REMOVED = {("object", "kind"): "lines"}  # keys of former versions, and the value that changed nothing
 
 
 def read_config(run: Path) -> AnyConfig:

@@ -1,7 +1,7 @@
 """What is not as a beamline thinks it is: probe, positions, coherence, detector and flux, a function each.
 
-Some change what is *measured*: incoherent modes, flux, a detector that blurs, has gaps and adds
-counts. The others change what is *said* of it: the given probe and the recorded positions.
+Some change what is *measured*: incoherent modes, flux, a detector that blurs, has gaps, adds counts and
+saturates. The others change what is *said* of it: the given probe and the recorded positions.
 
 ============ ==============================================================================================
 ``P``        probe ``(N, N)`` complex, centre at N//2; all modes in √photons
@@ -125,11 +125,13 @@ class Detector:
         good: ``(N, N)`` bool, pixels that work; the others read nothing.
         glow: ``(N, N)`` or a number: counts that are there in every pattern, of pixels that shine.
         background: counts per pixel, on average, from elsewhere.
+        saturation: counts that no pixel exceeds; None: there is no limit.
     """
 
     good: np.ndarray
     glow: np.ndarray | float = 0.0
     background: float = 0.0
+    saturation: int | None = None
 
     def counts(
         self, light: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
@@ -141,6 +143,8 @@ class Detector:
         photons = rng.poisson(light + self.glow)
         if elsewhere is not None:
             photons += elsewhere.poisson(self.background, photons.shape)
+        if self.saturation is not None:
+            photons = np.minimum(photons, self.saturation)
         return np.where(self.good, photons, 0)
 
 
@@ -156,8 +160,12 @@ def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, s
         seed: of the scan.
     """
     phase = defocus(len(probe), settings.defocus_um, fresnel)
+    phase = phase + aberrations(probe, settings, stream(seed, "aberrations"))
+    phase = phase + displacement(len(probe), settings.probe_shift_px)
     given = multiply_far_field(probe, np.exp(1j * phase)) if phase.any() else probe
-    return add_blob(given, settings.blob, stream(seed, "blob")) if settings.blob else given
+    if settings.blob:
+        given = add_blob(given, settings.blob, stream(seed, "blob"))
+    return given if settings.probe_power == 1 else math.sqrt(settings.probe_power) * given
 
 
 def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
@@ -166,9 +174,29 @@ def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
     return -np.pi * fresnel * distance_um * (row**2 + col**2)
 
 
+def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Generator) -> np.ndarray:
+    """``φ = 2π (a ρ² cos 2(θ − θ_a) + c (3ρ³ − 2ρ) cos(θ − θ_c))``, a and c in waves, directions drawn.
+
+    Zernike's terms, ``(N, N)``; that of coma moves the probe little. Source: Born & Wolf, Principles of
+    Optics, 9.2.
+    """
+    row, col = frequencies(len(probe))
+    rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
+    turned = rng.uniform(0, 2 * np.pi, 2)
+    astigmatism = rho**2 * np.cos(2 * (theta - turned[0]))
+    coma = (3 * rho**3 - 2 * rho) * np.cos(theta - turned[1])
+    return 2 * np.pi * (settings.astigmatism_waves * astigmatism + settings.coma_waves * coma)
+
+
 def pupil_edge(probe: np.ndarray) -> float:
     """Radius, in cycles per pixel, of the centred circle with ``EDGE`` of the energy of ``F P (N, N)``."""
     return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), EDGE) / 2 / len(probe)
+
+
+def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
+    """``φ = −2π ν·s``, ``(N, N)``: the probe moved by s (row, col)."""
+    row, col = frequencies(N)
+    return -2 * np.pi * (shift[0] * row + shift[1] * col)
 
 
 def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
@@ -186,10 +214,12 @@ def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np
     return norm / np.linalg.norm(mixed) * mixed
 
 
-def record_positions(positions: np.ndarray, settings: Imperfections, seed: int) -> np.ndarray:
+def record_positions(positions: np.ndarray, settings: Imperfections, width: int, seed: int) -> np.ndarray:
     """The positions ``(J, 2)`` that a beamline writes down for the true ones.
 
-    ``seed``: of the scan.
+    Args:
+        width: positions in a row of the scan, for the backlash.
+        seed: of the scan.
     """
     count = len(positions)
     recorded = positions
@@ -199,6 +229,8 @@ def record_positions(positions: np.ndarray, settings: Imperfections, seed: int) 
         recorded = recorded + stream(seed, "position").normal(0, settings.position_px, (count, 2))
     if settings.drift_px:
         recorded = recorded + draw_drift(count, settings.drift_px, stream(seed, "drift"))
+    if settings.backlash_px:
+        recorded = recorded + backlash(count, width, settings.backlash_px)
     return recorded
 
 
@@ -218,6 +250,11 @@ def draw_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
     waves = np.arange(1, min(SLOW, count - 1) + 1)
     moved = np.cos(np.pi * np.outer(time, waves)) / waves @ rng.normal(size=(len(waves), 2))
     return rms * moved / np.sqrt(np.mean(moved**2, axis=0))
+
+
+def backlash(count: int, width: int, amount: float) -> np.ndarray:
+    """``(count, 2)``: columns of every second row, of ``width`` positions each, are ``amount`` further on."""
+    return np.outer(np.arange(count) // width % 2, (0.0, amount))
 
 
 def multiply_far_field(probe: np.ndarray, factor: np.ndarray) -> np.ndarray:

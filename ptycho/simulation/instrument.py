@@ -61,7 +61,7 @@ def true_detector(config: RunConfig, brightest: float) -> Detector:
     good, hot = draw_faults(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
     gap = draw_gaps(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
     glow = np.where(hot & gap, HOT * brightest, 0.0)
-    return Detector(good & gap, glow, wrong.background)
+    return Detector(good & gap, glow, wrong.background, wrong.saturation)
 
 
 def apply_beliefs(
@@ -114,7 +114,7 @@ def _record_positions(config: RunConfig, role: str, data: Dataset) -> np.ndarray
     found = data.positions.astype(np.float64)
     for i in np.unique(data.image):
         mine = data.image == i
-        found[mine] = record_positions(found[mine], config.imperfections, _seed(config, role, i))
+        found[mine] = record_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
     return found
 
 

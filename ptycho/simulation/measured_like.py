@@ -93,6 +93,8 @@ class ScanSettings:
         check(
             thick == (thickness is not None), "slice_thickness_m", thickness, "stated with slices=2 or more"
         )
+        turns, lag = self.path == "snake", self.imperfections.backlash_px
+        check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
     def rng(self, stream: str) -> np.random.Generator:
         """A generator of its own for each of ``STREAMS``."""
@@ -114,6 +116,7 @@ class MeasuredLike:
         flux: ``(J,)``, light in each pattern, one on average; None: the same in all.
         background: counts per pixel, on average, from elsewhere.
         point_spread_px: standard deviation of the detector's point spread.
+        saturation: counts that no pixel exceeds; None: there is no limit.
         between: from one slice to the next, in coarse pixels.
         drift: Q, ``(N, N)`` complex, by which the first mode changes over the scan; None: it does not.
     """
@@ -128,6 +131,7 @@ class MeasuredLike:
     flux: np.ndarray | None = None
     background: float = 0.0
     point_spread_px: float = 0.0
+    saturation: int | None = None
     between: FreeSpace | None = None
     drift: np.ndarray | None = None
 
@@ -158,7 +162,7 @@ class MeasuredLike:
     def dtype(self) -> np.dtype:
         """Of the counts: 32 bits, or 64 where a pixel may count further."""
         most = BRIGHTER * self.nphotons * (1 + HOT * bool(self.hot.any())) + self.background
-        return np.dtype(np.uint32 if most < 2**32 else np.uint64)
+        return np.dtype(np.uint32 if min(most, self.saturation or most) < 2**32 else np.uint64)
 
     @cached_property
     def scale(self) -> float:
@@ -206,7 +210,7 @@ class MeasuredLike:
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """The measured photons, blocks ``(n, N, N)`` of ``dtype`` in the order of the positions."""
         glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
-        detector = Detector(self.good, glow, self.background)
+        detector = Detector(self.good, glow, self.background, self.saturation)
         elsewhere = rng.spawn(1)[0] if self.background else None
         step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
         for start in range(0, len(self.positions), step):
@@ -273,6 +277,7 @@ def simulate_measured_like(
         flux=draw_flux(len(positions), wrong.flux_rms, stream(seed, "flux")) if wrong.flux_rms else None,
         background=wrong.background,
         point_spread_px=wrong.point_spread_px,
+        saturation=wrong.saturation,
         drift=draw_variation(modes[0], share, stream(seed, "variation")) if share else None,
     )
 
@@ -284,9 +289,9 @@ def state_scan(
 
     ``micrometre``: Fresnel number of one micrometre.
     """
-    wrong = settings.imperfections
+    wrong, count = settings.imperfections, len(made.positions)
     first = made.photon_probe.reshape(-1, made.N, made.N)[0]
-    positions = record_positions(made.positions, wrong, settings.seed)
+    positions = record_positions(made.positions, wrong, row_of(count), settings.seed)
     return positions, misstate_probe(first, wrong, micrometre, settings.seed)
 
 

@@ -15,7 +15,7 @@ HDF5 files have a group ``truth``, NPZ files keys ``truth_…``:
 ================ =================== ================================================================
 
 Patterns have the mean ``flux_j · Σ_k |F(P_k·O)|² + background``, as far as the object's pixels can show the
-sample; a point spread is in the file's comment.
+sample; a point spread and a saturation are in the file's comment.
 """
 
 from __future__ import annotations

@@ -49,7 +49,6 @@ PINN = Competitor(
 )
 COMPETITORS = {
     "pinn": PINN,
-    **dict.fromkeys(NAMED, PINN),
     "baseline": Competitor(
         build=build_baseline,
         view=lambda config, data: data.single_patterns(baseline_settings(config).patterns_per_group),
@@ -57,6 +56,7 @@ COMPETITORS = {
         learning_rate=lambda config: baseline_settings(config).learning_rate,
         supervised=True,
     ),
+    **dict.fromkeys(NAMED, PINN),
 }
 
 

@@ -186,6 +186,7 @@ def test_a_number_has_bounds_or_a_reason_to_have_none():
         "horizon",
         "drop",
         "scan_affine",
+        "probe_shift_px",
         "position_sign",
     }
     with_bounds = {(cls, name) for cls, name, _ in BOUNDED}

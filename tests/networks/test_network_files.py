@@ -50,12 +50,12 @@ def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
 
 
 def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path):
-    def former(strength):
-        return lambda values: values.replace("  blob: 0.0\n", f"  blob: 0.0\n  coma_waves: {strength}\n")
+    def former(kind):
+        return lambda values: values.replace("object:\n", f"object:\n  kind: {kind}\n")
 
-    assert read_config(stored(tmp_path, text=former(0.0))) == RunConfig()
-    with pytest.raises(ConfigError, match=r"config\.yaml: imperfections\.coma_waves=0\.1: unknown key"):
-        read_config(stored(tmp_path, text=former(0.1)))
+    assert read_config(stored(tmp_path, text=former("lines"))) == RunConfig()
+    with pytest.raises(ConfigError, match=r"config\.yaml: object\.kind=blobs: unknown key"):
+        read_config(stored(tmp_path, text=former("blobs")))
 
 
 WRONG = [

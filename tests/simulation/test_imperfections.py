@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from scipy.ndimage import center_of_mass
 from scipy.special import xlogy
 
 from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
@@ -14,9 +15,11 @@ from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
 from ptycho.simulation.imperfections import HOT, misstate_probe, record_positions
 from ptycho.simulation.measured_like import (
+    PATHS,
     MeasuredLike,
     ScanSettings,
     simulate_measured_like,
+    state_scan,
 )
 from ptycho.simulation.truth import read_truth
 from workflows.convert.simulate_scan import SimulateConfig, export, simulate_scan
@@ -54,7 +57,9 @@ def perfect():
     [
         ({"modes": 2}, "imperfections.coherence=1.0: must be from 0.5 to below 1 with modes=2"),
         ({"coherence": 0.8}, "imperfections.coherence=0.8: must be 1 with modes=1; say modes=2, 3 or 4"),
+        ({"probe_shift_px": (1.0,)}, r"imperfections.probe_shift_px=\[1.0\]: must be two numbers"),
         ({"gap_rows": 9}, "imperfections.gap_rows=9: must be from 0 to 8, N/4"),
+        ({"backlash_px": 1.0}, "imperfections.backlash_px=1.0: must be 0 with path=fermat, not snake"),
     ],
 )
 def test_settings_are_checked(wrong, message):
@@ -99,11 +104,11 @@ def test_one_imperfection_leaves_the_rest_of_the_scan_alone(wrong, perfect):
 
 def test_errors_of_positions_add_up():
     places = np.random.default_rng(0).uniform(0, 90, (64, 2))
-    each = {"position_px": 0.6, "drift_px": 0.4, "scale_error": 0.02}
-    alone = [record_positions(places, Imperfections(**{k: v}), 5) - places for k, v in each.items()]
-    together = record_positions(places, Imperfections(**each), 5) - places
+    each = {"position_px": 0.6, "drift_px": 0.4, "scale_error": 0.02, "backlash_px": 1.0}
+    alone = [record_positions(places, Imperfections(**{k: v}), 8, 5) - places for k, v in each.items()]
+    together = record_positions(places, Imperfections(**each), 8, 5) - places
     np.testing.assert_allclose(together, sum(alone), atol=1e-12)
-    assert record_positions(places, Imperfections(), 5) is places
+    assert record_positions(places, Imperfections(), 8, 5) is places
 
 
 # Modes
@@ -137,6 +142,17 @@ def test_two_modes_give_the_sum_of_two_scans(perfect):
 # The given probe
 
 
+def test_a_shift_by_whole_pixels_moves_the_samples():
+    probe = np.random.default_rng(0).normal(size=(N, N)) + 1j
+    given = misstate_probe(probe, Imperfections(probe_shift_px=(3.0, -2.0)), FRESNEL, 0)
+    np.testing.assert_allclose(given, np.roll(probe, (3, -2), (0, 1)), atol=1e-12)
+
+
+def test_a_shift_by_a_fraction_moves_the_middle():
+    given = misstate_probe(gaussian(), Imperfections(probe_shift_px=(0.4, -1.3)), FRESNEL, 0)
+    assert center_of_mass(np.abs(given) ** 2) == pytest.approx((N // 2 + 0.4, N // 2 - 1.3), abs=1e-3)
+
+
 def test_defocus_is_that_of_a_zone_plate_further_away():
     near, far = (make_probe(ZonePlateProbe(defocus_um=z), N).astype(complex) for z in (20.0, 32.0))
     given = misstate_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
@@ -147,6 +163,21 @@ def test_defocus_is_that_of_a_zone_plate_further_away():
     assert overlap(given, far) > 0.999 > 0.93 > overlap(near, far)
 
 
+def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
+    probe = make_probe(ZonePlateProbe(), N)
+    nu = np.hypot(*module.frequencies(N)) / module.pupil_edge(probe)
+    ring = np.abs(nu - 1) < 0.1
+    for key, sign, size in (("astigmatism_waves", 1, nu**2), ("coma_waves", -1, 3 * nu**3 - 2 * nu)):
+        settings = Imperfections(**{key: 0.3})
+        phase = module.aberrations(probe, settings, np.random.default_rng(2))
+        np.testing.assert_allclose(phase[1:, 1:][::-1, ::-1], sign * phase[1:, 1:], atol=1e-12)
+        assert (phase[ring] / size[ring]).max() == pytest.approx(2 * np.pi * 0.3, rel=0.02)
+        given = misstate_probe(probe, settings, FRESNEL, 7)
+        far, true = (np.abs(np.fft.fft2(wave)) for wave in (given, probe))
+        np.testing.assert_allclose(far, true, atol=1e-5 * true.max())
+        assert np.linalg.norm(given - probe) > 0.3 * np.linalg.norm(probe)
+
+
 def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
     probe = gaussian() + 0.1
     given = module.add_blob(probe, 0.4, np.random.default_rng(1))
@@ -154,6 +185,11 @@ def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
     assert np.linalg.norm(given * probe[0, 0] / given[0, 0] - probe) == pytest.approx(
         0.4 * np.linalg.norm(probe), rel=1e-3
     )  # the corner has no blob, and tells the common factor
+
+
+def test_power_of_the_given_probe():
+    given = misstate_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
+    np.testing.assert_allclose(given, np.sqrt(0.7) * gaussian())
 
 
 # Recorded positions
@@ -174,6 +210,19 @@ def test_scale_and_rotation_are_about_the_middle():
     np.testing.assert_allclose(turned, [[20.5, 9.5], [9.5, 9.5], [9.5, 20.5], [20.5, 20.5]], atol=1e-12)
     slightly = module.scale_and_turn(square, 1.0, 0.5) - square
     np.testing.assert_allclose(slightly[0], 5 * np.deg2rad([0.5, -0.5]), atol=5e-4)
+
+
+def test_backlash_moves_every_second_row_of_a_snake():
+    settings = ScanSettings(n_positions=90, path="snake", imperfections=Imperfections(backlash_px=1.5))
+    places = PATHS["snake"](90, 4.0, settings.rng("path"))
+    lines = np.split(places, range(10, 90, 10))
+    for index, line in enumerate(lines):
+        assert np.ptp(line[:, 0]) < 4.0 and np.all(np.diff(line[:, 1]) * (-1) ** index > 0)
+    made = SimpleNamespace(positions=places, photon_probe=gaussian(), N=N)
+    moved = state_scan(settings, made, FRESNEL)[0] - places
+    expected = np.zeros((9, 10, 2))
+    expected[1::2, :, 1] = 1.5
+    np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
 
 
 def test_a_probe_drifts_by_what_is_asked_for(perfect):
@@ -223,6 +272,11 @@ def test_background_adds_its_mean_and_changes_nothing_else(perfect):
     assert added.mean() == pytest.approx(0.6, abs=5 * np.sqrt(0.6 / added.size))
     assert added.var() == pytest.approx(0.6, rel=0.05)
     assert np.ptp(added.mean(axis=(1, 2))) < 10 * np.sqrt(0.6 / N**2)
+
+
+def test_saturated_pixels_stop_counting(perfect):
+    level = int(np.median(perfect.counts.max(axis=(1, 2))) / 2)
+    np.testing.assert_array_equal(counts(scan(saturation=level)), np.minimum(perfect.counts, level))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -150,6 +150,11 @@ def test_no_pixel_stops_counting(made, photons, dtype):
     assert n.max() > 2**32 or photons < 1e12
 
 
+def test_a_saturation_is_one_whatever_the_photons(made):
+    n = counts(replace(made, nphotons=1e12, saturation=10**6))
+    assert n.dtype == np.uint32 and n.max() == 10**6
+
+
 def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made, monkeypatch):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     again = simulate_measured_like(SETTINGS, made.probe)
