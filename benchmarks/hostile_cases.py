@@ -774,8 +774,8 @@ COMMANDS = [
     Case("unknown model", asked("models=[gan]"), r"models=\[gan\]: must be a non-empty list drawn from"),
     Case("no model", asked("models=[]"), r"models=\[\]: must be a non-empty list"),
     Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of grid, probe, refined"),
-    Case("passes alone", asked("stitch.passes=9"), r"stitch.passes=9: needs stitch=refined beside it"),
-    Case("added passes", asked("+stitch.passes=9"), r"stitch.passes=9: needs stitch=refined beside it"),
+    Case("passes alone", asked("stitch.passes=9"), r"stitch.passes=9: needs stitch=… beside it"),
+    Case("added passes", asked("+stitch.passes=9"), r"stitch.passes=9: needs stitch=… beside it"),
     Case("misspelt passes", asked("stitch=refined", "stitch.pases=9"), r"did you mean stitch.passes\?"),
     Case(
         "no passes", asked("stitch=refined", "stitch.passes=0"), r"stitch.passes=0: must be an integer from 1"

@@ -13,6 +13,7 @@ from functools import partial
 
 from omegaconf import DictConfig
 
+from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
@@ -40,6 +41,10 @@ def main() -> int:
 def plan_job(composed: DictConfig) -> list[InferJob]:
     """Check everything that needs no TensorFlow: configuration, networks, data and output folder."""
     require_tensorflow(os.environ)
+    alone = dict(composed.get("stitch") or {})
+    if alone and "method" not in alone:  # of an option that nothing names
+        name, value = next(iter(alone.items()))
+        raise ConfigError(f"stitch.{name}={value}: needs stitch=… beside it")
     config = config_of(InferConfig, composed)
     return [plan(config, job_path(str(config.output_dir)))]
 

@@ -38,14 +38,6 @@ def test_the_good_files_are_accepted(world):
         assert [saved.name for saved in job.networks] == ["pinn"] and job.data.shape == (24, 32, 32)
 
 
-@pytest.mark.parametrize("content", [b"epoch,val_loss\n1\n", b"\x00\xff" * 9999, b"not a history\n"])
-def test_a_damaged_history_is_passed_over_with_a_warning(world, caplog, content):
-    (world.run / "pinn" / "history.csv").write_bytes(content)
-    job = plan(InferConfig(str(world.run), str(world.scan()), output_dir="out"), world.folder / "out")
-    assert job.networks and len(caplog.messages) == 1
-    assert re.fullmatch(r"\S*pinn/history\.csv: is damaged \(.{1,300}\); it is ignored.*", caplog.messages[0])
-
-
 def test_there_are_enough_cases():
     assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)
 
