@@ -16,6 +16,7 @@ from ptycho.scan.finding import Finding
 N, STEPS = 32, 12
 TOLD = {
     "positions": False,
+    "slices": 1,
     "flux": False,
     "background": False,
     "learn_probe": False,

@@ -20,7 +20,14 @@ from ptycho.run.network import read_history
 N = 32
 GEOMETRY = Geometry(N, N + 3, 2, N)
 LENGTHS = {"energy_eV": 8000, "distance_m": 1.0, "detector_pixel_m": 75e-6}
-QUICK = {"positions": False, "flux": False, "background": False, "learn_probe": False, "compile_xla": False}
+QUICK = {
+    "slices": 1,
+    "positions": False,
+    "flux": False,
+    "background": False,
+    "learn_probe": False,
+    "compile_xla": False,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,13 @@ from workflows.reconstruct.scan_pattern import match, name_scans, split
 SCRIPT = ROOT / "scripts/scan_workflow.py"
 QUICK = (
     *("solver.steps=2", "solver.regulariser=none", "solver.error_map=false", "probe.learn=false"),
-    *("solver.positions=false", "solver.flux=false", "solver.background=false", "xla.compile=false"),
+    *(
+        "solver.slices=1",
+        "solver.positions=false",
+        "solver.flux=false",
+        "solver.background=false",
+        "xla.compile=false",
+    ),
 )
 
 

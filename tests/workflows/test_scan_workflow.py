@@ -19,7 +19,13 @@ from ptycho.simulation.simulate import simulate
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
 # What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
 KNOWN = (
-    *("probe.learn=false", "solver.positions=false", "solver.flux=false", "solver.background=false"),
+    *(
+        "probe.learn=false",
+        "solver.positions=false",
+        "solver.flux=false",
+        "solver.background=false",
+        "solver.slices=1",
+    ),
     *("solver.regulariser=edge_preserving", "solver.regularisation_weight=1"),
 )
 TOLD = (*KNOWN, "solver.steps=8")
