@@ -87,7 +87,8 @@ def draw_inspection(
 
 def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> None:
     top = float(np.nanmax(image)) if np.isfinite(image).any() else 1.0
-    low = max(top * 1e-6, float(np.nanmin(np.where(image > 0, image, np.nan))) if (image > 0).any() else 1e-3)
+    seen = image[image > 0]  # of few photons, a single one is not black
+    low = max(top * 1e-6, min(float(seen.min()), top / 10)) if seen.size else 1e-3
     shown = axes.imshow(
         np.maximum(image, low), norm=LogNorm(low, max(top, low * 10)), cmap="magma", interpolation="nearest"
     )
