@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Is this machine fit? Versions, cores, memory, disk, HDF5 filters, GPU, XLA, speed, and what is missing.
+"""Is this machine fit? Versions, cores, memory, disk, HDF5 filters, XLA, and what is missing.
 
     python scripts/doctor.py
     python scripts/doctor.py output_dir=/beamline/outputs      the disk that runs will be written to
-    python scripts/doctor.py speed=false                       without TensorFlow: in two seconds
+    python scripts/doctor.py xla=false                         without TensorFlow: in a second
 
 ok: as it should be. note: it works, but. FAIL: it does not; the arrow says what to do. All keys:
 conf/doctor.yaml.
@@ -17,4 +17,4 @@ from workflows.doctor.checks import DoctorConfig, report
 ONCE = "checks one machine, which no key changes; start it once"
 
 if __name__ == "__main__":
-    run_program("doctor", DoctorConfig, report, __doc__, words=["speed=true"], once=ONCE)
+    run_program("doctor", DoctorConfig, report, __doc__, words=["xla=true"], once=ONCE)

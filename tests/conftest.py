@@ -70,7 +70,7 @@ LONGEST += (
     "xla_warp",
     "position_jumps",
 )
-LONGEST += ("loaded", "solver", "denoiser_training", "resume_files", "exports", "xla_report", "many_scans")
+LONGEST += ("loaded", "solver", "denoiser_training", "resume_files", "exports", "many_scans")
 LONGEST += ("zero_shot", "seams", "train", "replacing", "mpi", "cli", "blocks", "interrupt", "quiet_start")
 LONGEST += ("command_line_and_python", "fractions_of_pixels", "keras_settings", "small_scans", "affine_map")
 

@@ -5,21 +5,17 @@ from pathlib import Path
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.xla_report.health import Diagnosis
+from workflows.command_line.one_shot import Unfit
 from workflows.doctor import checks
-from workflows.doctor.checks import BAD, GOOD, NOTE
-
-
-@pytest.fixture(autouse=True)
-def two_cores(monkeypatch):
-    monkeypatch.setattr(checks, "cores", lambda: 2)
-    monkeypatch.setattr(checks, "available", lambda: "no pty-chi")
+from workflows.doctor.checks import BAD, DoctorConfig, report
+from workflows.doctor.health import Step, failing_step
 
 
 def test_here_nothing_fails(tmp_path):
-    found = {part: (state, text) for part, state, text in checks.run_checks(tmp_path)}
-    assert {part for part, (state, _) in found.items() if state == BAD} == set()
-    assert "bitshuffle-LZ4" in found["HDF5"][1] and "renamed; locked" in found["disk"][1]
+    *found, last = report(DoctorConfig(output_dir=str(tmp_path), xla=False))
+    text = "\n".join(found)
+    assert last == "this machine is fit" and BAD not in text
+    assert "filters: Bitshuffle" in text and "renamed; locked" in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -28,39 +24,46 @@ def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checks, "write_atomically", full)
-    disk = next(check for check in checks.run_checks(tmp_path / "not" / "there") if check[0] == "disk")
-    assert disk[1] == BAD and "No space left" in disk[2]
+    with pytest.raises(Unfit, match=r"(?s)FAIL  disk .*No space left.*does not work: disk"):
+        report(DoctorConfig(output_dir=str(tmp_path / "not" / "there"), xla=False))
 
 
-def test_a_package_of_another_version_fails(monkeypatch):
+def test_packages_of_another_version_and_missing_ones_are_named(monkeypatch):
     monkeypatch.setattr(checks, "version", lambda name: "0.0.1")
     state, text = checks.check_packages(Path())
-    assert state == BAD and "numpy 0.0.1 (wanted: >=2.0)" in text
+    assert state == BAD and "numpy 0.0.1 (wanted: >=2.0)" in text and "optuna" not in text
+    monkeypatch.undo()
+    monkeypatch.setattr(checks, "requires", lambda _: ["no-such-package>=1; extra == 'tune'", "numpy<1"])
+    assert [text.split()[0] for text in checks.unmet()] == ["numpy"]
+    assert checks.unmet("tune") == ["no-such-package is missing"]
+    assert "tune" in checks.check_extras(Path())[1]
 
 
 def test_a_broken_filter_fails(monkeypatch):
     import hdf5plugin
 
     monkeypatch.setattr(hdf5plugin, "LZ4", lambda: {"compression": 32111})
-    state, text = checks.check_hdf5(Path())
-    assert state == BAD and "broken filters: LZ4" in text
+    assert checks.check_hdf5(Path()) == (BAD, "broken filters: LZ4")
 
 
 def test_what_breaks_in_a_check_is_its_line_and_the_exit_code(monkeypatch, in_process):
     monkeypatch.setattr(checks, "physical_memory", lambda: 1 / 0)
-    code, out, _ = in_process(ROOT / "scripts" / "doctor.py", "speed=false")
+    code, out, _ = in_process(ROOT / "scripts" / "doctor.py", "xla=false")
     assert code == 1 and "FAIL  machine    ZeroDivisionError: division by zero\n" in out
     assert "→ unset limits that are not intended" in out
     assert out.endswith("does not work: machine\n")
 
 
-@pytest.mark.parametrize("found, state", [(("", "", ""), GOOD), (("import TensorFlow", "no AVX", "x"), BAD)])
-def test_a_crash_of_tensorflow_is_a_line(found, state, monkeypatch):
-    monkeypatch.setattr(checks, "diagnose", lambda: Diagnosis(*found))
-    said = checks.check_xla(Path())
-    assert said[0] == state and found[1] in said[1]
+def test_the_step_that_fails_is_named():
+    steps = {"first": Step("x = 1", "a"), "second": Step("print(x); raise ValueError('broken')", "try this")}
+    assert failing_step(steps) == "second (ValueError: broken). try this"
+    slow = {"slow": Step("import time; time.sleep(60)", "wait")}
+    assert failing_step(slow, timeout=1) == "slow (no answer after 1 s). wait"
+    assert failing_step({"first": steps["first"]}) == ""
 
 
-def test_the_measurement_itself():
-    """In this process, which has started TensorFlow already."""
-    assert [checks.check_speed(Path(), reference=rate)[0] for rate in (1.0, 1e9)] == [GOOD, NOTE]
+def test_a_broken_environment_ends_with_advice(in_process, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--no_such_flag=1")
+    code, out, _ = in_process(ROOT / "scripts" / "doctor.py", "xla=true")
+    assert code == 1 and "FAIL  XLA        step that fails: compile an addition" in out
+    assert "unset both" in out

@@ -47,7 +47,6 @@ PROGRAMS: dict[str, Program] = {
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
     "pretrain": Program("pretrain", "train the networks that are installed", "network/group"),
     "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
-    "xla-report": Program("xla_report", "what XLA compiles, and how", "xla_report"),
 }
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""

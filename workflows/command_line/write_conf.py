@@ -42,7 +42,6 @@ from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.checks import DoctorConfig
-from workflows.doctor.xla import XlaReportConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
 from workflows.read.serve import ServeConfig
@@ -73,7 +72,6 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
     "init": ("init", InitConfig),
-    "xla_report": ("xla_report", XlaReportConfig),
 }
 HELP_BEGIN = "docs/configuration.md\n\n"
 HELP_END = "  ${hydra.help.footer}"

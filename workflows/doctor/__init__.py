@@ -1,1 +1,1 @@
-"""What ``ptycho doctor`` and ``ptycho xla-report`` look at on this machine."""
+"""What ``ptycho doctor`` looks at on this machine."""

@@ -1,46 +1,31 @@
-"""Is this machine fit? Each check gives a line, and a remedy where there is one to give."""
+"""Is this machine fit? Each check gives a line, and a remedy where it is not as it should be."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-import subprocess
 import tempfile
 import time
-import timeit
-from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.util import find_spec
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.config import RunConfig
 from ptycho.config.memory import cores, in_words, physical_memory
 from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.lock import locked
-from ptycho.iterative.lsqml import available
-from ptycho.quiet_start import start_tensorflow
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import damaged
-from ptycho.xla_report.health import diagnose
 from workflows.command_line.one_shot import Unfit
+from workflows.doctor.health import failing_step
 
 GOOD, NOTE, BAD = "ok", "note", "FAIL"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
-FILTERS = {"bitshuffle-LZ4": "Bitshuffle", "LZ4": "LZ4", "Blosc": "Blosc", "Zstandard": "Zstd"}
-EXTRAS = {  # and the module that each brings
-    "cluster": "submitit",
-    "mpi": "mpi4py",
-    "lite": "ai_edge_litert",
-    "lite-onnx": "onnxruntime",
-    "export": "tf2onnx",
-    "tune": "optuna",
-    "live": "zmq",
-}
+FILTERS = ("Bitshuffle", "LZ4", "Blosc", "Zstd")
 Outcome = tuple[str, str]  # GOOD, NOTE (works, but) or BAD; what there is to say
 
 
@@ -49,9 +34,7 @@ class DoctorConfig:
     """The keys of ``conf/doctor.yaml``."""
 
     output_dir: Text = key("outputs", "folder of future runs, whose disk is tested")
-    speed: Flag = key(
-        True, "start TensorFlow, compile with XLA and measure the speed of the solver; about 15 s"
-    )
+    xla: Flag = key(True, "start TensorFlow and compile with XLA; about 10 s")
 
 
 class Check(NamedTuple):
@@ -62,43 +45,42 @@ class Check(NamedTuple):
 
 
 def report(config: DoctorConfig) -> list[str]:
-    """Return the lines of all checks. Unfit: one fails."""
+    """Return the lines of all checks; what goes wrong in one is its text. Unfit: one fails."""
     lines, failing = list[str](), list[str]()
-    for part, state, text in run_checks(Path(config.output_dir), config.speed):
+    for part, check in CHECKS.items():
+        if part == "XLA" and not config.xla:
+            continue
+        try:
+            state, text = check.look(Path(config.output_dir))
+        except Exception as error:
+            state, text = BAD, f"{type(error).__name__}: {error}"
         lines.append(f"  {state:<5} {part:<10} {text}")
-        lines += [f"{'':<18} → {CHECKS[part].remedy}"] * (state != GOOD)
+        lines += [f"{'':<18} → {check.remedy}"] * (state != GOOD)
         failing += [part] * (state == BAD)
     if failing:
         raise Unfit([*lines, f"does not work: {', '.join(failing)}"])
     return [*lines, "this machine is fit"]
 
 
-def run_checks(folder: Path, speed: bool = False) -> Iterator[tuple[str, str, str]]:
-    """Yield name, state and text of all checks; what goes wrong in one is its text."""
-    for part, check in CHECKS.items():
-        if speed or part not in COMPUTE:
+def unmet(extra: str = "") -> list[str]:
+    """Return the packages that the program, or one of its extras, needs and that are not here as needed."""
+    from packaging.requirements import Requirement
+
+    wrong = []
+    for one in map(Requirement, requires("ptychopinn") or []):
+        if one.marker.evaluate({"extra": extra}) if one.marker else not extra:
             try:
-                yield part, *check.look(folder)
-            except Exception as error:
-                yield part, BAD, f"{type(error).__name__}: {error}"
+                if (found := version(one.name)) not in one.specifier:
+                    wrong.append(f"{one.name} {found} (wanted: {one.specifier})")
+            except PackageNotFoundError:
+                wrong.append(f"{one.name} is missing")
+    return wrong
 
 
 def check_packages(_: Path) -> Outcome:
-    from packaging.requirements import Requirement
-
-    every = map(Requirement, requires("ptychopinn") or [])
-    needed = [one for one in every if not one.marker or one.marker.evaluate({"extra": ""})]
-    wrong = []
-    for one in needed:
-        try:
-            if (found := version(one.name)) not in one.specifier:
-                wrong.append(f"{one.name} {found} (wanted: {one.specifier})")
-        except PackageNotFoundError:
-            wrong.append(f"{one.name} is missing")
-    if wrong:
-        return BAD, "; ".join(wrong)
     system = f"Python {platform.python_version()}, {platform.platform(terse=True)}"
-    return GOOD, f"ptychopinn {version('ptychopinn')}, and the {len(needed)} that it needs; {system}"
+    good = f"ptychopinn {version('ptychopinn')}, and all that it needs; {system}"
+    return (BAD, "; ".join(wrong)) if (wrong := unmet()) else (GOOD, good)
 
 
 def check_machine(_: Path, enough: float = 4 * 2**30) -> Outcome:
@@ -134,80 +116,41 @@ def check_hdf5(_: Path) -> Outcome:
     import hdf5plugin
 
     data, broken = np.arange(1000, dtype=np.uint16), []
-    for name, filter_ in FILTERS.items():
+    for name in FILTERS:
         try:
             with h5py.File(name, "w", driver="core", backing_store=False) as file:
-                stored = file.create_dataset("a", data=data, chunks=(100,), **getattr(hdf5plugin, filter_)())
-                assert np.array_equal(stored[()], data)
+                packed = file.create_dataset("a", data=data, chunks=(100,), **getattr(hdf5plugin, name)())
+                assert np.array_equal(packed[()], data)
         except Exception:
             broken.append(name)
-    text = f"broken filters: {', '.join(broken)}" if broken else f"filters: {', '.join(FILTERS)}"
-    return (BAD if broken else GOOD), f"HDF5 {h5py.version.hdf5_version}; {text}"
+    text = f"filters: {', '.join(FILTERS)}"
+    return (BAD, f"broken filters: {', '.join(broken)}") if broken else (GOOD, text)
 
 
 def check_weights(_: Path) -> Outcome:
-    if problems := damaged(run_folder("pretrained")):
-        return BAD, "; ".join(problems)
-    return GOOD, "network and learned prior are there, and whole"
-
-
-def check_gpu(_: Path) -> Outcome:
-    """A GPU by the driver's own word; whether TensorFlow uses it is shown with the speed."""
-    words = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    if shutil.which(words[0]) is None:
-        return GOOD, "none: all is done by the cores"
-    done = subprocess.run(words, capture_output=True, text=True, timeout=20)
-    if done.returncode:
-        return NOTE, f"nvidia-smi fails: {done.stderr.strip()[:80]}"
-    return GOOD, "; ".join(done.stdout.strip().splitlines())
+    problems = damaged(run_folder("pretrained"))
+    return (
+        (BAD, "; ".join(problems)) if problems else (GOOD, "network and learned prior are there, and whole")
+    )
 
 
 def check_extras(_: Path) -> Outcome:
-    here = {extra: find_spec(module) is not None for extra, module in EXTRAS.items()}
-    here["iterative"] = available() is None
-    found, missing = (", ".join(name for name in here if here[name] is state) for state in (True, False))
-    return (NOTE, f"{found}; not here: {missing}") if missing else (GOOD, found)
+    extras = metadata("ptychopinn").get_all("Provides-Extra") or []
+    missing = [extra for extra in extras if extra not in ("cuda", "dev") and unmet(extra)]
+    return (NOTE, f"not here: {', '.join(missing)}") if missing else (GOOD, "all are here")
 
 
 def check_xla(_: Path) -> Outcome:
-    """TensorFlow and XLA, in a process of their own: a crash there is a line."""
-    found = diagnose()
-    failed = f"step that fails: {found.failed} ({found.message}). {found.advice}"
-    return (BAD, failed) if found.failed else (GOOD, "TensorFlow starts, and compiles")
+    failing = failing_step()
+    return (BAD, f"step that fails: {failing}") if failing else (GOOD, "TensorFlow starts, and compiles")
 
 
-def check_speed(_: Path, reference: float = 5500.0, slow: float = 0.33) -> Outcome:
-    """The solver's inner loop: likelihood and gradients by object and probe, 64 × 64 pixels, one mode.
-
-    ``reference``: patterns a second and core, of a server's core of 2024 at some 3 GHz; below the share
-    ``slow`` of that something is amiss.
-    """
-    start_tensorflow()
-    import tensorflow as tf
-
-    from ptycho.reconstruction.refinement import likelihood_of
-    from ptycho.reconstruction.state import State
-    from ptycho.simulation.simulate import simulate
-
-    few = RunConfig(size=160, gridsize=1, nimgs_train=1, nimgs_test=1, outer_offset_train=8, batch_size=4)
-    data = simulate(few)["train"]
-    state, likelihood = State.of(data, np.ones((data.object_size,) * 2)), likelihood_of(data)
-    seconds = timeit.repeat(lambda: likelihood.evaluate(state, ("object", "modes")), number=1, repeat=6)
-    rate = len(data.positions) / float(np.median(seconds[1:]))  # the first compiles
-    share, device = rate / (reference * cores()), tf.config.list_logical_devices()[-1].name
-    text = f"{rate:.0f} patterns of 64² a second, {share:.2f} of what {cores()} cores of a server do"
-    return (GOOD if share > slow else NOTE), f"solver: {text}; computes on {device}"
-
-
-COMPUTE = ("XLA", "speed")  # which take seconds
 CHECKS = {
     "packages": Check(check_packages, "pip install --upgrade ptychopinn"),
     "machine": Check(check_machine, "unset limits that are not intended; little memory: solver.block=2048"),
     "disk": Check(check_disk, "make room, or choose another output_dir; locks: HDF5_USE_FILE_LOCKING=FALSE"),
     "HDF5": Check(check_hdf5, "pip install --upgrade hdf5plugin"),
     "weights": Check(check_weights, "install the program again"),
-    "GPU": Check(check_gpu, "mend the driver"),
     "extras": Check(check_extras, "pip install 'ptychopinn[NAME]', where it is wanted"),
     "XLA": Check(check_xla, "or set xla.compile=false"),
-    "speed": Check(check_speed, "is something else running? Virtual cores that are shared are slow, too"),
 }
