@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long do help, completion, report, comparison and the first served page take? Start included.
+"""How long do help, report, comparison and the first served page take? Start included.
 
     python benchmarks/reading.py                                 of a scan that is simulated and reconstructed
     python benchmarks/reading.py --positions 60 --side 32 --copies 3 --repeats 1
@@ -64,7 +64,6 @@ def main() -> None:
         page, table, none = place / "report.html", place / "compare.html", place / "none"
         rows = (
             ("`ptycho --help`", none, lambda: ptycho("--help")),
-            ("completion of `scan solver.`", none, lambda: ptycho("complete", "scan", "solver.")),
             ("report", page, lambda: ptycho("report", run, f"output={page}")),
             (f"compare of {asked.copies} runs", table, lambda: ptycho("compare", copies, f"output={table}")),
             (f"serve of {asked.copies} runs, to the first page", none, lambda: first_page(copies)),

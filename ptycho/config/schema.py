@@ -121,7 +121,7 @@ def key(
         allowed: what a message says must be, where type and bounds do not say it.
         program: it names what is run; only the command line may, no file of a folder. ``"import path"``:
             where its value is one (:mod:`ptycho.config.own_code`).
-        level: who sets it: nearly everyone, some, or who knows why; help, completion and pages go by it.
+        level: who sets it: nearly everyone, some, or who knows why; help and pages go by it.
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
     extra: Any = {"unit": unit, "allowed": allowed, "program": program, "level": level}

@@ -1,6 +1,5 @@
 """The commands on the pages: each is a program's, and each of its keys exists."""
 
-import json
 import re
 import shlex
 
@@ -11,8 +10,10 @@ from workflows.command_line import write_conf
 from workflows.command_line.console import PROGRAMS
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-KEYS = json.loads((ROOT / "conf" / "keys.json").read_text())
-FILES = {script: name for script, (name, _) in write_conf.PROGRAMS.items()}
+KEYS = {
+    script: {key.name for key in write_conf.keys_by_level(cls, ROOT / "conf")} | {"resume", "experiment"}
+    for script, (_, cls) in write_conf.PROGRAMS.items()
+}
 COMMAND = re.compile(r"(?:^ *|&& |python |-n \d )(?:ptycho ([a-z][\w-]+)|scripts/(\w+)\.py)([^&|;]*)")
 OF_HYDRA = re.compile(r"hydra[./]|--|\+")
 
@@ -29,9 +30,9 @@ def commands_of(text):
 
 def unknown_keys(script, words):
     """Keys that a program does not take; ``tune`` takes those of ``scan``, too."""
-    if script not in FILES:
+    if script not in KEYS:
         return []
-    known = {*KEYS[FILES[script]], *(KEYS["scan"] if script == "tune" else ())}
+    known = KEYS[script] | (KEYS["scan_workflow"] if script == "tune" else set())
     keys = [word.partition("=")[0] for word in words if "=" in word and not OF_HYDRA.match(word)]
     return [key for key in keys if key.removeprefix("tune.space.") not in known]
 

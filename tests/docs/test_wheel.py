@@ -71,6 +71,3 @@ def test_the_command_works_outside_of_a_checkout(unpacked, tmp_path):
     done = call(unpacked, tmp_path, "scan", "--cfg", "job", "data.file=a.cxi")
     assert done.returncode == 0 and "regulariser: learned" in done.stdout
     assert call(unpacked, tmp_path, "inspect", "--help").stdout.startswith("What is in a measured scan?")
-    assert (
-        "solver.regulariser=\n" in call(unpacked, tmp_path, "complete", "scan", "solver.regulariser").stdout
-    )

@@ -1,4 +1,4 @@
-"""The command ``ptycho``: every script by one name, help at once, completion, true keys in the help."""
+"""The command ``ptycho``: every script by one name, help at once, true keys in the help."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from workflows.command_line import console
-from workflows.command_line.completion import SHELLS, candidates
 from workflows.command_line.training_job import format_command
 
 
@@ -53,46 +52,6 @@ def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", original)
     monkeypatch.setattr(sys, "argv", ["scripts/scan_workflow.py"])
     assert format_command("resume=x") == (expected or f"{sys.executable} scripts/scan_workflow.py resume=x")
-
-
-class TestCompletion:
-    def test_commands(self):
-        assert candidates(["in"]) == ["inspect", "init", "infer"]
-        assert "scan" in candidates([])
-
-    def test_sections_come_before_what_is_in_them(self):
-        assert candidates(["scan", "sol"]) == ["solver."]
-        assert "solver.steps=" in candidates(["scan", "solver."])
-
-    def test_words_of_a_key_and_options_of_a_group(self):
-        assert candidates(["scan", "data.domain="]) == [
-            f"data.domain={word}" for word in ("counts", "intensity", "amplitude")
-        ]
-        assert candidates(["scan", "overwrite=t"]) == ["overwrite=true"]
-        assert "model=unrolled_fast" in candidates(["scan", "model="])
-        assert candidates(["grid-lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
-        assert candidates(["pretrain", "network="]) == ["network=denoiser", "network=group"]
-
-    def test_files(self, tmp_path, monkeypatch):
-        (tmp_path / "a scan.cxi").touch()
-        (tmp_path / "scans").mkdir()
-        (tmp_path / ".hidden").touch()
-        monkeypatch.chdir(tmp_path)
-        assert candidates(["inspect", ""])[-2:] == ["a scan.cxi", "scans/"]
-        assert candidates(["scan", "data.file=sc"]) == ["data.file=scans/"]
-        assert candidates(["scan", f"resume={tmp_path}/a"]) == [f"resume={tmp_path}/a scan.cxi"]
-        assert candidates(["scan", "data.energy_eV=s"]) == []
-
-    def test_bash_takes_it(self):
-        """Through bash itself, which takes ``=`` for the end of a word."""
-        program = f"""{SHELLS["bash"]}
-            compopt() {{ :; }}
-            ptycho() {{ printf 'data.domain=counts\\ndata.domain=count me\\n'; }}
-            COMP_LINE='ptycho scan data.domain=c'; COMP_POINT=${{#COMP_LINE}}
-            _ptycho; printf '<%s>' "${{COMPREPLY[@]}}"
-        """
-        done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=20)
-        assert (done.stdout, done.stderr) == ("<counts><count me>", "")
 
 
 @pytest.mark.parametrize("name", ["grid_lines", "scan", "pretrain"])

@@ -1,6 +1,5 @@
-"""The first ten minutes: a sample, a configuration to edit, help and completion by level, flags of Hydra."""
+"""The first ten minutes: a sample, a configuration to edit, help by level, flags of Hydra."""
 
-import json
 import re
 import runpy
 import sys
@@ -16,7 +15,7 @@ from omegaconf import OmegaConf
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.product import write
-from workflows.command_line import console
+from workflows.command_line import console, write_conf
 from workflows.command_line.words import place_words, quoted
 from workflows.convert.init_scan import InitConfig, write_settings
 
@@ -109,9 +108,10 @@ def answer(in_process):
 
 
 def known_keys(name):
-    """The keys of a program, as ``conf/keys.json`` lists them for completion: the first words of all."""
-    listed = json.loads((CONF / "keys.json").read_text())[console.PROGRAMS[name].config]
-    return {key.split(".")[0] for key in listed}
+    """The keys of a program by its schema: the first words of all."""
+    script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
+    _, cls = write_conf.PROGRAMS[script]
+    return {key.name.split(".")[0] for key in write_conf.keys_by_level(cls, CONF)}
 
 
 @pytest.mark.parametrize("name", console.PROGRAMS)

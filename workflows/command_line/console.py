@@ -19,34 +19,31 @@ HERE = Path(__file__).resolve()
 
 
 class Program(NamedTuple):
-    """A script, what it does in a line, and its primary configuration in ``conf/``, whose keys it takes."""
+    """A script, and what it does in a line."""
 
     script: str
     text: str
-    config: str
 
 
 PROGRAMS: dict[str, Program] = {
-    "inspect": Program("inspect_scan", "show how a file is read; changes nothing", "inspect"),
-    "scan": Program("scan_workflow", "reconstruct measured scans", "scan"),
-    "init": Program("init", "write the settings of a scan to a commented file, to edit", "init"),
-    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ", "live"),
-    "tune": Program("tune", "find the settings that explain a scan best, by Optuna", "tune"),
-    "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
-    "sample": Program("sample", "make a small scan in seconds, to try the program with", "simulate"),
-    "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
-    "replay": Program("replay", "send a scan as a beamline would, for tests", "lite/replay"),
-    "report": Program("report", "a run as one page to read and to mail", "report"),
-    "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),
-    "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
-    "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
-    "infer": Program("infer", "new data through the networks of a run", "infer"),
-    "export-model": Program(
-        "export_model", "a network for other programs: TFLite, ONNX, …", "lite/export_model"
-    ),
-    "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
-    "pretrain": Program("pretrain", "train the networks that are installed", "network/group"),
-    "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
+    "inspect": Program("inspect_scan", "show how a file is read; changes nothing"),
+    "scan": Program("scan_workflow", "reconstruct measured scans"),
+    "init": Program("init", "write the settings of a scan to a commented file, to edit"),
+    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ"),
+    "tune": Program("tune", "find the settings that explain a scan best, by Optuna"),
+    "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ"),
+    "sample": Program("sample", "make a small scan in seconds, to try the program with"),
+    "simulate": Program("simulate_scan", "a scan with a known answer, as a file"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests"),
+    "report": Program("report", "a run as one page to read and to mail"),
+    "compare": Program("compare", "runs beside each other: scores, settings, pictures"),
+    "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine"),
+    "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare"),
+    "infer": Program("infer", "new data through the networks of a run"),
+    "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …"),
+    "run-exported": Program("run_exported", "an exported network, without TensorFlow"),
+    "pretrain": Program("pretrain", "train the networks that are installed"),
+    "doctor": Program("doctor", "check this machine: what works, what is missing"),
 }
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""
@@ -70,17 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"ptychopinn {ptycho.__version__} (Python {sys.version.split()[0]})\n")
         return 0
-    if first in ("completion", "complete"):
-        from workflows.command_line.completion import SHELLS, candidates
-
-        if first == "complete":
-            sys.stdout.write("".join(f"{word}\n" for word in candidates(words[1:])))
-        elif len(words) == 2 and words[1] in SHELLS:
-            sys.stdout.write(SHELLS[words[1]])
-        else:
-            sys.stderr.write(f"error: {NAME} completion: must be followed by one of {', '.join(SHELLS)}\n")
-            return EXIT_USAGE
-        return 0
     if first not in PROGRAMS:
         near = difflib.get_close_matches(first, PROGRAMS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -101,8 +87,7 @@ def help_text() -> str:
 
 PtychoPINN: from diffraction patterns to a complex image of the sample.
 {"".join(lines)}
-  {NAME} COMMAND --help             what it does, and the keys that matter first
-  {NAME} completion bash|zsh|fish   for the shell to source: commands, keys, values, files
+  {NAME} COMMAND --help   what it does, and the keys that matter first
   {NAME} --version
 
 First: {NAME} inspect FILE, then {NAME} scan FILE output_dir=outputs/mine

@@ -6,7 +6,6 @@ texts, but for those that its own lines set or that its list of defaults takes f
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 import typing
@@ -32,7 +31,6 @@ from ptycho.config import (
 from ptycho.config.messages import allowed, choices_of, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.completion import KEYS
 from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
@@ -100,7 +98,6 @@ def write(conf: Path, docs: Path) -> list[Path]:
     for name, cls in FILES.items():
         path = conf / f"{name}.yaml"
         wanted[path] = file_text(path, cls)
-    wanted[conf / KEYS] = keys_text(conf)
     for name in ("grid_lines", "scan"):
         path = conf / "hydra" / "help" / f"{name}.yaml"
         wanted[path] = with_help(path, FILES[name], conf)
@@ -122,16 +119,6 @@ def file_text(path: Path, cls: type) -> str:
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
 
 
-def keys_text(conf: Path) -> str:
-    """All keys of every program with the words that they may be, as JSON: for the completion of shells."""
-    found: dict[str, Any] = {}
-    for name, cls in PROGRAMS.values():
-        keys = {key.name: key.words for key in keys_by_level(cls, conf) if not key.name.endswith(".kind")}
-        found[name] = commands(conf, name) | keys
-    lines = (f'"{name}": {json.dumps(values)}' for name, values in found.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
 def options_of(conf: Path, group: str, sections: Mapping[str, type]) -> list[str]:
     """The options of a group that a program takes."""
     paths = (conf / group).glob("*.yaml")
@@ -145,17 +132,6 @@ def kind_of(path: Path) -> str:
         return kind[1]
     bases = [one for one in (yaml.safe_load(text) or {}).get("defaults", ()) if one != "_self_"]
     return kind_of(path.with_name(f"{bases[0].split('@')[0]}.yaml")) if bases else ""
-
-
-def commands(conf: Path, name: str) -> dict[str, list[str]]:
-    """What a file of ``conf/`` takes besides the keys of a schema: which run to resume, which experiment."""
-    found: dict[str, list[str]] = {}
-    text = (conf / f"{name}.yaml").read_text()
-    if "\nresume:" in text:
-        found["resume"] = []
-    if "experiment:" in text:
-        found["experiment"] = sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
-    return found
 
 
 class Key(NamedTuple):
