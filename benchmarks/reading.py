@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
-"""How long do help, report, comparison and the first served page take? Start included.
+"""How long do help, report, index and comparison take? Start included.
 
     python benchmarks/reading.py                                 of a scan that is simulated and reconstructed
     python benchmarks/reading.py --positions 60 --side 32 --copies 3 --repeats 1
     python benchmarks/reading.py RUN                             of a run that there is
 
-The run is copied, and the copies are compared and served. A row: the median of some repeats, in seconds.
+The run is copied, and the copies are listed and compared. A row: the median of some repeats, in seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,19 +29,6 @@ def ptycho(*words: object) -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", PTYCHO, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
-
-
-def first_page(folder: Path) -> float:
-    """Seconds from the start of the server to its first page."""
-    began, words = time.perf_counter(), [sys.executable, "-c", PTYCHO, "serve", str(folder), "port=0"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr is not None
-            address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
-            urllib.request.urlopen(address).read()
-            return time.perf_counter() - began
-        finally:
-            server.terminate()
 
 
 def main() -> None:
@@ -61,12 +46,12 @@ def main() -> None:
             ptycho("scan", f"data.file={scan}", f"output_dir={run}")
         for number in range(asked.copies):
             shutil.copytree(run, copies / f"{number:03d}")
-        page, table, none = place / "report.html", place / "compare.html", place / "none"
+        page, table, index, none = (place / f"{name}.html" for name in ("report", "compare", "index", "none"))
         rows = (
             ("`ptycho --help`", none, lambda: ptycho("--help")),
             ("report", page, lambda: ptycho("report", run, f"output={page}")),
             (f"compare of {asked.copies} runs", table, lambda: ptycho("compare", copies, f"output={table}")),
-            (f"serve of {asked.copies} runs, to the first page", none, lambda: first_page(copies)),
+            (f"index of {asked.copies} runs", index, lambda: ptycho("report", copies, f"output={index}")),
         )
         print("| what | s | MB |\n|---|---|---|")
         for name, made, measure in rows:

@@ -3,6 +3,7 @@
 
     python scripts/report.py outputs/mine                      # outputs/mine/report.html
     python scripts/report.py outputs/mine output=mine.html
+    python scripts/report.py outputs                           # outputs/index.html, which links their pages
 
 The page is one file without any request to a network: pictures to zoom into and read out, verdict and flags
 in plain words, resolution, misfit, positions, how the file was read, decisions, settings,

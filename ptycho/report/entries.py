@@ -158,7 +158,7 @@ def _folders(word: str) -> list[Path]:
     return [Path(name) for name in found if Path(name).is_dir()]
 
 
-def runs_below(path: Path, depth: int = 2) -> list[Path]:
+def runs_below(path: Path, depth: int = 4) -> list[Path]:
     """The runs in a folder that is none itself, and in the folders in it; links are not followed."""
     if depth == 0 or not path.is_dir():
         return []

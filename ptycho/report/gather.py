@@ -20,7 +20,6 @@ from ptycho.files.text import shown
 from ptycho.report.scans import ScanRecord, read_scan
 from ptycho.run import names
 from ptycho.run.record import own_files
-from ptycho.run.scan_table import CSV
 from ptycho.run.stored_config import read_job
 
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
@@ -92,8 +91,7 @@ def gather(path: Path) -> RunRecord:
         ConfigError: it holds no run.
     """
     if not is_run(path):
-        several = "; it holds several: name one of them, or compare them" if (path / CSV).is_file() else ""
-        raise ConfigError(f"run={path}: holds no run; there is no {names.CONFIG} in it{several}")
+        raise ConfigError(f"run={path}: holds no run; there is no {names.CONFIG} in it")
     missing: list[str] = []
     config, settings, command = _read_config(path, missing)
     metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))

@@ -16,46 +16,37 @@ from markupsafe import Markup
 from ptycho.evaluation.colours import ORIENTATION
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import RUNNING, RunRecord
+from ptycho.report.gather import RunRecord
 from ptycho.report.scan_charts import losses
 from ptycho.report.views import view_of
 from ptycho.report.wording import size_text, time_text
 
-STYLE, VIEWER, TABLE, BLINK, REFRESH = "style.css", "viewer.js", "table.js", "blink.js", "refresh.js"
-REPORT, TABLES, COMPARED = (VIEWER, TABLE), (TABLE,), (TABLE, BLINK)
-SERVED_RUNNING, SERVED_INDEX = (VIEWER, TABLE, REFRESH), (TABLE, REFRESH)
-SCRIPTS = (REPORT, TABLES, COMPARED, SERVED_RUNNING, SERVED_INDEX)  # of all pages
+STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 
 
-def report_page(record: RunRecord, home: str = "") -> str:
-    """The page of a run.
-
-    ``home``: where a link leads back to; such a page is served, and loads itself again while the run goes on.
-    """
+def report_page(record: RunRecord) -> str:
+    """The page of a run."""
     view = None if record.scan is None else view_of(record, record.scan)
     charts = [*losses(record.path)] if view is None else []
-    scripts = SERVED_RUNNING if home and record.state == RUNNING else REPORT
     return render(
         "report.html",
-        scripts=scripts,
+        (VIEWER, TABLE),
         run=record,
         scan=view,
-        home=home,
         charts=charts,
         orientation=ORIENTATION,
     )
 
 
 def compare_page(
-    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str], home: str = ""
+    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str]
 ) -> str:
     """The page of several runs; ``links``: pages of runs by the labels of their entries."""
     keys, values = differing(entries)
     return render(
         "compare.html",
-        scripts=COMPARED,
+        (TABLE, BLINK),
         orientation=ORIENTATION,
-        home=home,
         entries=entries,
         groups=group_entries(entries),
         passed_over=passed_over,
@@ -66,20 +57,12 @@ def compare_page(
     )
 
 
-def index_page(
-    folder: str, entries: Sequence[Entry], links: Mapping[str, str], live: Mapping[str, str], running: bool
-) -> str:
-    """The page of all runs below a folder; ``live``: addresses of pages of scans that are being measured."""
-    scripts = SERVED_INDEX if running else TABLES
-    return render("index.html", scripts=scripts, folder=folder, entries=entries, links=links, live=live)
+def index_page(folder: str, entries: Sequence[Entry], links: Mapping[str, str]) -> str:
+    """The page of all runs below a folder; ``links``: as of :func:`compare_page`."""
+    return render("index.html", (TABLE,), folder=folder, entries=entries, links=links)
 
 
-def message_page(text: str) -> str:
-    """A page of one sentence."""
-    return render("message.html", text=text)
-
-
-def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:
+def render(template: str, scripts: tuple[str, ...], **values: Any) -> str:
     """A page from a template, with the style sheet and some scripts in it."""
     script = "".join(asset(name) for name in scripts)
     return (
@@ -91,19 +74,9 @@ def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:
 
 def policy(script: str) -> str:
     """The Content-Security-Policy of a page: its own style and script by their hashes, and its pictures."""
-    allowed = f"'{_hash(script)}'" if script else "'none'"
     return (
-        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {allowed}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def policies() -> str:
-    """One policy for all pages that are served."""
-    hashes = " ".join(f"'{_hash(''.join(map(asset, names)))}'" for names in SCRIPTS)
-    return (
-        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {hashes}; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; "
+        f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
 
 

@@ -5,8 +5,6 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
-from ptycho.report.page import policies
-
 VOID = {"meta", "link", "img", "br", "input", "hr"}
 
 
@@ -45,7 +43,7 @@ def check_closed(text):
         assert not any(name.startswith("on") or name == "style" for name in attrs), (tag, attrs)
         for name in ("src", "href", "action", "data", "srcset", "poster"):
             if name in attrs:
-                assert attrs[name].startswith(("data:", "#", "/")), (tag, attrs)
+                assert attrs[name].startswith(("data:", "#")) or not re.match(r"\w+:|/", attrs[name]), attrs
     assert not page.named("iframe", "object", "embed", "form", "base")
     assert "url(" not in text and "@import" not in text
     (policy,) = [a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy"]
@@ -55,5 +53,5 @@ def check_closed(text):
         assert len(texts) == len(page.named(tag)) <= 1
         for inside in texts:
             digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
-            assert f"'sha256-{digest}'" in policy and f"'sha256-{digest}'" in policies()
+            assert f"'sha256-{digest}'" in policy
     return page

@@ -127,13 +127,12 @@ def test_each_program_shows_its_keys(answer, name):
         ("doctor", "checks one machine"),
         ("init", "writes one file to edit"),
         ("live", "reconstructs one measurement"),
-        ("serve", "shows one folder"),
         ("compare", "puts all runs on one page"),
         ("tune", "tries settings itself"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused(answer, name, reason):
-    key = "port=1,2" if name == "serve" else "seed=1,2" if name in ("live", "tune") else "output_dir=a,b"
+    key = "seed=1,2" if name in ("live", "tune") else "output_dir=a,b"
     key = "output=a,b" if name in ("init", "compare") else key
     code, out, errors = answer(name, "-m", key)
     assert (code, out) == (2, "") and re.fullmatch(rf"error: -m: ptycho {name} {reason}.*\n", errors)

@@ -1,13 +1,17 @@
 """The programs that read runs, as a user meets them."""
 
 import csv
+import json
 import re
 
 import pytest
 from helpers.cli import ROOT, files
+from helpers.pages import check_closed
 from helpers.run_folders import write_run
 
-REPORT, COMPARE, SERVE = (ROOT / "scripts" / f"{name}.py" for name in ("report", "compare", "serve"))
+from ptycho.files.lock import locked
+
+REPORT, COMPARE = (ROOT / "scripts" / f"{name}.py" for name in ("report", "compare"))
 NO_TENSORFLOW = {"blocked": ("tensorflow", "keras")}
 
 
@@ -22,6 +26,54 @@ def test_a_report_is_written_into_the_run_s_folder(in_process, tmp_path):
     assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
     code, _, err = in_process(REPORT, run, **NO_TENSORFLOW)  # again: a page is replaced
     assert code == 0, err
+
+
+def test_a_folder_of_runs_has_an_index_of_their_pages(in_process, tmp_path):
+    for name, year in (("batch/2025/a", 2025), ("mine & <b>", 2026)):
+        run = write_run(tmp_path / name, name=name[0])
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(
+            json.dumps(manifest | {"finished": f"{year}-01-01T00:00:00+00:00"})
+        )
+        assert in_process(REPORT, run)[0] == 0
+    going = write_run(tmp_path / "batch" / "running", name="b")
+    (going / "metrics.json").unlink()
+    before = files(tmp_path)
+    with locked(going):
+        code, out, err = in_process(REPORT, tmp_path, **NO_TENSORFLOW)
+    assert code == 0 and out.startswith(f"report: {tmp_path}/index.html ("), err
+    after = files(tmp_path)
+    assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
+    text = (tmp_path / "index.html").read_text()
+    links = [attrs["href"] for attrs in check_closed(text).named("a") if attrs["href"] != "#main"]
+    assert links == ["mine%20%26%20%3Cb%3E/report.html", "batch/2025/a/report.html"]  # the newest first
+    assert "running: step 7" in text and "mine &amp; &lt;b&gt;" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.json", '{"product": "solver", "solver": {"r_factor": ' + "9" * 400 + "}}"),
+        ("metrics.json", "[" * 200_000),
+        ("manifest.json", '{"finished": "2020-01-01", "scans": {"a": {"patterns": ' + "9" * 400 + "}}}"),
+        (
+            "config.yaml",
+            "a0: &a0 [x, x]\n" + "".join(f"a{k + 1}: &a{k + 1} [*a{k}, *a{k}]\n" for k in range(60)),
+        ),
+        ("config.yaml", "a: " + "9" * 400),
+        ("assessment.npz", "PK"),
+        ("files.json", '{"files.json": "", "' + "a" * 300 + '": "", "a\\u0000b": ""}'),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_one_bad_run_does_not_take_down_the_pages_of_all(in_process, tmp_path, name, content):
+    for folder in "ab":
+        write_run(tmp_path / folder, name="scan")
+    (tmp_path / "a" / name).write_text(content)
+    code, _, err = in_process(REPORT, tmp_path)
+    assert code == 0 and '<th scope="row">b</th>' in (tmp_path / "index.html").read_text(), err
+    code, _, err = in_process(COMPARE, tmp_path)
+    assert code == 0 and '<th scope="row">b</th>' in (tmp_path / "compare.html").read_text(), err
 
 
 def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
@@ -49,8 +101,6 @@ def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
         (COMPARE, ["nothing"], "runs=nothing: no such folder"),
         (COMPARE, ["x*"], r"runs=x\*: matches nothing"),
         (COMPARE, ["output=x.html"], r"runs=\[\]: must be folders of runs"),
-        (SERVE, ["nothing"], "folder=nothing: cannot be read"),
-        (SERVE, ["port=70000"], "port=70000: must be an integer from 0 to 65535"),
     ],
 )
 def test_mistakes_are_one_line(in_process, tmp_path, script, words, told):

@@ -42,7 +42,6 @@ from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.checks import DoctorConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
-from workflows.read.serve import ServeConfig
 from workflows.reconstruct.infer_config import InferConfig
 from workflows.reconstruct.live_config import LiveConfig
 from workflows.tune.config import TuneConfig
@@ -63,7 +62,6 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "export_model": ("lite/export_model", ExportModelConfig),
     "compare": ("compare", CompareConfig),
     "report": ("report", ReportConfig),
-    "serve": ("serve", ServeConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("network/group", PretrainConfig),
     "pretrain network=denoiser": ("network/denoiser", DenoiserConfig),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import quote
 
 from ptycho.config import ConfigError
 from ptycho.config.schema import Text, Texts, key, settings
@@ -12,11 +10,10 @@ from ptycho.files.atomic import write_atomically, write_text
 from ptycho.report.entries import Entry, differing, find_entries
 from ptycho.report.page import compare_page, score_text
 from ptycho.report.wording import size_text
-from ptycho.run import names
 from ptycho.run.folder import csv_text
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.scan_table import markdown
-from workflows.read.report import check_page
+from workflows.read.report import check_page, links
 
 
 @settings()
@@ -58,13 +55,3 @@ def table_rows(entries: list[Entry]) -> list[dict[str, object]]:
         entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
         for entry, row in zip(entries, values, strict=True)
     ]
-
-
-def links(entries: list[Entry], folder: Path) -> dict[str, str]:
-    """Where the reports are that lie in the runs' folders, seen from the folder of the page."""
-    pages = {entry.label: entry.record.path / names.REPORT for entry in entries}
-    return {
-        label: quote(Path(os.path.relpath(str(page), str(folder))).as_posix())
-        for label, page in pages.items()
-        if page.is_file()
-    }
