@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ptycho.evaluation.charts import Losses, draw_correlations, draw_losses
 from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.frc import Curve
 from ptycho.evaluation.metrics import Region, phase
@@ -132,35 +133,18 @@ def frc_curves(curves: dict[str, tuple[Curve | None, Curve | None]]) -> Figure:
     """Fourier ring correlation of amplitude and phase for every reconstruction, with both thresholds."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     for column, (ax, kind) in enumerate(zip(figure.subplots(1, 2), ("amplitude", "phase"), strict=True)):
-        for name, pair in curves.items():
-            curve = pair[column]
-            if curve is not None:
-                ax.plot(*curve, label=name)
-        for value, style in ((0.5, "--"), (1 / 7, ":")):
-            ax.axhline(value, color="gray", linestyle=style, linewidth=1)
-        if not ax.get_legend_handles_labels()[0]:
+        known = {name: curve for name, pair in curves.items() if (curve := pair[column]) is not None}
+        draw_correlations(ax, known)
+        ax.set_title(kind)
+        if not known:
             ax.text(0.5, 0.75, "not defined: a constant image", ha="center", transform=ax.transAxes)
-        else:
-            ax.legend()
-        ax.set(
-            title=f"{kind}",
-            xlabel="spatial frequency / Nyquist",
-            ylabel="FRC",
-            xlim=(0, 1),
-            ylim=(-0.1, 1.05),
-        )
     return figure
 
 
-def history(histories: dict[str, list[dict[str, float]]]) -> Figure:
+def history(histories: Mapping[str, Losses]) -> Figure:
     """Training and validation loss against the epoch, one panel for each model."""
     figure = Figure(figsize=(5 * max(len(histories), 1), 3.8), layout="constrained")
     panels = figure.subplots(1, max(len(histories), 1), squeeze=False)[0]
     for ax, (name, rows) in zip(panels, histories.items(), strict=False):
-        epochs = [row["epoch"] for row in rows]
-        for key, label in (("loss", "training"), ("val_loss", "validation")):
-            ax.semilogy(epochs, [row[key] for row in rows], "o-", markersize=3, label=label)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set(title=name, xlabel="epoch", ylabel="loss")
-        ax.legend()
+        draw_losses(ax, {name: rows})
     return figure

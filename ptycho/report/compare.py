@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
 
 from ptycho.evaluation import metrics
+from ptycho.evaluation.charts import Correlation, draw_correlations
 from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.frc import frc
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
-from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
 from ptycho.report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
+from ptycho.report.scan_charts import Chart, chart
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
@@ -53,7 +53,7 @@ class Group:
     title: str
     by: str
     seen: tuple[Seen, ...]
-    chart: Markup | None
+    chart: Chart | None
 
 
 def group_entries(entries: Sequence[Entry]) -> list[Group]:
@@ -99,8 +99,21 @@ def _group(entries: list[Entry]) -> Group:
     every = [align_to(frame, entry, best) for entry in ordered]
     limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
     seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
-    curves = [one.curve for one in every if one.curve is not None][:MOST_CURVES]
-    return Group(title, common, tuple(seen), _chart(curves, best.pixel_nm))
+    curves = {entry.label: one.curve for one, entry in zip(every, ordered, strict=True) if one.curve}
+    return Group(title, common, tuple(seen), _agreement(dict([*curves.items()][:MOST_CURVES])))
+
+
+def _agreement(curves: dict[str, Correlation]) -> Chart | None:
+    """The ring correlations of reconstructions with the best; None where there are none."""
+    text = (
+        "How far two reconstructions agree, by spatial frequency: near one where both show the same. It says "
+        "that they agree, not that they are right: both were fitted to the same patterns."
+    )
+    return (
+        chart("Ring correlation with the best", text, lambda axes: draw_correlations(axes, curves))
+        if curves
+        else None
+    )
 
 
 def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
@@ -195,7 +208,7 @@ class Aligned:
     amplitude: Picture | None = None
     phase: Picture | None = None
     off: tuple[np.ndarray, ...] = ()
-    curve: Curve | None = None
+    curve: Correlation | None = None
     note: str = ""
 
 
@@ -234,7 +247,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
     aligned = metrics.align(placed, frame.image, known).object
     parts = np.abs(aligned) - np.abs(frame.image), np.angle(aligned * frame.image.conj())
     off = tuple(np.where(known, part, np.nan) for part in parts)
-    curve = Curve(*frc(np.where(known, aligned, 0), np.where(known, frame.image, 0)), entry.label)
+    curve = frc(np.where(known, aligned, 0), np.where(known, frame.image, 0))
     return Aligned(*_pictures(aligned, known, frame.phase_of(aligned, known), frame), off, curve)
 
 
@@ -257,12 +270,3 @@ def _pictures(
     alike = (phase.kind == WRAPPED) == (frame.phase.kind == WRAPPED)
     ends = frame.colour if alike else phase_ends(phase)
     return amplitude, coloured_phase(phase, ends, frame.pixel_nm)
-
-
-def _chart(curves: list[Curve], pixel: float | None) -> Markup | None:
-    if not curves:
-        return None
-    label = "spatial frequency / Nyquist" + (f" (1: {pixel:.3g} nm)" if pixel else "")
-    low = min(-0.1, *(float(curve.y.min()) for curve in curves))
-    axes = Axis(label, 0, 1), Axis("ring correlation", low, 1.05)
-    return line_chart(curves, *axes, "Fourier ring correlation with the best", [Level(0.5, "1/2")])

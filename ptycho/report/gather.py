@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
@@ -30,8 +30,7 @@ COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines", INFERENCE: "infer"}  # o
 PLACES = ("output_dir", "overwrite")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A key of the configuration whose value is not the default."""
 
     key: str

@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from ptycho.evaluation.colours import WRAPPED, ShownPhase, hue, wheel
 from ptycho.evaluation.lengths import scale_length
@@ -168,3 +169,10 @@ def png(image: np.ndarray) -> str:
 def data_uri(content: bytes) -> str:
     """A PNG file as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def figure_uri(figure: Figure) -> str:
+    """A Matplotlib figure as a data URI."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=120)
+    return data_uri(file.getvalue())

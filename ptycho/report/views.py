@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from ptycho.report.pictures import (
     coloured_phase,
     coloured_wave,
     data_uri,
+    figure_uri,
     palette_png,
     readable,
     shrunk_phase,
@@ -40,7 +40,6 @@ MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
 FIGURES = {
     "compare_amp_phase": "Truth, reconstructions and probe: amplitude above, phase below, with equal scales.",
     "frc_curves": "Ring correlation with the truth: good curves stay near one up to high frequencies.",
-    "history": "Losses of the trainings: both curves should fall, and validation should not rise again.",
 }
 
 
@@ -51,15 +50,6 @@ class Mode:
     picture: Picture
     name: str
     share: float | None = None
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A picture with its name, and a sentence."""
-
-    name: str
-    uri: str
-    caption: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +72,9 @@ class ScanView:
     map_pixel_nm: float | None = None
     modes: tuple[Mode, ...] = ()
     wheel: str = ""
-    others: tuple[Thumbnail, ...] = ()
+    others: tuple[Chart, ...] = ()
     charts: tuple[Chart, ...] = ()
-    pictures: tuple[Thumbnail, ...] = ()
+    pictures: tuple[Chart, ...] = ()
 
 
 def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
@@ -103,7 +93,9 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         tuple(one for one in findings if one not in decided),
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-        pictures=tuple(_stored_figures(record)) if record.kind in KNOWN_TRUTH else tuple(_caustic(scan)),
+        pictures=tuple(_stored_figures(record))
+        if record.kind in KNOWN_TRUTH
+        else tuple(_drawn_again(scan, made)),
         **drawn,
     )
 
@@ -169,17 +161,9 @@ def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:
     power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
     for k, (wave, part) in enumerate(zip(made.probe[:MODES], power, strict=False)):
         yield Mode(coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300)))
-    if made.opr_modes is None or made.opr_weights is None:
-        return
-    for name, row in zip(("first", "last"), made.opr_weights[[0, -1]], strict=True):
-        wave = made.probe[0] + np.tensordot(row, made.opr_modes, 1)
-        yield Mode(coloured_wave(wave, pixel_nm), f"mode 1 in the {name} pattern")
-    varied = np.sum(np.abs(made.opr_modes) ** 2, axis=(1, 2)) * np.mean(np.abs(made.opr_weights) ** 2, axis=0)
-    for k, (wave, part) in enumerate(zip(made.opr_modes[:MODES], varied, strict=False)):
-        yield Mode(coloured_wave(wave, pixel_nm), f"OPR mode {k + 1}", float(part / max(power.sum(), 1e-300)))
 
 
-def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Thumbnail]:
+def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
     for name in scan.recons:
         made = scan.read(name) if name != scan.product else None
@@ -188,39 +172,37 @@ def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Thumbna
         title, side = TITLES.get(name, name), HERO // 2
         picture = picture_of(made).in_scale_of(product)
         amplitude, phase = shrink(picture.amplitude, side)[0], shrunk_phase(picture.phase, side)[0]
-        yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
+        yield Chart(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
         title = ", ".join(filter(None, (f"{title}: phase", picture.phase.kind)))
-        yield Thumbnail(title, palette_png(phase, picture.colour, picture.phase.colours))
-    misfit = scan.assessment.get(f"{scan.product}_misfit_by_pixel")
-    if misfit is not None and misfit.ndim == 2 and misfit.size:
-        ends = 0.0, max(2.0, float(np.quantile(misfit, 0.999)))
+        yield Chart(title, palette_png(phase, picture.colour, picture.phase.colours))
+
+
+def _drawn_again(scan: ScanRecord, made: StoredRecon | None) -> Iterator[Chart]:
+    """The probe through its focus, and how it varies, drawn as in the folder of the run."""
+    if (focus := Caustic.of_arrays(scan.assessment)) is not None:
         caption = (
-            "Mean χ² of each detector pixel, the zero frequency at the centre: up to one if only photon "
-            f"noise is left; black 0, bright {ends[1]:.2g}. Single bright pixels are bad ones "
-            "(data.mask_file), lines and blocks an obstruction or a detector module."
+            "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good "
+            "focus is one narrow waist. If it is elsewhere in the other cut, the optic is astigmatic."
         )
-        yield Thumbnail("misfit on the detector", palette_png(shrink(misfit, HERO)[0], ends, MAGMA), caption)
-
-
-def _caustic(scan: ScanRecord) -> Iterator[Thumbnail]:
-    """The probe through its focus, drawn as in the folder of the run."""
-    if (focus := Caustic.of_arrays(scan.assessment)) is None:
+        yield Chart("probe_caustic", figure_uri(draw_caustic(focus, f"{scan.product}: probe")), caption)
+    if made is None or made.probe is None or made.opr_modes is None or made.opr_weights is None:
         return
-    file = io.BytesIO()
-    draw_caustic(focus, f"{scan.product}: probe").savefig(file, format="png", dpi=90)
+    varied = made.probe[0], made.opr_modes, made.opr_weights
+    figure = scan_figures.draw_variation(*varied, scan.pixel_m, "Variation of the probe")
     caption = (
-        "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good focus "
-        "is one narrow waist. If it is at another distance in the other cut, the optic is astigmatic."
+        "The first mode of the probe in the first and the last pattern, the OPR modes by which it varies, "
+        "and their weights over the scan. A slow drift comes from the optics or the source; a step is a "
+        "change of the beam. Noise alone means that the probe hardly varies."
     )
-    yield Thumbnail("probe_caustic", data_uri(file.getvalue()), caption)
+    yield Chart("probe_variation", figure_uri(figure), caption)
 
 
-def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:
+def _stored_figures(record: RunRecord) -> Iterator[Chart]:
     """Pictures that a run on grid lines has drawn itself."""
     for name, caption in FIGURES.items():
         path = record.path / names.figure(name)
         try:
             if 0 < path.stat().st_size <= MAX_FIGURE:
-                yield Thumbnail(name, data_uri(path.read_bytes()), caption)
+                yield Chart(name, data_uri(path.read_bytes()), caption)
         except OSError:
             continue

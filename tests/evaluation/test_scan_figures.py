@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
+from ptycho.evaluation.charts import draw_correlations, draw_misfit, draw_shifts, quality
 from ptycho.evaluation.scan_figures import Picture, draw_errors, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
@@ -99,3 +101,39 @@ def test_errors_are_drawn_where_there_is_light():
         np.testing.assert_allclose(shown, np.where(known, values, np.nan)[8:33, 14:39])
     assert any("rad" in ax.get_ylabel() for ax in figure.axes)
     FigureCanvasAgg(draw_errors(amplitude, phase, np.zeros_like(LIT), None, "nothing is lit")).draw()
+
+
+@pytest.fixture
+def axes():
+    return Figure().add_subplot()
+
+
+def test_rows_go_down_columns_to_the_right_and_the_worst_is_bright(axes):
+    draw_misfit(axes, np.array([[1.0, 2.0], [3.0, 7.0]]), np.array([0.2, 0.1]), "nm")
+    (shown,) = axes.collections
+    assert shown.get_offsets().tolist() == [[2, 1], [7, 3]] and axes.yaxis_inverted()
+    FigureCanvasAgg(axes.figure).draw()
+    bright, dark = shown.get_facecolors()[:, :3].sum(axis=1)
+    assert bright > 2 > 0.2 > dark and axes.get_ylabel() == "row / nm"
+
+
+def test_arrows_are_as_long_as_they_say(axes):
+    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    draw_shifts(axes, places, np.array([[0.0, 5.0], [1.0, 0.0], [2.5, 0.0]]), "µm")
+    (arrows,) = axes.collections
+    assert arrows.get_offsets().tolist() == [[0, 0], [0, 10], [10, 0]] and axes.yaxis_inverted()
+    assert (arrows.U.tolist(), arrows.V.tolist()) == ([5, 0, 0], [0, 1, 2.5])
+    assert (arrows.scale, arrows.scale_units, arrows.angles) == (1, "xy", "xy")
+
+
+def test_correlations_and_losses_have_names_and_thresholds(axes):
+    x = np.linspace(0.1, 1, 5)
+    draw_correlations(axes, {"all": (x, 1 - x)})
+    curve, *levels = axes.lines
+    np.testing.assert_array_equal(curve.get_ydata(), 1 - x)
+    assert [line.get_ydata()[0] for line in levels] == [0.5, 1 / 7]
+    rows = [{"epoch": 1.0, "loss": 3.0, "val_loss": 4.0}, {"epoch": 2.0, "loss": 1.0, "val_loss": 2.0}]
+    figure = quality(np.zeros((2, 2)), np.ones(2), None, {"pinn": rows})
+    texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert texts == ["pinn, training", "pinn, validation"] and figure.axes[1].get_yscale() == "log"
+    assert figure.axes[1].lines[1].get_ydata().tolist() == [4.0, 2.0]

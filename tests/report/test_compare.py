@@ -89,7 +89,7 @@ def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
     for values in found.off:  # contrasts are 0.1 and 0.3; moved by whole pixels, a fifth of them would remain
         assert np.sqrt(np.nanmean(np.square(values))) < 0.01
         assert np.isfinite(values).mean() > 0.7
-    assert np.mean(found.curve.y[:12]) > 0.98 and not found.note
+    assert np.mean(found.curve[1][:12]) > 0.98 and not found.note
     assert np.nanmax(np.abs(align_to(frame, third, first).off)) < 1e-3
 
 

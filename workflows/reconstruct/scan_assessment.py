@@ -9,6 +9,7 @@ import numpy as np
 
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic_figure import draw_caustic
+from ptycho.evaluation.charts import quality
 from ptycho.methods.assessment import picture_of, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, number
@@ -81,7 +82,7 @@ def draw(
         by_pixel = None if causes is None else causes.by_pixel
         curve = None if halves is None else (halves.frequency, halves.curves)
         rows = {name: history.rows for name, history in histories.items()}
-        folder.figure(names.figure("quality"), scan_figures.quality(positions, ratio, curve, rows, by_pixel))
+        folder.figure(names.figure("quality"), quality(positions, ratio, curve, rows, by_pixel))
 
 
 def _title(name: str, row: dict[str, Any]) -> str:
