@@ -32,10 +32,8 @@ import tensorflow as tf
 
 from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
-from ptycho.portable.formats import WRITERS
+from ptycho.portable.formats import FORMATS, PRECISIONS, open_exported
 from ptycho.portable.network import portable, trained_generator
-from ptycho.portable.runtimes import open_exported
-from ptycho.portable.table import FORMATS, PRECISIONS
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import is_stored, read_network
@@ -118,7 +116,7 @@ def agreements(run: Path, name: str, weights: list[str]) -> Iterator[tuple[str, 
             for precision in (each for each in FORMATS[form].precisions if each in weights):
                 network = portable(stored, description(form, precision))
                 target = Path(scratch) / f"{precision}{FORMATS[form].suffix}"
-                WRITERS[form](network, target)
+                FORMATS[form].write(network, target)
                 files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file()]
                 size = sum(file.stat().st_size for file in files) / 1e6
                 step = open_exported(target) if FORMATS[form].suffix else of_pairs(network)
@@ -146,7 +144,7 @@ def speed(runs: list[Path], _: list[str]) -> None:
             }
             for form in ("litert", "onnx"):
                 target = Path(scratch) / f"model{FORMATS[form].suffix}"
-                WRITERS[form](network, target)
+                FORMATS[form].write(network, target)
                 steps[form] = open_exported(target)
         indices = np.arange(BATCH) % data.n_groups
         inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
@@ -174,7 +172,7 @@ def startup(runs: list[Path], _: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for form in ("litert", "onnx"):
             target = Path(scratch) / f"model{FORMATS[form].suffix}"
-            WRITERS[form](portable(stored, description(form)), target)
+            FORMATS[form].write(portable(stored, description(form)), target)
             for python in (ROOT / ".venv-lite/bin/python", Path(sys.executable)):
                 words = [f"model={target}", f"data={data}", f"output_dir={scratch}/out", "overwrite=true"]
                 command = [str(python), str(ROOT / "scripts/run_exported.py"), *words]

@@ -4,7 +4,6 @@
     python scripts/export_model.py run=outputs/mine output=mine.tflite
     python scripts/export_model.py run=outputs/mine output=mine.onnx precision=float16 batch_size=1
     python scripts/export_model.py run=outputs/mine format=saved_model output=mine_model
-    python scripts/export_model.py run=outputs/mine audit=true     # each operation and who takes it
     python scripts/export_model.py run=pretrained network=prior region_size=256 output=prior.onnx
 
 The file takes normalised amplitudes, offsets and the probe, all real, and gives object regions;

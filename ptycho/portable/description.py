@@ -59,6 +59,18 @@ class Description:
         """Of the input ``probe``: real and imaginary part first."""
         return (2, *([self.modes] if self.modes else []), self.N, self.N)
 
+    @property
+    def signature(self) -> str:
+        """Inputs and output with their shapes."""
+        groups, probe = (
+            f"{self.batch_size or 'any'} × {self.group_size}",
+            " × ".join(map(str, self.probe_shape)),
+        )
+        return (
+            f"amplitudes {groups} × {self.N} × {self.N}, offsets {groups} × 2, probe {probe} → "
+            f"regions {self.batch_size or 'any'} × 2 × {self.region_size} × {self.region_size}"
+        )
+
     def to_json(self) -> str:
         """One line, which :meth:`from_json` reads back."""
         probe = base64.b64encode(np.ascontiguousarray(self.probe, "<c8").tobytes()).decode()
@@ -92,3 +104,31 @@ class Description:
             raise ConfigError(
                 f"model={path}: its description is damaged ({shown(str(error))}); export it again"
             ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorDescription:
+    """What an exported prior states about itself.
+
+    Attributes:
+        run: folder that it is of.
+        side: of the square part of an object that it takes.
+        precision: how the weights are stored.
+        weights_sha256: of its ``weights.npz``.
+    """
+
+    run: str
+    side: int
+    precision: str
+    weights_sha256: str
+    name: str = "prior"
+    kind: str = "denoiser"
+
+    @property
+    def signature(self) -> str:
+        """Inputs and output with their shapes."""
+        side = f"1 × {self.side} × {self.side}"
+        return f"object {side} × 4, noise {side} × 1 → change {side} × 2"
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION} | asdict(self))

@@ -1,29 +1,47 @@
-"""A portable network in each of the formats of :mod:`ptycho.portable.table`."""
+"""The formats of portable networks, one table. TensorFlow is imported where a network is written."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
+import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import tensorflow as tf
-
+from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically, write_text
 from ptycho.portable.description import ENTRY, KEY
-from ptycho.portable.network import Portable
-from ptycho.portable.prior import PortablePrior
+from ptycho.portable.runtimes import Exported, open_litert, open_onnx
 from ptycho.portable.stored_weights import onnx_weights, tflite_weights
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from ptycho.portable.network import Portable
+
 ONNX_OPSET = 17
-AnyPortable = Portable | PortablePrior
+PRECISIONS = ("float32", "float16")
 
 
-def write_saved_model(network: AnyPortable, target: Path) -> None:
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Keep the warnings of converters from the terminal; their errors are raised."""
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def write_saved_model(network: Portable, target: Path) -> None:
     """A SavedModel with the signature ``serving_default``; it loads with TensorFlow alone."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export.") as scratch:
         folder = Path(scratch) / "model"
@@ -43,13 +61,15 @@ def write_saved_model(network: AnyPortable, target: Path) -> None:
 
 
 def save(serve: Any, folder: Path) -> None:
+    import tensorflow as tf
+
     module = tf.Module()
     module.serve = serve
-    with _Quiet("absl", "tensorflow"):
+    with _quiet("absl", "tensorflow"):
         tf.saved_model.save(module, str(folder), signatures=serve)
 
 
-def write_litert(network: AnyPortable, target: Path) -> None:
+def write_litert(network: Portable, target: Path) -> None:
     """A LiteRT file of built-in operations alone; behind it an archive with the description."""
     content = io.BytesIO(tflite_weights(to_tflite(network.serve), network.description.precision))
     with zipfile.ZipFile(content, "a") as archive:
@@ -59,14 +79,16 @@ def write_litert(network: AnyPortable, target: Path) -> None:
 
 def to_tflite(serve: Any) -> bytes:
     """The flatbuffer; what is not among the built-in operations is an error of the converter."""
-    with tempfile.TemporaryDirectory() as scratch, _Quiet("absl", "tensorflow"):
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
         save(serve, Path(scratch) / "model")
         converter = tf.lite.TFLiteConverter.from_saved_model(f"{scratch}/model")
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         return converter.convert()
 
 
-def write_onnx(network: AnyPortable, target: Path) -> None:
+def write_onnx(network: Portable, target: Path) -> None:
     """An ONNX file; the description is in its metadata."""
     model = onnx_weights(to_onnx(network.serve), network.description.precision)
     entry = model.metadata_props.add()
@@ -78,7 +100,7 @@ def to_onnx(serve: Any) -> Any:
     """The ONNX ModelProto."""
     import tf2onnx
 
-    with _Quiet("tf2onnx", "tensorflow"):
+    with _quiet("tf2onnx", "tensorflow"):
         model, _ = tf2onnx.convert.from_function(
             serve, input_signature=serve.input_signature, opset=ONNX_OPSET
         )
@@ -99,7 +121,7 @@ def _share_constants(graph: Any) -> None:
         node.input[:] = [instead.get(name, name) for name in node.input]
 
 
-def write_stablehlo(network: AnyPortable, target: Path) -> None:
+def write_stablehlo(network: Portable, target: Path) -> None:
     """StableHLO text, ``@main`` with the inputs in their order; the description is its first line."""
     text = f"// {KEY}: {network.description.to_json()}\n{to_stablehlo(network.serve)}"
     write_text(target, text)
@@ -107,6 +129,8 @@ def write_stablehlo(network: AnyPortable, target: Path) -> None:
 
 def to_stablehlo(serve: Any) -> str:
     """The module as text, without what only TensorFlow's own compiler reads."""
+    import tensorflow as tf
+
     (name,) = serve.get_concrete_function().structured_outputs
     compiled = tf.function(
         lambda *inputs: serve(*inputs)[name],
@@ -126,25 +150,51 @@ def stablehlo_text(compiled: Any, examples: Sequence[tf.Tensor]) -> str:
     return re.sub(r"module @\S+ attributes \{.*\} \{", "module @ptycho {", text)
 
 
-WRITERS: dict[str, Callable[[AnyPortable, Path], None]] = {
-    "saved_model": write_saved_model,
-    "litert": write_litert,
-    "onnx": write_onnx,
-    "stablehlo": write_stablehlo,
+def open_exported(path: str | Path, threads: int | None = None) -> Exported:
+    """The network in an exported file.
+
+    Args:
+        path: of a ``.tflite`` or ``.onnx`` file.
+        threads: of the runtime; None: one for each processor that this process may use.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged or of another version, or its runtime is missing.
+    """
+    path = Path(path)
+    runtimes = {form.suffix: form.open for form in FORMATS.values() if form.open is not None}
+    if path.suffix.lower() not in runtimes:
+        raise ConfigError(
+            f"model={path}: cannot be run here; it must be a {' or '.join(runtimes)} file. A SavedModel is "
+            "run by TensorFlow, StableHLO by the compiler that reads it"
+        )
+    if not path.is_file():
+        raise ConfigError(f"model={path}: no such file")
+    return runtimes[path.suffix.lower()](path, threads or len(os.sched_getaffinity(0)))
+
+
+class Format(NamedTuple):
+    """A format of exported networks.
+
+    Attributes:
+        suffix: of its names; empty for a folder.
+        write: ``(network, target)``; targets appear whole or not.
+        open: ``(path, threads)``, where it can be run here.
+        precisions: ways to store the weights.
+        any_batch: the batch may stay open.
+        package: that must be installed to write it.
+    """
+
+    suffix: str
+    write: Callable[[Portable, Path], None]
+    open: Callable[[Path, int], Exported] | None = None
+    precisions: tuple[str, ...] = ("float32",)
+    any_batch: bool = False
+    package: str | None = None
+
+
+FORMATS = {
+    "saved_model": Format("", write_saved_model, any_batch=True),
+    "litert": Format(".tflite", write_litert, open_litert, PRECISIONS),
+    "onnx": Format(".onnx", write_onnx, open_onnx, PRECISIONS, package="tf2onnx"),
+    "stablehlo": Format(".mlir", write_stablehlo),
 }
-"""``(network, target)``, for each of :data:`ptycho.portable.table.FORMATS`; targets appear whole or not."""
-
-
-class _Quiet:
-    """Converters speak a lot; their warnings are kept from the terminal, their errors are raised."""
-
-    def __init__(self, *names: str) -> None:
-        self._levels = {name: logging.getLogger(name).level for name in names}
-
-    def __enter__(self) -> None:
-        for name in self._levels:
-            logging.getLogger(name).setLevel(logging.ERROR)
-
-    def __exit__(self, *exception: object) -> None:
-        for name, level in self._levels.items():
-            logging.getLogger(name).setLevel(level)

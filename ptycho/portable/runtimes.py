@@ -5,7 +5,6 @@ Each runtime is a function ``(path, threads) → Exported``; its package is impo
 
 from __future__ import annotations
 
-import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -60,29 +59,7 @@ class Exported:
         return regions[:, 0] + 1j * regions[:, 1]
 
 
-def open_exported(path: str | Path, threads: int | None = None) -> Exported:
-    """The network in an exported file.
-
-    Args:
-        path: of a ``.tflite`` or ``.onnx`` file.
-        threads: of the runtime; None: one for each processor that this process may use.
-
-    Raises:
-        ConfigError: there is no such file, it is damaged or of another version, or its runtime is missing.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in RUNTIMES:
-        known = " or ".join(RUNTIMES)
-        raise ConfigError(
-            f"model={path}: cannot be run here; it must be a {known} file. A SavedModel is run by "
-            "TensorFlow, StableHLO by the compiler that reads it"
-        )
-    if not path.is_file():
-        raise ConfigError(f"model={path}: no such file")
-    return RUNTIMES[path.suffix.lower()](path, threads or len(os.sched_getaffinity(0)))
-
-
-def _litert(path: Path, threads: int) -> Exported:
+def open_litert(path: Path, threads: int) -> Exported:
     description = Description.from_json(_last_archive(path), path)
     try:
         from ai_edge_litert.interpreter import Interpreter
@@ -107,7 +84,7 @@ def _last_archive(path: Path) -> bytes:
         ) from error
 
 
-def _onnx(path: Path, threads: int) -> Exported:
+def open_onnx(path: Path, threads: int) -> Exported:
     try:
         import onnxruntime
     except ImportError as error:
@@ -133,6 +110,3 @@ def _missing(path: Path, package: str) -> ConfigError:
 
 def _damaged(path: Path, error: Exception) -> ConfigError:
     return ConfigError(f"model={path}: is damaged ({shown(str(error))}); export it again")
-
-
-RUNTIMES: dict[str, Callable[[Path, int], Exported]] = {".tflite": _litert, ".onnx": _onnx}

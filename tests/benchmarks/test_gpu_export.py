@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from helpers.stablehlo import run_stablehlo
 
 from benchmarks.gpu import export
 from benchmarks.gpu.program import read_program, worst
-from ptycho.portable.consumers import run_stablehlo
 from ptycho.reconstruction.likelihood import DARKEST
 
 

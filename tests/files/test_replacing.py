@@ -10,7 +10,7 @@ from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import WriteError
-from ptycho.report.page import render
+from ptycho.report.page import index_page
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
 from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
@@ -85,7 +85,7 @@ def test_a_run_that_fails_gives_back_what_it_was_to_replace(run, before, error):
 
 
 def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):
-    page = render("message.html", text="of the old run")
+    page = index_page("of the old run", [], {})
     (run / "report.html").write_text(page)
     new = RunFolder(run, overwrite=True)
     assert not (run / "report.html").exists()
@@ -183,7 +183,7 @@ def replace_and_fail(path):
 
 def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
     """In its place, or in ``.replaced``, from where a next failure brings it."""
-    (run / "report.html").write_text(render("message.html", text="of the old run"))
+    (run / "report.html").write_text(index_page("of the old run", [], {}))
     before, ended = files(run), 0
     for k in range(200):
         copy = shutil.copytree(run, tmp_path / f"{k}" / "run")

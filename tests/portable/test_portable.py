@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 from helpers.measurement import diffract
+from helpers.stablehlo import run_stablehlo
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.files.png import grey_png
@@ -24,13 +25,10 @@ from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
 from ptycho.physics import Pair
-from ptycho.portable import consumers, formats
-from ptycho.portable.audit import audit
+from ptycho.portable import formats
 from ptycho.portable.description import ENTRY, Description
-from ptycho.portable.formats import WRITERS
-from ptycho.portable.network import frozen, portable, trained_generator
-from ptycho.portable.runtimes import open_exported
-from ptycho.portable.table import FORMATS
+from ptycho.portable.formats import FORMATS, open_exported
+from ptycho.portable.network import portable, trained_generator
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.scan.windows import placed_windows
@@ -157,7 +155,7 @@ def written(stored, graph, tmp_path_factory):
     def write(name, precision="float32"):
         d = description_of(stored, name, precision=precision)
         target = tmp_path_factory.mktemp("written") / f"model{FORMATS[name].suffix}"
-        WRITERS[name](replace(graph, description=d), target)
+        FORMATS[name].write(replace(graph, description=d), target)
         return target, d
 
     to_tflite, to_onnx = lru_cache(formats.to_tflite), lru_cache(formats.to_onnx)
@@ -189,7 +187,7 @@ def test_saved_model_needs_no_xla_and_takes_it(stored, written, tmp_path, batch_
         folder, d = written("saved_model")
     else:
         folder, d = tmp_path / "model", description_of(stored, "saved_model", batch_size=None)
-        WRITERS["saved_model"](portable(stored, d), folder)
+        FORMATS["saved_model"].write(portable(stored, d), folder)
     assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
     loaded = tf.saved_model.load(str(folder))
     signature = loaded.signatures["serving_default"]
@@ -230,22 +228,9 @@ def test_stablehlo_text_is_parsed_and_run(stored, written, graph):
     assert "loc(" not in module and "mhlo" not in module and "custom_call" not in module
     assert "stablehlo.convolution" in tf.mlir.experimental.run_pass_pipeline(text, "canonicalize", False)
     x, offsets, probe = example(stored, d)
-    found = consumers.by_stablehlo(graph.serve, [x, offsets, np.stack([probe.real, probe.imag])])
+    values, R = [x, offsets, np.stack([probe.real, probe.imag])], d.region_size
+    (found,) = run_stablehlo(module, values, [((B, 2, R, R), tf.float32)])
     assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, x, offsets, probe)) < 1e-5
-
-
-def test_an_audit_tells_who_takes_an_operation():
-    """Half of a spectrum: LiteRT and ONNX have no such Fourier transform here, XLA has."""
-
-    def function(x):
-        return {"result": tf.math.real(tf.signal.fft(tf.complex(x, -x))) + 1.0}
-
-    found = audit(frozen(function, {"x": (2, 8)}), [np.ones((2, 8), np.float32)])
-    rows = {row.operation: row.says for row in found}
-    assert set(rows) == {"Neg", "Complex", "FFT", "Real", "AddV2"}
-    assert not any(rows["AddV2"].values())
-    assert not rows["FFT"]["TensorFlow"] and not rows["FFT"]["TensorFlow XLA"]
-    assert rows["FFT"]["LiteRT"] and rows["FFT"]["ONNX Runtime"]
 
 
 def test_the_light_requirements_are_those_of_the_package():
@@ -419,7 +404,6 @@ def test_an_exported_prior_is_the_network(tmp_path, opinion):
     "words, message",
     [
         ({"region_size": 30}, "region_size=30: must be a multiple of 4"),
-        ({"audit": True}, "audit=true: must be false for a prior"),
         ({"run": str(ROOT / "tests")}, "network=prior: must be pinn or baseline: there is no"),
     ],
 )

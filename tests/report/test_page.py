@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.pages import Page, check_closed
-from helpers.run_folders import J, judged_arrays, positions_of, write_run
+from helpers.run_folders import J, judged_arrays, positions_of, probe_modes, write_run
 
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
@@ -27,6 +27,8 @@ def page(tmp_path_factory):
             "sigma_amplitude": np.full((1, 48, 48), 0.01, np.float32),
             "sigma_phase": np.full((1, 48, 48), 0.02, np.float32),
             "flux": np.linspace(0.9, 1.1, J).astype(np.float32),
+            "opr_modes": probe_modes()[1:],
+            "opr_weights": np.linspace(-0.1, 0.1, J, dtype=np.complex64)[:, None],
         },
     )
     return report_page(gather(run))
@@ -51,6 +53,7 @@ def test_it_says_what_matters(page):
         assert title in page
     assert page.count("seen along the beam") == 1 and "wheel of the hues" in page
     assert "Flux of each pattern" in page and "σ of the phase" in page
+    assert "OPR modes by which it varies" in page
 
 
 def test_moves_are_told_with_their_size(tmp_path):

@@ -18,8 +18,8 @@ from ptycho.config.data import DataConfig
 from ptycho.datasets import load_dataset
 from ptycho.methods import pipeline, solver
 from ptycho.methods.pipeline import choose
+from ptycho.portable.formats import FORMATS
 from ptycho.portable.network import portable
-from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.backend import require_tensorflow
@@ -16,8 +16,8 @@ from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
-from ptycho.portable.description import ENTRY, Description
-from ptycho.portable.table import FORMATS, Format
+from ptycho.portable.description import ENTRY, Description, PriorDescription
+from ptycho.portable.formats import FORMATS, Format
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.names import PRIOR, WEIGHTS
 from ptycho.run.network import StoredNetwork, is_stored, read_network
@@ -25,9 +25,11 @@ from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_no_file_of_a_run, sha256
 from ptycho.run.stored_config import read_config
 
+if TYPE_CHECKING:
+    from ptycho.portable.network import Portable
+
 PRIOR_SIDE = 256  # pixels
 SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
-log = logging.getLogger(__name__)
 
 
 @settings()
@@ -79,7 +81,6 @@ class ExportModelConfig:
     exact: Flag | None = key(
         None, "shift the probe by fractions of a pixel; null: as in the run, true for a measured scan"
     )
-    audit: Flag = key(False, "test every operation of the graph with every consumer, and write nothing")
     overwrite: Flag = key(False, "replace an existing output")
     trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")
 
@@ -88,73 +89,79 @@ class ExportModelConfig:
 
 
 def export_model(config: ExportModelConfig) -> list[str]:
-    """Write the exported network, or audit it; what was done, a line each."""
+    """Write the exported network; what was done, a line each."""
     run = run_folder(str(config.run))
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    if config.network == PRIOR:
-        return export_prior(config, run)
+    form = format_of(config)
+    description, make = (of_prior if config.network == PRIOR else of_network)(config, run, form)
+    output = Path(config.output or f"outputs/exported/{run.resolve().name}_{description.name}{form.suffix}")
+    if form.suffix:
+        check_output(output, config.overwrite, [run / "config.yaml"])
+        check_no_file_of_a_run("output", output)
+    elif output.exists():
+        _check_saved_model(output, config.overwrite)
+    require_tensorflow(os.environ)
+    start_tensorflow()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    form.write(make(), output)
+    files = [output] if output.is_file() else [path for path in output.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    d = description
+    return [
+        f"{output}: {d.name} ({d.kind}) of {d.run}, weights {d.precision}, {size:.2f} MB",
+        f"  {d.signature}",
+    ]
+
+
+def of_network(
+    config: ExportModelConfig, run: Path, form: Format
+) -> tuple[Description, Callable[[], Portable]]:
+    """Describe a trained network of a run, and how it becomes portable."""
     allow(config.trust)
     read_config(run)  # refuses a folder without a run
     trained = next((name for name in MODELS if is_stored(run, name)), None)
     if not (name := config.network or trained):
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     stored = read_network(run, name)
-    form, output = _format_and_output(config, run, stored.name)
-    description = describe_network(config, stored, FORMATS[form])
-    require_tensorflow(os.environ)
-    start_tensorflow()
-    from ptycho.portable.network import portable
+    description = describe_network(config, stored, form)
 
-    network = portable(stored, description)
-    if config.audit:
-        from ptycho.portable.audit import audited
+    def make() -> Portable:
+        from ptycho.portable.network import portable
 
-        return audited(network)
-    _write(network, form, output)
-    return written(output, description)
+        return portable(stored, description)
+
+    return description, make
 
 
-def export_prior(config: ExportModelConfig, run: Path) -> list[str]:
-    """As :func:`export_model`, of the network of a learned prior."""
+def of_prior(
+    config: ExportModelConfig, run: Path, _: Format
+) -> tuple[PriorDescription, Callable[[], Portable]]:
+    """As :func:`of_network`, of the network of a learned prior."""
     weights, side = run / PRIOR / WEIGHTS, config.region_size or PRIOR_SIDE
     check(weights.is_file(), "network", PRIOR, f"pinn or baseline: there is no {weights}")
     check(side % 4 == 0, "region_size", side, "a multiple of 4")
-    check(not config.audit, "audit", "true", "false for a prior")
-    form, output = _format_and_output(config, run, PRIOR)
-    require_tensorflow(os.environ)
-    start_tensorflow()
-    from ptycho.portable.prior import PriorDescription, portable_prior
-
-    name = run.resolve().name
     description = PriorDescription(
-        run=name, side=side, precision=config.precision, weights_sha256=sha256(weights)
+        run=run.resolve().name, side=side, precision=config.precision, weights_sha256=sha256(weights)
     )
-    _write(portable_prior(weights, description), form, output)
-    return [
-        f"{output}: prior of {name}, weights {config.precision}",
-        f"  object 1 × {side} × {side} × 4, noise 1 × {side} × {side} × 1 → change 1 × {side} × {side} × 2",
-    ]
+
+    def make() -> Portable:
+        from ptycho.portable.network import portable_prior
+
+        return portable_prior(weights, description)
+
+    return description, make
 
 
-def _write(network: Any, form: str, output: Path) -> None:
-    from ptycho.portable.formats import WRITERS
-
-    output.parent.mkdir(parents=True, exist_ok=True)
-    WRITERS[form](network, output)
-
-
-def _format_and_output(config: ExportModelConfig, run: Path, network: str) -> tuple[str, Path]:
-    """The format that is asked for, or else the one that the output's name ends with; and where it goes."""
+def format_of(config: ExportModelConfig) -> Format:
+    """The format that is asked for, or else the one that the output's name ends with."""
     suffix = Path(config.output or "").suffix
     ending = next((name for name, form in FORMATS.items() if form.suffix and form.suffix == suffix), None)
-    name = config.format or ("litert" if config.audit else ending)
-    if name is None:
+    if (name := config.format or ending) is None:
         raise ConfigError(
             f"output={show(config.output)}: has no known ending; add format={' or '.join(FORMATS)}"
         )
     form = FORMATS[name]
-    output = Path(config.output or f"outputs/exported/{run.resolve().name}_{network}{form.suffix}")
     if config.precision not in form.precisions:
         others = [key for key, other in FORMATS.items() if config.precision in other.precisions]
         raise ConfigError(
@@ -166,12 +173,7 @@ def _format_and_output(config: ExportModelConfig, run: Path, network: str) -> tu
             f"format={name}: needs {form.package}, which is not installed; it is in the extra: "
             "pip install -c constraints.txt -e '.[export]'"
         )
-    if form.suffix and not config.audit:
-        check_output(output, config.overwrite, [run / "config.yaml"])
-        check_no_file_of_a_run("output", output)
-    elif output.exists() and not config.audit:
-        _check_saved_model(output, config.overwrite)
-    return name, output
+    return form
 
 
 def _check_saved_model(output: Path, overwrite: bool) -> None:
@@ -220,15 +222,3 @@ def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: For
         probe=setup.probe,
         weights_sha256=stored.sha256,
     )
-
-
-def written(output: Path, d: Description) -> list[str]:
-    """What an exported file holds, in two lines."""
-    files = [output] if output.is_file() else [path for path in output.rglob("*") if path.is_file()]
-    size, B = sum(path.stat().st_size for path in files), d.batch_size or "any"
-    probe = " × ".join(map(str, d.probe_shape))
-    return [
-        f"{output}: {d.name} ({d.kind}) of {d.run}, weights {d.precision}, {size / 1e6:.2f} MB",
-        f"  amplitudes {B} × {d.group_size} × {d.N} × {d.N}, offsets {B} × {d.group_size} × 2, "
-        f"probe {probe} → regions {B} × 2 × {d.region_size} × {d.region_size}",
-    ]

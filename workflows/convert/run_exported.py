@@ -19,7 +19,8 @@ from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
 from ptycho.files.png import grey_png
 from ptycho.portable.description import Description
-from ptycho.portable.runtimes import Exported, open_exported
+from ptycho.portable.formats import open_exported
+from ptycho.portable.runtimes import Exported
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
