@@ -29,7 +29,6 @@ from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     NEARLY,
@@ -134,9 +133,9 @@ class Stage(NamedTuple):
     whole: bool = False
 
 
-def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network | None = None) -> Fit:
-    """The object from nothing, then with what else is free; ``coarse``: of an object that begins so."""
-    found = fit_from_constant(terms, start, min(steps, BEGINNING), coarse)
+def begin(terms: Terms, start: State, free: Freedom, steps: int, projected: bool = False) -> Fit:
+    """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
+    found = fit_from_constant(terms, start, min(steps, BEGINNING), projected)
     return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
 
 
@@ -163,12 +162,8 @@ def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
 
 TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
 FROM_NOTHING = (Stage("begin", begin, True), *TO_THE_END)
+FROM_DIFFERENCE_MAP = (Stage("difference map", partial(begin, projected=True), True), *TO_THE_END)
 ONCE_MORE = (Stage("once more", go_on),)
-
-
-def from_coarse(network: Network) -> tuple[Stage, ...]:
-    """:data:`FROM_NOTHING`, where objects begin coarse."""
-    return Stage("strongly denoised start", partial(begin, coarse=network), True), *TO_THE_END
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ class HoldOut:
 def hold_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, HoldOut]:
     """Return what is fitted of a scan of one object, and what is held out; both in units of ``whole``."""
     data, count = whole.data, len(whole.data.positions)
-    if coverage(data) >= SPARSE and count >= FEW:
+    if not is_sparse(data):
         split = split_patterns(data.positions, max(1, round(SHARE * count)), [seed, 6])
         kept, out = (replace(whole, data=data.subset(part, 1)) for part in split)
         return kept, HoldOut(out)
@@ -95,6 +95,11 @@ def hold_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, HoldOut]
     fitted, left = ((amplitudes + part).astype(np.float32) for part in (noise * ratio, -noise / ratio))
     kept = replace(whole, instead=fitted, unit=whole.unit / np.sqrt(1 - SHARE))
     return kept, HoldOut(replace(whole, instead=left, unit=whole.unit / np.sqrt(SHARE)), "noise")
+
+
+def is_sparse(data: Dataset) -> bool:
+    """Return whether a scan has so few or so sparse patterns that leaving one out tears a hole."""
+    return coverage(data) < SPARSE or len(data.positions) < FEW
 
 
 def coverage(data: Dataset) -> float:

@@ -80,25 +80,20 @@ def view(likelihood: ScanLikelihood, state: State) -> View:
     return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
 
 
-def opinion(
-    learned: Learned,
-    likelihood: ScanLikelihood,
-    state: State,
-    noise: float = 1.0,
-) -> Anchor:
+def opinion(learned: Learned, likelihood: ScanLikelihood, state: State) -> Anchor:
     """Return what a network takes the object for, as a penalty on the distance to it.
 
     Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
-    tenth of the strongest light. ``noise``: the network is given so many times σ, and trusted as much less.
+    tenth of the strongest light.
     """
     seen = view(likelihood, state)
-    change = noise * apply(learned.network, seen.inputs / np.float32(noise), seen.relative)
+    change = apply(learned.network, seen.inputs, seen.relative)
     height, width = state.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
     share = np.clip((seen.light[seen.box] - LEAST) / (LIT - LEAST), 0, 1)
     target = state.object.copy()
     target[seen.box] += (share * change).astype(np.complex64)
-    brightest = (noise * np.min(seen.deviation)) ** -2
+    brightest = np.min(seen.deviation) ** -2
     weight = learned.strength * np.maximum(seen.light, LIT) * brightest
     return Anchor(target, weight.astype(np.float32))
 

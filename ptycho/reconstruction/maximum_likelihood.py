@@ -18,12 +18,12 @@ import numpy as np
 
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.blocks import (
+    FROM_DIFFERENCE_MAP,
     FROM_NOTHING,
     TO_THE_END,
     Blockwise,
     Stage,
     fit_in_blocks,
-    from_coarse,
 )
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import (
@@ -157,7 +157,7 @@ def solve(
         start = replace(start, object=begun.astype(np.complex64))
     elif how.divides(data):
         start = _beam_in_the_middle(selection, terms, start)
-        stages = from_coarse(options.network) if selection.coarse else FROM_NOTHING
+        stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(terms, prior=selection.prior)
         if coarse := begin_at_larger_pixels(weak, start, options.steps, how):
             start, stages = coarse, TO_THE_END
@@ -215,13 +215,12 @@ def _finish(
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
-    """Fit the object alone as it was fitted on the core: at larger pixels first, or strongly denoised."""
+    """Fit the object alone as it was fitted on the core: at larger pixels first, or by the difference map."""
     options = selection.options
     begun = begin_at_larger_pixels(replace(terms, prior=selection.prior), start, options.steps)
-    if begun and not selection.coarse:
+    if begun and not selection.projected:
         return begun
-    network = options.network if selection.coarse else None
-    return fit_from_constant(terms, begun or start, min(options.steps, FIRST), network).state
+    return fit_from_constant(terms, begun or start, min(options.steps, FIRST), selection.projected).state
 
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:

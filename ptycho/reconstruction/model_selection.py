@@ -1,7 +1,7 @@
 """Select what is refined besides the object, by cross-validation on a scan's *core*.
 
 The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
-patterns at downsampled ones first, in a sparse scan from a constant and from a strongly denoised one. Then
+patterns at downsampled ones first, in a sparse scan from a constant and by the difference map. Then
 :data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
 explained better by the rule ``REFINED``: probe, positions, flux, further modes, background.
 The regulariser follows (:mod:`~.regulariser_selection`).
@@ -17,7 +17,8 @@ import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.cache import Cache, NoCache
-from ptycho.reconstruction.holdout import HoldOut, hold_out
+from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.prior import Prior, kind_of
@@ -30,7 +31,6 @@ from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
     Terms,
-    coarse_to_fine,
     fit,
 )
 from ptycho.reconstruction.state import Freedom, State, more_modes
@@ -176,7 +176,7 @@ class Selection:
         options: what is specified.
         state, free, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
-        coarse: the object begins strongly denoised.
+        projected: the object begins with the difference map.
         decisions: in order; each is passed to ``tell``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
@@ -189,7 +189,7 @@ class Selection:
     state: State
     free: Freedom = OBJECT_ALONE
     last: Fit | None = None
-    coarse: bool = False
+    projected: bool = False
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
@@ -325,7 +325,7 @@ def select_model(
 
 
 def _begin(selection: Selection) -> Fit:
-    """Fit the object alone, from a constant; in a sparse scan from a denoised one, if that explains more.
+    """Fit the object alone, from a constant; of a sparse scan by the difference map, if that explains more.
 
     Of large patterns, it begins at downsampled ones.
     """
@@ -333,16 +333,16 @@ def _begin(selection: Selection) -> Fit:
     if begun := begin_at_larger_pixels(terms, selection.state, steps):
         return selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
     found = selection.fit(selection.state, OBJECT_ALONE, selection.prior, steps)
-    if selection.holdout.kind == "patterns" or not selection.options.learned:
+    if selection.holdout.kind == "patterns" or selection.kept.data.fresnel is not None:
         return found
-    coarse = coarse_to_fine(terms, selection.state, selection.options.network)
-    other = selection.fit(coarse, OBJECT_ALONE, selection.prior, steps)
+    projected = difference_map(selection.kept, selection.state)
+    other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
     scores, selection.scores = (selection.holdout.score(one.state, OBJECT_ALONE) for one in (other, found))
     gain = compare_shares(scores, selection.scores)
-    selection.coarse = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
-    value = "strongly denoised first" if selection.coarse else "a constant"
-    selection.note("initial object", value, selection.describe(gain, selection.coarse))
-    return other if selection.coarse else found
+    selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
+    value = "by the difference map" if selection.projected else "a constant"
+    selection.note("initial object", value, selection.describe(gain, selection.projected))
+    return other if selection.projected else found
 
 
 def _offer(part: str) -> Callable[[Selection], None]:
@@ -453,6 +453,12 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     if data.counts:
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
+    if is_sparse(part) and part.fresnel is None:  # noise of a fit that is stuck would hide better ones
+        starts = start, difference_map(noise, start)
+        fits = [
+            fit(Terms(noise, options.weak_prior), one, OBJECT_ALONE, limits.steps, NEARLY) for one in starts
+        ]
+        start = min(fits, key=lambda one: one.course[-1]).state
     for _ in range(limits.noise_rounds):
         start = fit(Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, NEARLY).state
         ratio = _noise_ratio(noise, start)

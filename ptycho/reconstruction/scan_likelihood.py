@@ -102,8 +102,7 @@ class ScanLikelihood:
     def evaluate(self, state: State, parts: tuple[str, ...] = ()) -> Evaluation:
         """Of a state; gradients are computed of ``parts``, names of its attributes."""
         N, count = self.data.N, len(state.positions)
-        corners = np.floor(state.positions + 0.5).astype(np.int64)
-        fractions = (state.positions - corners).astype(np.float32)
+        corners, fractions = self.places(state)
         moved = "positions" in parts or bool(fractions.any())
         computed = computed_with({ARGUMENTS[part] for part in parts})
         between = self.data.between if state.slices > 1 else None
@@ -114,10 +113,10 @@ class ScanLikelihood:
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts if name != "object"}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            places, offsets, flux = self._filled(corners[part], fractions[part], state.flux[part])
-            modes = tf.constant(self._filled(state.probes(part))[0]) if state.varies else shared
+            places, offsets, flux = self.filled(corners[part], fractions[part], state.flux[part])
+            modes = tf.constant(self.filled(state.probes(part))[0]) if state.varies else shared
             lit, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
-            values, gradients = step(lit, *known, self._measured(part), *scales)
+            values, gradients = step(lit, *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
@@ -126,7 +125,7 @@ class ScanLikelihood:
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
         each = np.zeros(count)
-        chunks = self._slices
+        chunks = self.slices
         for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
             each[part] = values[:size]
@@ -147,8 +146,7 @@ class ScanLikelihood:
 
         Not compiled, because it is asked for once.
         """
-        corners = np.floor(state.positions + 0.5).astype(np.int64)
-        fractions = (state.positions - corners).astype(np.float32)
+        corners, fractions = self.places(state)
         between = self.data.between if state.slices > 1 else None
         step = likelihood_step(
             self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel, between
@@ -156,20 +154,26 @@ class ScanLikelihood:
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows, background = windows_of(state.object, self.data.N), tf.constant(state.background)
         found = np.empty((len(corners), *state.modes.shape[1:]), np.complex64)
-        for part in self._slices:
-            given = self._filled(corners[part], fractions[part], state.flux[part], state.probes(part))
+        for part in self.slices:
+            given = self.filled(corners[part], fractions[part], state.flux[part], state.probes(part))
             lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step(lit, *known, background, self._measured(part), *scales)
+            _, slopes = step(lit, *known, background, self.measured(part), *scales)
             found[part] = slopes["modes"][: part.stop - part.start, 0]
         return found
 
+    @staticmethod
+    def places(state: State) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nearest whole positions ``(J, 2)`` int64, and what is left of the positions, float32."""
+        corners = np.floor(state.positions + 0.5).astype(np.int64)
+        return corners, (state.positions - corners).astype(np.float32)
+
     @property
-    def _slices(self) -> list[slice]:
+    def slices(self) -> list[slice]:
         """Of the patterns, one for each chunk."""
         count = len(self.data.positions)
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
-    def _filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """The last chunk filled up with patterns of which nothing is measured, without light."""
         short = self.chunk - len(arrays[0])
         if not short:
@@ -185,13 +189,13 @@ class ScanLikelihood:
         """The same with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
-    def _measured(self, part: slice) -> tf.Tensor:
+    def measured(self, part: slice) -> tf.Tensor:
         return self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
 
     @cached_property
     def _chunks(self) -> list[tf.Tensor]:
         """All patterns, where TensorFlow computes."""
-        return [self._read_chunk(part) for part in self._slices]
+        return [self._read_chunk(part) for part in self.slices]
 
     def _read_chunk(self, part: slice) -> tf.Tensor:
         """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""

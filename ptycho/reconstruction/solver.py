@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.cache import NoCache
+from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, Network, opinion
+from ptycho.reconstruction.learned import Learned, opinion
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
@@ -31,7 +32,6 @@ RENEWED = 10  # steps, after which the preconditioner is taken anew
 FIRST = 30  # of a fit from a constant, under a weaker regulariser
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
-COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that the network is given, and κ
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
@@ -174,17 +174,17 @@ def _fit(
     return Fit(state, course, evaluations, converged)
 
 
-def fit_from_constant(terms: Terms, start: State, steps: int, network: Network | None = None) -> Fit:
+def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
     The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
 
     Args:
-        network: with it, the object begins strongly denoised; see :func:`coarse_to_fine`.
+        projected: the difference map comes first; see :mod:`~.difference_map`.
     """
     weak = replace(terms, prior=terms.prior.weaker())
-    if network is not None:
-        start = coarse_to_fine(weak, start, network)
+    if projected:
+        start = difference_map(terms.likelihood, start)
     found = fit(weak, start, OBJECT_ALONE, min(steps, FIRST), NEARLY)
     return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, NEARLY))
 
@@ -236,28 +236,15 @@ def fit_learned(
     return found
 
 
-def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
-    """An object that begins coarse: a network is given more noise than there is, less and less.
-
-    Where measured numbers are hardly more than unknowns, a fit from a constant ends in a wrong place; a
-    smooth object leads nearer to the right one (graduated non-convexity: Blake & Zisserman, 1987).
-    """
-    state = fit(terms, start, OBJECT_ALONE, OF_A_ROUND).state
-    for noise in COARSE:
-        state = _round(terms, state, Learned(network, TRUST), noise).state
-    return state
-
-
 def _round(
     terms: Terms,
     start: State,
     learned: Learned,
-    noise: float = 1.0,
     watch: Callable[[State, float], object] = lambda state, value: None,
     steps: int = OF_A_ROUND,
 ) -> Fit:
-    """A network's opinion, and a short fit near it; ``noise`` as for :func:`~.learned.opinion`."""
-    anchor = opinion(learned, terms.likelihood, start, noise)
+    """A network's opinion, and a short fit near it."""
+    anchor = opinion(learned, terms.likelihood, start)
     there = replace(start, object=anchor.target)
     return fit(replace(terms, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
