@@ -66,7 +66,7 @@ def test_two_iterations_by_loops():
 
 
 def test_a_textured_object_in_which_a_descent_gets_stuck():
-    """From a constant a fit ends where the truth is not; from the difference map it comes down to the noise."""
+    """A fit from a constant ends far from the truth; from the difference map, at the noise."""
     rng = np.random.default_rng(2)
     scan = Scan.of(rng, photons=1e6, count=6)
     texture = rng.uniform(0, 1, scan.object.shape) * np.exp(1.5j * rng.uniform(0, 1, scan.object.shape))
