@@ -54,6 +54,7 @@ from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.scan.coarser import coarser
 from ptycho.scan.comparison import compare_shares
+from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.plausibility import likeness
@@ -134,7 +135,9 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     aligned = look_at_rotation(check_probe(aligned))
     if aligned.rotation.transposed and config.data.orientation == "auto":
         aligned = _transposed(config, str(aligned.rotation.warning), context)
-    for step, name in STEPS:
+    for step, name, least in STEPS:
+        if values_per_parameter(aligned.data) < least:
+            continue
         with context.timed(name):
             aligned = step(aligned, context)
         if aligned.data.beam.opr_modes is not None:  # the steps that follow are for one probe
@@ -378,11 +381,12 @@ def _alternative_again(aligned: AlignedScan) -> Alternative | None:
     return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
 
 
-STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str], ...] = (
-    (estimate_probe, "probe_and_orientation"),
-    (join_scans, "several_scans"),
-    (correct_positions, "geometry"),
-    (correct_orientation, "probe_and_orientation"),
-    (correct_jumps, "position_jumps"),
+STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str, float], ...] = (
+    (estimate_probe, "probe_and_orientation", 0),
+    (join_scans, "several_scans", 0),
+    (correct_positions, "geometry", 1.8),
+    (correct_orientation, "probe_and_orientation", 1.8),
+    (correct_jumps, "position_jumps", 1.8),
 )
-"""What is tried, in order, and the name of each phase."""
+"""What is tried, in order, the name of each phase, and the measured values per parameter of the object it
+needs: with 1.6, short fits end in wrong places, and prefer positions that lie too wide (measured)."""

@@ -17,6 +17,12 @@ def covered(data: Dataset, share: float = COVERED) -> np.ndarray:
     return light > share * light.max()
 
 
+def values_per_parameter(data: Dataset, others: int = 0) -> float:
+    """Return how many values were measured for each real parameter: of the object, and so many ``others``."""
+    good = data.N**2 if data.good is None else int(data.good.sum())
+    return len(data.positions) * good / (2 * int(covered(data).sum()) + others)
+
+
 def covered_part(image: np.ndarray, data: Dataset) -> Reconstruction:
     """An object ``(M, M)`` of a dataset of one, zero where the probe did not light it."""
     mask = covered(data)
