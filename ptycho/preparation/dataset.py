@@ -14,8 +14,8 @@ from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dark_frames import dark_frames
-from ptycho.preparation.detector import SAMPLED
-from ptycho.preparation.geometry import lonely, place_on_object
+from ptycho.preparation.geometry import isolated, place_on_object
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
@@ -31,8 +31,6 @@ from ptycho.scan.probe import make_probe, masked
 log = logging.getLogger(__name__)
 
 FEWEST = 3  # patterns: one or two leave the object and the beam open
-MUCH = 0.01  # of the frames, left out
-WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
 def make_dataset(
@@ -51,7 +49,7 @@ def make_dataset(
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
     found += scan.decisions[len(usual.decisions) :]
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
-    if lost > MUCH:
+    if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
         log.warning("%s: %.2g %% of the intensity", found[-1], 100 * lost)
     patterns, good = Patterns(copy), scan.detector.good_pixels
     kept = _usable(scan, patterns, config, found)
@@ -71,10 +69,10 @@ def make_dataset(
     return usual, data, found
 
 
-def _on_the_object(positions: np.ndarray) -> np.ndarray:
-    """Return positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
+def _on_the_object(positions: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
+    """Return positions ``(J, 2)`` float32 with a margin; whole pixels where all are within ``tolerance``."""
     positions = shift_to_margin(positions, MARGIN)
-    if np.abs(positions - np.round(positions)).max() < WHOLE:
+    if np.abs(positions - np.round(positions)).max() < tolerance:
         positions = np.round(positions)
     return positions.astype(np.float32)
 
@@ -160,7 +158,7 @@ def _usable(
     if dark.any():
         found.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
     alone = np.zeros(len(dark), bool)
-    alone[lonely(scan.positions)] = True
+    alone[isolated(scan.positions)] = True
     if alone.any():
         found.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
@@ -169,12 +167,12 @@ def _usable(
 
 
 def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
-    """What is said of frames that saw no beam, ``dark (J,)``; many of them are a warning."""
+    """Return what is said of frames that saw no beam, ``dark (J,)``; warn of more than 1 % of all."""
     first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
     share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
     why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
     finding = Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why)
-    if dark.mean() > MUCH:
+    if dark.mean() > 0.01:
         log.warning("%s", finding)
     return finding
 
@@ -190,7 +188,7 @@ def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray,
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
     if scan.probe is None:
         good = scan.detector.good_pixels
-        mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
+        mean = np.square(scan.patterns(slice(0, SampleOptions().frames)).astype(float)).mean(axis=0)
         root = pupil(mean, good)
         start = lens(root, 0.0) if scan.fresnel is None else brought_back(root, scan.fresnel)
         return masked(start[None], config.probe), "not specified: estimated from the patterns"

@@ -11,7 +11,7 @@ from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
-from ptycho.preparation.geometry import lonely
+from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.room import check_memory_for
 from ptycho.preparation.start import read_start
@@ -69,7 +69,7 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
 
 def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
     """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
-    usable = len(scan.frames) - len(lonely(scan.positions))
+    usable = len(scan.frames) - len(isolated(scan.positions))
     check_enough(usable, path)
     return usable - number_held_out(usable, holdout_fraction)
 

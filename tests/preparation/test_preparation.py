@@ -17,7 +17,8 @@ from ptycho.preparation.dataset import (
     training_and_validation,
 )
 from ptycho.preparation.detector import Detector, oriented
-from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.geometry import isolated, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.split import split_patterns
 
@@ -265,21 +266,18 @@ def test_a_scan_keeps_the_frames_that_are_used_alone(tmp_path):
     np.testing.assert_allclose(shifts, np.round(shifts), atol=1e-5)
 
 
-def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
+def test_patterns_are_read_in_blocks(tmp_path):
     scan = interpret(raw(), config())
     scan.raw.patterns.most = 0
-    copy = scan.copied(tmp_path)[1]
+    copy = scan.copied(tmp_path, block_bytes=4 * H * W * 8)[1]
     assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
-def test_of_large_frames_fewer_are_looked_at(monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 10 * H * W * 8)
-    scan = interpret(raw(), config())
+def test_of_large_frames_fewer_are_looked_at():
+    scan = interpret(raw(), config(), SampleOptions(most_bytes=10 * H * W * 8))
     assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
-    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 1)
-    scan = interpret(raw(), config())
+    scan = interpret(raw(), config(), SampleOptions(most_bytes=1))
     assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
 
 
@@ -295,12 +293,11 @@ def test_every_so_many_th_frame_without_those_dropped():
     assert scan.frames.tolist() == [0, 3, 9, 12, 15]
 
 
-def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.numbers.SAMPLED", 4)
+def test_what_is_not_finite_is_found_when_all_are_read(tmp_path):
     frames = beam((22, 26)).astype(float)
     frames[7, 22, 26] = np.nan
     with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
-        interpret(raw(frames, domain="counts"), config()).copied(tmp_path)
+        interpret(raw(frames, domain="counts"), config(), SampleOptions(frames=4)).copied(tmp_path)
     assert len(interpret(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
 
 
@@ -324,9 +321,9 @@ def test_a_wrong_unit_is_named(factor, unit, message):
         interpret(raw(positions=factor * raw().positions, unit=unit), config())
 
 
-def test_positions_taken_twice_make_no_others_lonely():
+def test_positions_taken_twice_make_no_others_isolated():
     places = np.array([[0.0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [1, 2]])
-    assert not len(lonely(places)) and list(lonely(np.vstack([places, [50, 50]]))) == [6]
+    assert not len(isolated(places)) and list(isolated(np.vstack([places, [50, 50]]))) == [6]
 
 
 def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):

@@ -18,7 +18,7 @@ from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.doubts import doubt_probe
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
-from ptycho.preparation.detector import SAMPLED
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
 from ptycho.reconstruction.inference import predict_regions
@@ -122,7 +122,7 @@ def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
     """Pixels that shine in the training patterns are taken for bad, as those of a measured scan are."""
     train = data["train"]
     good = np.ones((train.N, train.N), bool) if train.good is None else train.good
-    some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SAMPLED).astype(int))
+    some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SampleOptions().frames).astype(int))
     frames = np.square(train.amplitudes[some], dtype=float)
     bright, _ = outlying_pixels(frames.mean(axis=0), good)
     hot = hot_pixels(frames, good, bright, (train.N // 2, train.N // 2))
