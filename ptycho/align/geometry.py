@@ -21,7 +21,7 @@ from ptycho.align.affine_map import PositionMap, find_map, turn_in
 from ptycho.align.orientation import OPTIONS as ORIENTATIONS
 from ptycho.align.orientation import reverse_about_zero
 from ptycho.align.parallax import parallax
-from ptycho.align.scan_rotation import turns
+from ptycho.align.scan_rotation import scan_rotations
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
@@ -144,7 +144,7 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
     if count < TrialOptions.least or data.fresnel is not None:
         return CoarseRotation()
     some = data if count <= options.patterns else data.subset(data.central(options.patterns), 1)
-    own, other = turns(some)
+    own, other = scan_rotations(some)
     if not is_open:
         sure = own.curl < options.curl and abs(own.degrees) > max(options.least_turn, 4 * own.error)
         return CoarseRotation(own.degrees if sure else 0.0)

@@ -1,4 +1,4 @@
-"""Is the detector turned as the file's format says? Every orientation reconstructs a little; the data choose.
+"""Select the orientation of the detector: short reconstructions of all of them are compared.
 
     A_j(q) = |F[ P(x) O(x + r_j) ](q)|,   x, q from −N/2 to N/2, zero at sample N//2
 
@@ -43,8 +43,6 @@ from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
-
-ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
 
 
 @dataclass(frozen=True)
@@ -148,21 +146,24 @@ def orientations(
     return sorted(side_by_side(tried, classes(same)), key=lambda one: one.score)
 
 
-def alike(probe: np.ndarray) -> list[Orientation]:
-    """Those that a probe ``(N, N)`` cannot tell from the one that was read, which is the first."""
+def alike(probe: np.ndarray, equal: float = 0.9999) -> list[Orientation]:
+    """Return the orientations that a probe ``(N, N)`` cannot distinguish from that of the file, the first.
+
+    ``equal``: correlation of the probe with its image from which on the two count as equal.
+    """
     same = [AS_READ]
     real, real_far_field, symmetric = symmetries(probe)
-    if real > ALIKE:
+    if real > equal:
         same.append(Orientation(flip_rows=True, flip_cols=True))
-    if real_far_field > ALIKE:
+    if real_far_field > equal:
         same.append(Orientation(position_sign=-1))
-    if symmetric > ALIKE or len(same) == 3:
+    if symmetric > equal or len(same) == 3:
         same.append(HALF_TURN)
     return same
 
 
 def classes(same: list[Orientation]) -> list[tuple[Orientation, ...]]:
-    """The sixteen orientations, those together that differ by one of :func:`alike`, fewest changes first."""
+    """Group the sixteen orientations that differ by one of :func:`alike`, fewest changes first."""
     left = [
         Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))
     ]
@@ -182,7 +183,7 @@ def _add(way: Orientation, turn: Orientation) -> Orientation:
 
 
 def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
-    """How real a probe ``(N, N)`` is, how real its far field, and how symmetric, each from 0 to 1.
+    """Return how real a probe ``(N, N)`` is, how real its far field, and how symmetric, each from 0 to 1.
 
     The correlations of P(x) with P*(x), P*(−x) and P(−x), at the constant phase that makes them largest; of
     the last two, at the shift that does.

@@ -33,8 +33,6 @@ from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, light_of
 
-GOLDEN = (5**0.5 - 1) / 2  # spreads the patterns that are taken out at once
-
 
 @dataclass(frozen=True)
 class RegistrationOptions:
@@ -276,7 +274,8 @@ class Registration:
         """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
         by what it has left in the object. Whether any is moved."""
         before = self.moves
-        parts = np.arange(len(self.nominal)) * GOLDEN % 1 * self.options.parts // 1
+        golden = (5**0.5 - 1) / 2  # multiples of the golden ratio are spread evenly over [0, 1)
+        parts = np.arange(len(self.nominal)) * golden % 1 * self.options.parts // 1
         for k in range(self.options.parts):
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):

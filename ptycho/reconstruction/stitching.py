@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
-from ptycho.scan.coverage import COVERED
+from ptycho.scan.coverage import above
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import light_of
 from ptycho.scan.reconstruction import Reconstruction
@@ -109,7 +109,7 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
     groups and zero elsewhere, so that the squares of a regular grid tile (the published recipe).
     ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.refinement.refine`. A
     pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
-    the mean; the mask shows where the summed weight would be above ``COVERED`` of its maximum all the same.
+    the mean; the mask shows where the summed weight would be above a thousandth of its maximum all the same.
 
     Args:
         regions: ``(G, R, R)`` complex64, in memory or in a file.
@@ -174,7 +174,7 @@ def _weighted_mean(
     inner = slice(layout.margin, layout.side - layout.margin)
     total, light = total[:, inner, inner], light[:, inner, inner]
     stated, square = stated[:, inner, inner], square[:, inner, inner]
-    mask = light > COVERED * light.max()
+    mask = above(light)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]
@@ -225,7 +225,7 @@ def _synchronise(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarr
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
     ).tocsr()
     links = abs(agreement)
-    n_sets, member_of = connected_components(links > COVERED**2 * links.max(), directed=False)
+    n_sets, member_of = connected_components(links > 1e-3**2 * links.max(), directed=False)
     factors = np.ones(len(mine), np.complex64)
     for k in range(n_sets):
         members = np.flatnonzero(member_of == k)

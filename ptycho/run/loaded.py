@@ -21,7 +21,7 @@ from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.plausibility import LARGEST
+from ptycho.scan.plausibility import too_large
 from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.competitors import COMPETITORS, geometry_of
@@ -244,10 +244,8 @@ class LoadedModel:
             raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")
         if not np.isfinite(amplitudes).all() or amplitudes.min() < 0 or not amplitudes.any():
             raise ConfigError("patterns is zero everywhere, or holds NaN, infinity or negative numbers")
-        if amplitudes.max() > LARGEST:
-            raise ConfigError(
-                f"patterns reaches {amplitudes.max():g}; must be at most {LARGEST:g}: amplitudes, √counts"
-            )
+        if wrong := too_large(amplitudes.max(), "patterns"):
+            raise ConfigError(wrong[0])
         return amplitudes.astype(np.float32, copy=False)
 
 

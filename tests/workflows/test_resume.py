@@ -80,7 +80,7 @@ class Killed(BaseException):
 def at_every_step(monkeypatch):
     """Losses are read, and so a training may stop, after every step; no batch is made before its turn."""
     monkeypatch.setattr(loop, "READ_S", 0.0)
-    monkeypatch.setattr(fitting, "made_ahead", iter)
+    monkeypatch.setattr(fitting, "prefetched", iter)
 
 
 def fit(checkpoints=None, stop=None, model=None, data=(TRAIN, VAL), epochs=3, **changes):
