@@ -1,4 +1,4 @@
-"""Whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
+"""Tell whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
 
 =========================== ==================================================================
 key ``diffamp``             ``amplitude``
@@ -8,20 +8,28 @@ key ``diffraction``         ``amplitude``, as the published PtychoPINN prepares 
 none of these               cannot be determined; the format says, or the user (``data.domain=``)
 =========================== ==================================================================
 
-Nought, one and two tell little, and a frame or a detector's edge may hold nothing else: numbers are read
-until ``ENOUGH`` that are not nought were seen, and one of at least ``TELLING`` among them.
+Zero, one and two do not distinguish these, and a frame or a detector's edge may hold nothing else: numbers
+are read until enough of them are above zero, and one is large enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-ENOUGH, TELLING = 1000, 2.5
-SQUARES_TO, ROOTS = 1e4, 10  # so many roots of numbers up to that; of larger ones float32 is too coarse
-SMALL = 50  # amplitudes are seldom larger
+
+@dataclass(frozen=True)
+class DomainOptions:
+    """How many numbers decide."""
+
+    numbers: int = 1000  # that are not zero,
+    largest: float = 2.5  # of which one is as large
+    squares_to: float = 1e4  # of larger roots float32 is too coarse
+    roots: int = 10  # square roots of counts that are no whole numbers
+    small: float = 50  # amplitudes are seldom larger
 
 
 class Domain(NamedTuple):
@@ -32,8 +40,13 @@ class Domain(NamedTuple):
     likely: str | None = None
 
 
-def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") -> Domain:
-    """What some patterns are.
+def tell_domain(
+    dtype: np.dtype,
+    blocks: Iterable[np.ndarray],
+    key: str = "",
+    options: DomainOptions = DomainOptions(),
+) -> Domain:
+    """Return what some patterns are.
 
     Args:
         dtype: of the patterns.
@@ -44,37 +57,38 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
         return Domain("amplitude", "the key of the patterns is diffamp")
     if dtype.kind in "iu":
         return Domain("counts", f"the patterns are {dtype}")
-    seen, largest, whole, roots, n_roots = 0, 0.0, True, True, 0
+    count, largest, whole, roots, n_roots = 0, 0.0, True, True, 0
     for block in blocks:
-        lit = block[np.isfinite(block) & (block != 0)].astype(np.float64)
-        seen += lit.size
-        largest = max(largest, float(np.max(lit, initial=0.0)))
-        whole = whole and bool(np.all(lit == np.rint(lit)))
-        are_roots, squares = _roots(lit)
+        numbers = block[np.isfinite(block) & (block != 0)].astype(np.float64)
+        count += numbers.size
+        largest = max(largest, float(np.max(numbers, initial=0.0)))
+        whole = whole and bool(np.all(numbers == np.rint(numbers)))
+        are_roots, squares = _roots(numbers, options.squares_to)
         roots, n_roots = roots and are_roots, n_roots + squares
-        if not (whole or roots) or (seen >= ENOUGH and largest >= TELLING):
+        if not (whole or roots) or (count >= options.numbers and largest >= options.largest):
             break
-    if not seen:
+    if not count:
         return Domain(None, "the patterns hold nothing but zeros")
     if whole:
         return Domain("counts", "the patterns are whole numbers")
-    if roots and n_roots >= ROOTS:
+    if roots and n_roots >= options.roots:
         return Domain("amplitude", "the squares of the patterns are whole numbers")
     if key == "diffraction":
         return Domain("amplitude", "prepared files hold amplitudes as diffraction")
-    likely = "amplitude" if largest <= SMALL else "intensity"
+    likely = "amplitude" if largest <= options.small else "intensity"
     why = f"the patterns are no whole numbers and reach {largest:.4g}; perhaps data.domain={likely}"
     return Domain(None, why, likely)
 
 
-def squares_are_whole(amplitudes: np.ndarray) -> bool:
-    """Whether ``amplitudes (…)`` are square roots of counts: those of some that are no whole numbers."""
-    are_roots, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
-    return are_roots and roots >= ROOTS
+def squares_are_whole(amplitudes: np.ndarray, options: DomainOptions = DomainOptions()) -> bool:
+    """Return whether ``amplitudes (…)`` are square roots of counts, and enough of them no whole numbers."""
+    numbers = amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64)
+    are_roots, roots = _roots(numbers, options.squares_to)
+    return are_roots and roots >= options.roots
 
 
-def _roots(lit: np.ndarray) -> tuple[bool, int]:
-    """Whether numbers ``(n,)``, none of them zero, can be roots of counts; and how many of them tell."""
-    squares = lit[(lit != np.rint(lit)) & (lit**2 <= SQUARES_TO)] ** 2
-    whole = np.all(lit >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
+def _roots(numbers: np.ndarray, squares_to: float) -> tuple[bool, int]:
+    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole."""
+    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= squares_to)] ** 2
+    whole = np.all(numbers >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
     return bool(whole), squares.size

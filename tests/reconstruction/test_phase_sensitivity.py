@@ -8,7 +8,7 @@ from helpers.likelihood import smooth_object
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
-from ptycho.evaluation.trust import FLAGS, PHASE_LEFT, PHASES, phase_insensitive
+from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
 from ptycho.reconstruction.phase_sensitivity import HEIGHT, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
@@ -75,6 +75,6 @@ def test_a_phase_that_no_constant_and_no_plane_takes_away():
 
 
 def test_the_flag():
-    assert FLAGS[PHASES].wrong and f"{PHASE_LEFT:g}" in FLAGS[PHASES].means
+    assert FLAGS[PHASES].wrong and f"{LIMITS.phase_left:g}" in FLAGS[PHASES].means
     assert phase_insensitive(0.8) and phase_insensitive(math.nan)
     assert not phase_insensitive(0.2) and not phase_insensitive(-0.1)
