@@ -22,7 +22,6 @@ from ptycho.scan.probe import central_wave, centred_axes, smooth_disk
 from ptycho.simulation.imperfections import frequencies, multiply_far_field
 from ptycho.simulation.kinds import Kind, Parameter, draw_values
 
-WIDER = 2  # lenses are computed on a window so many times wider than N
 DIAMETER = Parameter(0.15, 0.75)
 REACH = Parameter(0.06, 0.4)
 SHIFT = Parameter(0.0, 0.05)
@@ -108,7 +107,7 @@ def mirrors(
         figure = sum(a * np.cos(np.pi * (k + 1) * nu + k) for k, a in enumerate(waves))
         return (np.abs(nu) <= 1) * np.exp(1j * (sign * np.pi * c * (nu * reach) ** 2 + figure))
 
-    window = WIDER * N
+    window = 2 * N  # computed wider, and cropped
     pupil = one(window, reach, waves[0])[:, None] * one(window, reach * aspect, waves[1])
     return central_wave(pupil, N)
 
@@ -151,7 +150,7 @@ def _lens(
     pupil: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """The wave ``λz = c = dN/2ν_m`` away from the focus of ``pupil(ν/ν_m, angle)``, on either side."""
-    window = WIDER * N
+    window = 2 * N  # computed wider, and cropped
     row, col = frequencies(window)
     nu, theta = np.hypot(row, col), np.arctan2(row, col)
     c = rng.choice([-1, 1]) * diameter * N / 2 / reach

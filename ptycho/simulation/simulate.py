@@ -33,8 +33,6 @@ from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)
 
-CHUNK = 512
-
 
 def simulate(config: RunConfig) -> dict[str, Dataset]:
     """The training, validation and test datasets of a run; they share no object and no pattern.
@@ -102,27 +100,28 @@ def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dat
     )
 
 
-def noise_free_amplitudes(truth: np.ndarray, beam: Beam) -> np.ndarray:
-    """``√(Σ_m |F(P_m · O[r : r + N])|²)`` at every position; flux and background are the instrument's.
+def noise_free_amplitudes(truth: np.ndarray, beam: Beam, at_once: int = 512) -> np.ndarray:
+    """Return ``√(Σ_m |F(P_m · O[r : r + N])|²)`` at every position; flux and background are the instrument's.
 
     Fractions of a pixel move the probe, exactly; the object is not interpolated.
 
     Args:
         truth: the object, ``(M, M)`` complex64.
         beam: probe, and positions within ``[0, M − N]``.
+        at_once: patterns that are computed together.
 
     Returns:
         ``(J, N, N)`` float32.
     """
     N, probe = beam.N, tf.constant(beam.probe)
     amplitudes = np.empty((len(beam.positions), N, N), np.float32)
-    for start in range(0, len(amplitudes), CHUNK):
-        chunk = beam.positions[start : start + CHUNK]
+    for start in range(0, len(amplitudes), at_once):
+        chunk = beam.positions[start : start + at_once]
         whole = np.floor(chunk).astype(np.int64)
         windows = tf.constant(cut_windows(truth, whole, N + 1))
         fractions = tf.constant((chunk - whole)[:, None], tf.float32)
-        light = physics.forward(windows, fractions, probe, exact=bool(np.any(chunk != whole)))
-        amplitudes[start : start + CHUNK] = physics.detect(light).numpy()[:, 0]
+        counts = physics.forward(windows, fractions, probe, exact=bool(np.any(chunk != whole)))
+        amplitudes[start : start + at_once] = physics.detect(counts).numpy()[:, 0]
     return amplitudes
 
 
@@ -134,6 +133,7 @@ def _add_counting_noise(
     flux: np.ndarray | None,
     point_spread_px: float,
     detector: Detector,
+    at_once: int = 512,
 ) -> Dataset:
     """Replace |Ψ| by ``√n``, ``n ~ Poisson(s²|Ψ|²)`` if nothing is imperfect, drawn image by image."""
     amplitudes = np.empty_like(clean.amplitudes)
@@ -141,9 +141,9 @@ def _add_counting_noise(
         chosen = np.flatnonzero(clean.image == image)
         rng = child_rng(seed, role, image, "noise")
         elsewhere = child_rng(seed, role, image, "elsewhere") if detector.background else None
-        for start in range(0, len(chosen), CHUNK):
-            part = chosen[start : start + CHUNK]
-            light = np.square(scale * clean.amplitudes[part].astype(np.float64))
-            light = spread_and_scale(light, None if flux is None else flux[part], point_spread_px)
-            amplitudes[part] = np.sqrt(detector.counts(light, rng, elsewhere))
+        for start in range(0, len(chosen), at_once):
+            part = chosen[start : start + at_once]
+            expected = np.square(scale * clean.amplitudes[part].astype(np.float64))
+            expected = spread_and_scale(expected, None if flux is None else flux[part], point_spread_px)
+            amplitudes[part] = np.sqrt(detector.counts(expected, rng, elsewhere))
     return replace(clean, amplitudes=Patterns(amplitudes), photon_scale=scale)

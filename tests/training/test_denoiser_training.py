@@ -17,7 +17,6 @@ from ptycho.run import denoiser_examples, denoiser_training
 from ptycho.run.denoiser_examples import Example, Scans, make_example
 from ptycho.run.denoiser_training import DenoiserTraining, cut_window
 from ptycho.run.folder import RunFolder
-from ptycho.training import loop
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
@@ -57,12 +56,11 @@ def short_rows(monkeypatch):
     monkeypatch.setattr(DenoiserTraining, "row", 2)
     monkeypatch.setattr(denoiser_training, "TRIED", 3)
     monkeypatch.setattr(denoiser_examples, "STEPS", SHORT)
-    monkeypatch.setattr(loop, "READ_S", 0.0)
 
 
 def train(config, folder, checkpoints=None, stop=None):
     task = DenoiserTraining(config, folder)
-    return task, Training(task, standard_callbacks(checkpoints, stop)).run()
+    return task, Training(task, standard_callbacks(checkpoints, stop), read_s=0.0).run()
 
 
 # ---- scans and examples
@@ -184,7 +182,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, ea
     with pytest.raises(Stopped):
         task = DenoiserTraining(config, folder, pause)
         store = Checkpoints(checkpoints, to_mapping(config), 1e9)
-        Training(task, standard_callbacks(store, stop)).run()
+        Training(task, standard_callbacks(store, stop), read_s=0.0).run()
     assert not (folder / "1-4.npz").exists()
     again, _ = train(config, folder, Checkpoints(checkpoints, to_mapping(config), 1e9))
     np.testing.assert_equal(get_weights(again.model), get_weights(through.model))
