@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState
@@ -38,7 +38,7 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         speed: pattern-steps per second, of a scan that goes on in parts.
     """
     fitted = np.flatnonzero(~state.patterns["held_out"])
-    if len(fitted) * context.N**2 > BLOCK_PIXELS:
+    if len(fitted) > block_patterns(context.N):
         yield from _in_parts(state, context, seconds, speed)
         return
     fitted = fitted[np.isfinite(context.read(state.patterns["row"][fitted])).all(axis=(1, 2))]

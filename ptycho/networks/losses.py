@@ -24,7 +24,7 @@ def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
 def poisson_deviance(
     predicted: tf.Tensor, measured: tf.Tensor, normalisation: tf.Tensor, floor: float = 1e-6
 ) -> tf.Tensor:
-    """Return the mean deviance per pixel, ``2[λ − n + n·log(n/λ)]``, of counts ``n = (x/f)²``, ``λ = (x̂/f)²``.
+    """Return the mean per pixel of ``2[λ − n + n·log(n/λ)]``, of counts ``n = (x/f)²``, ``λ = (x̂/f)²``.
 
     With ``u = (λ − n)/n = (x̂ − x)(x̂ + x)/x²`` it is ``2n·[u − log(1 + u)]``: the difference of counts is
     taken in amplitudes, and the bracket without cancellation, so that float32 holds at 10⁸ counts in a

@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.fit_digest import digest_of
@@ -203,7 +203,7 @@ class Blockwise:
     """How a scan is fitted in blocks.
 
     Attributes:
-        patterns: of a block, at most; None: :data:`BLOCK_PIXELS`.
+        patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
         crew: who fits them.
         cache: where fits are kept.
     """
@@ -214,7 +214,7 @@ class Blockwise:
 
     def most(self, N: int) -> int:
         """How many patterns of N × N pixels a block has at most."""
-        return max(1, BLOCK_PIXELS // N**2) if self.patterns is None else self.patterns
+        return block_patterns(N) if self.patterns is None else self.patterns
 
     def divides(self, data: Dataset) -> bool:
         """Whether the patterns of a scan are more than a block's."""

@@ -26,8 +26,6 @@ from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.competitors import COMPETITORS, geometry_of
 
-ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
-
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
     """The network ``name`` that a run trained, of its ``models``; ``pretrained``: the program's own.
@@ -168,7 +166,8 @@ class LoadedModel:
         """
         step, size = self.step_for(view), batch_size or self.config.batch_size or 1
         if self.general:
-            predict_in_rounds(regions, step, view, size, ROUNDS, start)
+            rounds = 2  # what overlaps agrees better in the second
+            predict_in_rounds(regions, step, view, size, rounds, start)
         else:
             predict_scan(regions, step, view, size, start)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
@@ -20,7 +20,6 @@ from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
 
 NETWORK = "pinn"
-TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
@@ -76,7 +75,7 @@ def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
 
 def _fits_in_a_block(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse slices of a scan that is fitted in blocks."""
-    count, most = len(scan.frames), config.solver.block or max(1, BLOCK_PIXELS // scan.N**2)
+    count, most = len(scan.frames), config.solver.block or block_patterns(scan.N)
     slices = config.solver.slices or "null"
     if count > most:
         raise ConfigError(
@@ -99,15 +98,18 @@ def _network_takes(model: GeneratorConfig, N: int) -> None:
     )
 
 
-def _as_stored(config: ScanRunConfig, stored: StoredNetwork) -> ScanRunConfig:
-    """With the build and, where nothing else is asked for, the groups of the network of ``run``."""
+def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) -> ScanRunConfig:
+    """Return the configuration with the build and, by default, the groups of the network of ``run``.
+
+    ``tuned``: patterns in a group where the pretrained network is trained on; more leave few steps.
+    """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
     C, tiles = config.group_size, config.tiles
     if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1
-        C = TUNED if general and config.nepochs else wished
+        C = tuned if general and config.nepochs else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
     return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)

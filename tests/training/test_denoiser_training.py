@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial, partialmethod
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, Scans
 from ptycho.networks import denoiser
 from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.weights import get_weights
-from ptycho.run import denoiser_examples, denoiser_training
+from ptycho.run import denoiser_training
 from ptycho.run.denoiser_examples import Example, Scans, make_example
 from ptycho.run.denoiser_training import DenoiserTraining, cut_window
 from ptycho.run.folder import RunFolder
@@ -54,8 +55,9 @@ def short_rows(monkeypatch):
     Examples are of short fits, and few batches tell what is left.
     """
     monkeypatch.setattr(DenoiserTraining, "row", 2)
-    monkeypatch.setattr(denoiser_training, "TRIED", 3)
-    monkeypatch.setattr(denoiser_examples, "STEPS", SHORT)
+    error = partialmethod(DenoiserTraining.error, batches=3)
+    monkeypatch.setattr(DenoiserTraining, "error", error)
+    monkeypatch.setattr(denoiser_training, "make_example", partial(make_example, steps=SHORT))
 
 
 def train(config, folder, checkpoints=None, stop=None):
@@ -84,7 +86,7 @@ def test_a_wrong_beam_is_stated_and_known_to_be():
 
 def test_object_and_change_are_the_truth_in_some_phase():
     scans = Scans(config_of())
-    example, truth = make_example(scans, 1), scans.draw(1).truth
+    example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1).truth
     shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
     there = shown + example.change[..., 0] + 1j * example.change[..., 1]
     lit = example.light[..., 0] > 0
@@ -132,7 +134,7 @@ def examples(tmp_path_factory):
     """Those of the first kind, made once."""
     folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(denoiser_examples, "STEPS", SHORT)
+        patch.setattr(denoiser_training, "make_example", partial(make_example, steps=SHORT))
         DenoiserTraining(config_of(), folder).make_examples(0)
     return folder
 
