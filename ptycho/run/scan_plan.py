@@ -34,7 +34,7 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     if stored is not None:
         own = _as_stored(own, stored)
         _fits(stored, own, scan.N, fitted)
-    choose_probe(scan, own)
+    choose_probe(scan, own.probe, own.run)
     if scan.fresnel is not None and (count := own.solver.probe_variation):
         constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
         raise ConfigError(f"solver.probe_variation={count}: {constant}")

@@ -431,6 +431,6 @@ def test_the_strongest_mode_of_a_file_comes_first():
     rng = np.random.default_rng(3)
     modes = rng.normal(size=(3, 16, 16)) * np.array([1.0, 3, 2])[:, None, None] * (1 + 1j)
     scan = SimpleNamespace(probe=modes.astype(np.complex64), N=16)
-    found, where = choose_probe(scan, ScanRunConfig(data=config()))
+    found, where = choose_probe(scan, OwnProbe(), None)
     np.testing.assert_array_equal(found, scan.probe[[1, 2, 0]])
     assert where.startswith("the file's, 3 modes, 6")
