@@ -44,17 +44,18 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
 def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
     """The datasets of :func:`simulate`, and what is true of the test scan where they do not say it."""
-    modes, spread = {role: true_modes(config, role) for role in ROLES}, config.imperfections.point_spread_px
+    wrong = config.imperfections
+    modes = {role: true_modes(config.probe_of(role), config.N, wrong) for role in ROLES}
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))
     if config.test_probe is not None:
         log.info("probe of the test scan: %.1f pixels across", energy_diameter(modes["test"][0]))
     clean = {role: _simulate_noise_free(config, role, modes[role]) for role in ROLES}
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
-    flux = {role: true_flux(config, role, data.image) for role, data in clean.items()}
+    flux = {role: true_flux(wrong.flux_rms, config.seed, role, data.image) for role, data in clean.items()}
     detector = true_detector(config, scale**2 * clean["train"].amplitudes.statistics.largest ** 2)
     counted = {
-        role: _add_counting_noise(data, scale, config.seed, role, flux[role], spread, detector)
+        role: _add_counting_noise(data, scale, config.seed, role, flux[role], wrong.point_spread_px, detector)
         for role, data in clean.items()
     }
     if not config.imperfect:

@@ -93,7 +93,7 @@ def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]
     """The three datasets just as this run wrote them; None where one is missing or another."""
     if not folder.resumed:
         return None
-    files = {role: names.dataset(config, role) for role in ("train", "val", "test")}
+    files = {role: names.dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")}
     needed = [*files.values(), *([names.TRUTH] if config.imperfect else [])]
     other = [name for name in needed if not folder.holds(name)]
     if other:
@@ -112,7 +112,7 @@ def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Datase
         log.info("%s: %d patterns in %d groups", role, len(part.amplitudes), part.n_groups)
     with folder.timed("writing"):
         for role, part in data.items():
-            folder.arrays(names.dataset(config, role), to_arrays(part))
+            folder.arrays(names.dataset(config.N, config.gridsize, role), to_arrays(part))
         if truth is not None:
             folder.arrays(names.TRUTH, truth.keyed())
     return data
