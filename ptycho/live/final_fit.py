@@ -20,7 +20,7 @@ from ptycho.live.state import LiveState
 from ptycho.live.update import at, held_out, improve
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
-from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit, fit_learned, normalise
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, normalise
 from ptycho.reconstruction.state import Freedom, State
 
 Watch = Callable[[State, float], object]
@@ -101,7 +101,7 @@ def _stages(terms: Terms, refined: Freedom, options: LiveOptions) -> Iterator[tu
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
     def plain(wanted: Freedom) -> Stage:
-        return lambda state, watch: fit(terms, state, wanted, options.most_steps, ENOUGH, watch).state
+        return lambda state, watch: fit(terms, state, wanted, options.most_steps, watch=watch).state
 
     def learned(state: State, watch: Watch) -> State:
         network = Learned(StoredNetwork(), options.denoiser_weight)

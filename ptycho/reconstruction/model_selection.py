@@ -27,7 +27,7 @@ from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import offer_slices
 from ptycho.reconstruction.solver import (
-    NEARLY,
+    FIT,
     OBJECT_ALONE,
     Fit,
     Terms,
@@ -52,6 +52,8 @@ class SelectionOptions:
         core_pixels: of the patterns of the core; ``fewest`` patterns at least,
         most_pixels: unless these have more pixels than this; then ``least`` patterns.
         first_steps, steps: of the first fit, from a constant, and of the others, at most.
+        core_steps: of all refined parameters, once the model is selected.
+        beam_pixels: of the patterns that give the beam of a scan that is fitted in blocks.
         learned_rounds: of each weight of a learned prior.
         next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
             the best is a third of it, or as large).
@@ -74,6 +76,8 @@ class SelectionOptions:
     least: int = 36
     first_steps: int = 120
     steps: int = 60
+    core_steps: int = 150
+    beam_pixels: int = 2**23
     learned_rounds: int = 1
     next_kind: float = 0.3
     depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)
@@ -206,7 +210,12 @@ class Selection:
         self.decisions = [one for one in self.decisions if one.what != what]
 
     def fit(
-        self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
+        self,
+        state: State,
+        free: Freedom,
+        prior: Prior,
+        steps: int | None = None,
+        enough: float = FIT.preliminary,
     ) -> Fit:
         """Fit what is not held out."""
         options = self.options
@@ -460,7 +469,9 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
         ]
         start = min(fits, key=lambda one: one.course[-1]).state
     for _ in range(limits.noise_rounds):
-        start = fit(Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, NEARLY).state
+        start = fit(
+            Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, FIT.preliminary
+        ).state
         ratio = _noise_ratio(noise, start)
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:

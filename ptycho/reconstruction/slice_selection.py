@@ -22,7 +22,7 @@ import numpy as np
 from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import NEARLY, Terms, fit
+from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.scan.comparison import REFINED, compare_shares
 
@@ -147,7 +147,7 @@ def _try(
     kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
     terms = Terms(kept, selection.prior, selection.options.moves, selection.options.lit)
-    state = fit(terms, replace(beam, object=slices), free, steps, NEARLY).state
+    state = fit(terms, replace(beam, object=slices), free, steps, terms.options.preliminary).state
     return Layers(kept, holdout, state, holdout.score(state, free))
 
 

@@ -10,8 +10,6 @@ from ptycho.scan.beam import Beam, vary_probe
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import orthogonal_modes
 
-WEAK = 0.03  # power of a mode that is made where none is known
-
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -130,10 +128,10 @@ class Freedom:
     probe_variation: bool = False
 
 
-def more_modes(known: np.ndarray, count: int) -> np.ndarray:
-    """At least ``count`` modes ``(K, N, N)``: the known ones, and products of the strongest with x, y, xy, ….
+def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray:
+    """Return ``count`` modes ``(K, N, N)`` or more: known ones, and products of the strongest with x, y, xy, ….
 
-    Each new one has ``WEAK`` of the strongest one's power and is orthogonal to all others.
+    Each new one has a share ``power`` of the strongest one's power and is orthogonal to all others.
     """
     N, modes = known.shape[-1], list(known)
     axis = np.arange(N) - N / 2
@@ -142,7 +140,7 @@ def more_modes(known: np.ndarray, count: int) -> np.ndarray:
         made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
         for mode in orthogonal_modes(np.stack(modes))[0]:
             made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
-        scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
+        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
         modes.append(scale * made)
     return np.stack(modes).astype(np.complex64)
 

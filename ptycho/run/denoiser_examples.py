@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import DenoiserConfig
 from ptycho.evaluation.metrics import align
 from ptycho.files.atomic import write_atomically
-from ptycho.reconstruction.learned import LEAST, Learned, view
+from ptycho.reconstruction.learned import VIEW, Learned, view
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
@@ -121,7 +121,7 @@ def _compared(likelihood: ScanLikelihood, state: State, truth: np.ndarray, exact
     A wrong beam makes a phase plane and a scale of its own, which no prior can know.
     """
     seen = view(likelihood, state)
-    lit = seen.light > LEAST
+    lit = seen.light > VIEW.least
     if exact:
         along = np.vdot(np.where(lit, truth, 0), state.object)
         there = truth * (along / abs(along))

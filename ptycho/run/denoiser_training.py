@@ -18,7 +18,7 @@ from ptycho.config.memory import cores
 from ptycho.config.pretrain_config import DenoiserConfig
 from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
-from ptycho.reconstruction.learned import LIT, Learned, compiled
+from ptycho.reconstruction.learned import VIEW, Learned, compiled
 from ptycho.run import names
 from ptycho.run.denoiser_examples import Example, Scans, make_example
 from ptycho.run.pretraining import KindsTraining, geometric_mean
@@ -124,7 +124,7 @@ def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple
     """A training step and the measurement of a batch, both ``(x, ν, change, light) → error``."""
 
     def errors(inputs: tf.Tensor, relative: tf.Tensor, change: tf.Tensor, light: tf.Tensor) -> Pair:
-        weight = tf.minimum(light / LIT, 1)
+        weight = tf.minimum(light / VIEW.bright, 1)
         axes = (1, 2, 3)
         left = tf.reduce_sum(weight * tf.square(model([inputs, relative]) - change), axes)
         before = tf.reduce_sum(weight * tf.square(change), axes)
