@@ -231,7 +231,9 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     view = coarser(aligned.data)
     seen = aligned.data if view is None else view.data
     ratio = 1.0 if view is None else view.ratio
-    own = _initial_probe_of(aligned.estimated) if config.data.shared == "object" else None
+    own: Callable[[Dataset], np.ndarray] | None = None
+    if config.data.shared == "object":
+        own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
     placed = place_on_the_largest(seen, index, config.probe.learn is not False, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
@@ -255,11 +257,6 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             placed = replace(placed, probes=finer)
         beam = with_probe_of_each(beam, index, placed)
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*found)
-
-
-def _initial_probe_of(estimated: bool) -> Callable[[Dataset], np.ndarray]:
-    """Return what gives the initial probe of one of several scans: its own estimate, or that of all."""
-    return (lambda part: guess_probe(part).probe) if estimated else (lambda part: part.probe)
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:

@@ -193,13 +193,9 @@ def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
     energy = np.sum(np.abs(wave) ** 2)
     real = np.abs(np.sum(wave**2))
     real_far_field = np.abs(np.fft.ifft2(far**2)).max() * wave.size
-    symmetric = np.abs(np.fft.ifft2(far * _turn(far).conj())).max() * wave.size
+    turned = np.roll(far[::-1, ::-1], (1, 1), (0, 1))  # Ψ(−q), zero frequency at sample 0
+    symmetric = np.abs(np.fft.ifft2(far * turned.conj())).max() * wave.size
     return float(real / energy), float(real_far_field / energy), float(symmetric / energy)
-
-
-def _turn(far_field: np.ndarray) -> np.ndarray:
-    """``Ψ(−q)``, zero frequency at sample 0."""
-    return np.roll(far_field[::-1, ::-1], (1, 1), (0, 1))
 
 
 def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import illuminated, object_light
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -177,7 +177,7 @@ def place_scan(
         likelihood: of the patterns of this scan at their nominal positions, in the units of both states.
     """
     options = options or PlaceOptions()
-    masks = [_lit(state, options.lit) for state in (known, own)]
+    masks = [illuminated(object_light(state), options.lit) for state in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
     if clear < options.clear:
@@ -225,11 +225,6 @@ def _summit(line: np.ndarray, at: int) -> float:
     bend = below - 2 * top + above
     place = at + (0.0 if bend >= 0 else 0.5 * (below - above) / bend)
     return float(place - len(line) if at > len(line) // 2 else place)
-
-
-def _lit(state: State, share: float) -> np.ndarray:
-    light = object_light(state)
-    return light > share * light.max()
 
 
 def _details(image: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:

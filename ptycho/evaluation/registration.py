@@ -37,9 +37,12 @@ def in_frame(
     if not inside.all():
         truth = _faded(truth, inside)
     side = [max(a, b) for a, b in zip(truth.shape, recon.shape, strict=True)]
-    images = np.where(mask, recon - recon[mask].mean(), 0), truth - truth.mean()
+    images = [np.where(mask, recon - recon[mask].mean(), 0), truth - truth.mean()]
     factor = -(-max(side) // largest)
-    shift = factor * _shift(*(_binned(_padded(image, side), factor) for image in images))
+    images = [_padded(image, side) for image in images]
+    if factor > 1:
+        images = [downscale_local_mean(image, (factor, factor)) for image in images]
+    shift = factor * _shift(*images)
     placed, there = _moved(truth, inside, shift, side, recon.shape)
     there &= mask
     part = _most_of(there, largest)
@@ -49,10 +52,6 @@ def in_frame(
     known &= mask
     placed[~known] = 0
     return placed, known
-
-
-def _binned(image: np.ndarray, factor: int) -> np.ndarray:
-    return image if factor == 1 else downscale_local_mean(image, (factor, factor))
 
 
 def _most_of(there: np.ndarray, side: int) -> tuple[slice, slice]:

@@ -127,7 +127,7 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
-    how = blockwise(config, context)
+    how = Blockwise(config.solver.block, context.crew, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
     passes = in_blocks if how.divides(data) else options.steps
     count = len(prepared.kept)
@@ -204,11 +204,6 @@ class Course:
             values["deviance_holdout"] = float(held_out.score(state, free).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
-
-
-def blockwise(config: ScanRunConfig, context: RunContext) -> Blockwise:
-    """How a scan that is too large for one fit is fitted."""
-    return Blockwise(config.solver.block, context.crew, context.cache)
 
 
 def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:

@@ -24,28 +24,12 @@ leave the gain open: a variance that grows with the mean does not tell it apart 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 SUMS = 4 * 2 ** np.arange(12)  # classes of the sum of a block: 5–8, 9–16, …
 WEIGHTS = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
-
-
-@dataclass(frozen=True)
-class GainOptions:
-    """When intensities are taken for counts times a gain."""
-
-    values: int = 2**22  # intensities that are looked at
-    fewest: int = 1000  # of them, above zero
-    levels: int = 6  # different whole numbers that must occur
-    off: float = 0.005  # of q: from a multiple of it
-    stray: float = 1e-3  # share of the intensities that may be farther off (interpolated bad pixels)
-    blocks: int = 2000  # that a class of sums needs
-    classes: int = 4  # the lowest ones, over which the sum grows tenfold
-    low: float = 0.9  # R of all classes, at least
-    high: float = 1.25  # R of the lowest classes, at most
 
 
 class Gain(NamedTuple):
@@ -59,20 +43,23 @@ def photon_gain(
     intensities: np.ndarray,
     good: np.ndarray,
     precision: float = 1e-6,
-    options: GainOptions = GainOptions(),
+    most: int = 2**22,
+    stray: float = 1e-3,
 ) -> Gain:
     """Return the gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
 
     Args:
         precision: relative error of an intensity; by default after a few operations in single precision.
+        most: intensities that are looked at.
+        stray: share of them that may be no multiple of the gain (interpolated bad pixels), or below zero.
     """
-    some = intensities[:: max(1, -(-intensities.size // options.values))]
+    some = intensities[:: max(1, -(-intensities.size // most))]
     some, values = np.where(good, some, 0), some[:, good]
-    if np.mean(values < 0) > options.stray:
+    if np.mean(values < 0) > stray:
         return Gain(None, "there are negative values: read noise")
-    q = quantum(values[values > 0], precision, options)
+    q = quantum(values[values > 0], precision, stray)
     if q is not None:
-        return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), good, options)
+        return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), good)
     steps = pixel_steps(intensities[:, good])
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
@@ -81,7 +68,7 @@ def photon_gain(
         f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
-    return _with_photon_noise(q, said, some / q, good, options)
+    return _with_photon_noise(q, said, some / q, good)
 
 
 def pixel_steps(
@@ -105,31 +92,35 @@ def pixel_steps(
     return steps if len(steps) >= max(fewest, fitting * np.count_nonzero(known)) else steps[:0]
 
 
-def _with_photon_noise(
-    q: float, said: str, counts: np.ndarray, good: np.ndarray, options: GainOptions
-) -> Gain:
-    """Return the gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons."""
-    ratios = noise_ratios(counts, good, options.blocks)
-    low = ratios[: options.classes]
+def _with_photon_noise(q: float, said: str, counts: np.ndarray, good: np.ndarray) -> Gain:
+    """Return the gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons.
+
+    R is at least 0.9 in all classes, and 1.25 at most in the lowest four, over which the sum grows tenfold.
+    """
+    ratios = noise_ratios(counts, good)
+    low = ratios[:4]
     said += f", noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
-    if len(low) < options.classes or min(ratios) < options.low or max(low) > options.high:
+    if len(low) < 4 or min(ratios) < 0.9 or max(low) > 1.25:
         return Gain(None, f"{said}: not clearly photon noise")
     return Gain(q, f"{said}: photon noise")
 
 
 def quantum(
-    values: np.ndarray, precision: float = 1e-6, options: GainOptions = GainOptions()
+    values: np.ndarray, precision: float = 1e-6, stray: float = 1e-3, fewest: int = 1000, levels: int = 6
 ) -> float | None:
-    """Return the largest q of which positive ``values (n,)`` are whole multiples; None if there is none."""
-    if len(values) < options.fewest:
+    """Return the largest q of which positive ``values (n,)`` are whole multiples; None if there is none.
+
+    ``fewest`` values must be there, with so many different ``levels``; the rest as of :func:`photon_gain`.
+    """
+    if len(values) < fewest:
         return None
     different, often = _different(values, precision)
-    if len(different) < options.levels:
+    if len(different) < levels:
         return None
     gaps = np.diff(different)
     candidates = np.concatenate([different[np.argsort(often)[-3:]], _most_common(gaps)])
     tried = np.unique((candidates[:, None] / np.arange(1, 5)).ravel())[::-1]
-    refined = (_refined(q, different, often, precision, options) for q in tried)
+    refined = (_refined(q, different, often, precision, stray, levels) for q in tried)
     return next((q for q in refined if q is not None), None)
 
 
@@ -150,9 +141,15 @@ def _most_common(gaps: np.ndarray) -> np.ndarray:
 
 
 def _refined(
-    q: float, different: np.ndarray, often: np.ndarray, precision: float, options: GainOptions
+    q: float,
+    different: np.ndarray,
+    often: np.ndarray,
+    precision: float,
+    stray: float,
+    levels: int,
+    off: float = 0.005,
 ) -> float | None:
-    """Return q to the precision of all values, if they are multiples of it."""
+    """Return q to the precision of all values, if they are multiples of it to ``off`` q."""
     top, reach = different[-1] / q, 8.0
     limit = 0.1 / precision  # beyond, a multiple cannot be determined from another number
     while True:
@@ -160,11 +157,11 @@ def _refined(
         n, weight = np.rint(different[near] / q), often[near]
         if np.any(n > 0):
             q = float(np.sum(weight * n * different[near]) / np.sum(weight * n * n))
-        off = np.abs(different[near] / q - n) > options.off + precision * n
-        if np.sum(weight[off]) > options.stray * np.sum(weight):
+        aside = np.abs(different[near] / q - n) > off + precision * n
+        if np.sum(weight[aside]) > stray * np.sum(weight):
             return None
         if reach > min(top, limit):
-            return q if len(np.unique(n)) >= options.levels else None
+            return q if len(np.unique(n)) >= levels else None
         reach *= 2
 
 

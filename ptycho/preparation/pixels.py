@@ -78,7 +78,8 @@ def classify_negative(
     if rule == "auto" and len(values):
         few = len(np.unique(values)) <= marks and np.array_equal(values, np.rint(values))
         bad |= below & (few and 2 * np.sum(below & ~bad) < np.sum(good))
-        bad |= below & (lowest < -far * _scatter(values))
+        scatter = float(1.4826 * np.median(-values))  # of noise about zero; some values are wrong
+        bad |= below & (lowest < -far * scatter)
     noisy = below & ~bad
     left = sample[:, noisy]
     sigma = float(np.sqrt(np.mean(np.square(left[left < 0])))) if noisy.any() else 0.0
@@ -88,11 +89,6 @@ def classify_negative(
 def repeated(sample: np.ndarray, number: np.ndarray, fewest: int = 6) -> np.ndarray:
     """Return where ``(H, W)`` half the frames, and the ``fewest``, hold this ``number (H, W)``."""
     return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), fewest))
-
-
-def _scatter(negative: np.ndarray) -> float:
-    """Return the standard deviation of noise about zero from its negative numbers ``(n,)``, robustly."""
-    return float(1.4826 * np.median(-negative))
 
 
 def outlying_pixels(

@@ -319,11 +319,6 @@ def _pixel(
     return pixel, f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {width}"
 
 
-def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
-    """Whether the columns are exchanged already: those of a table, of a named array, and PtyLab's are."""
-    return format_ == "ptylab" or config.positions_file is not None or config.keys.positions is not None
-
-
 def in_object_pixels(
     positions: np.ndarray, raw: RawScan, config: DataConfig, pixel: PixelSize, side: int
 ) -> tuple[np.ndarray, list[str]]:
@@ -336,7 +331,9 @@ def in_object_pixels(
     height, width = raw.patterns.shape[1:]
     shape = (width, height) if config.transpose else (height, width)
     why = [f"in {raw.unit}", f"convention of {raw.format}"]
-    if config.position_axes == "xy" and not _exchanged_by_reader(raw.format, config):
+    own_axes = config.positions_file is not None or config.keys.positions is not None
+    by_reader = own_axes or raw.format == "ptylab"  # these have their columns exchanged already
+    if config.position_axes == "xy" and not by_reader:
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
     ratio = 1 / config.bin if config.near_field else side / np.array(shape, float)

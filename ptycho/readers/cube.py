@@ -24,7 +24,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import describe_error
 from ptycho.readers.cube_axes import Cube, complete, listed, raster_positions
-from ptycho.readers.cube_extras import fits_in_memory, is_zarr, read_by_rosettasciio, read_zarr
+from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
 from ptycho.readers.cube_records import frames_in_file, read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
@@ -96,7 +96,7 @@ def _read_matlab(path: Path) -> Cube:
     if not cubes:
         raise ConfigError("holds no array of three or four axes")
     size, name = max(cubes)
-    if not fits_in_memory(8 * size):
+    if 8 * size > 2**33:
         raise ConfigError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
     cube = np.asarray(loadmat(path, variable_names=[name])[name])
     if cube.dtype.kind not in "fiu":

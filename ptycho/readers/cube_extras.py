@@ -57,14 +57,9 @@ def _at_once(
 ) -> Cube:
     """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
     form, grid = listed(shape)
-    if not fits_in_memory(size := math.prod(shape) * dtype.itemsize):
-        raise ConfigError(f"takes {size} bytes; that much is not read at once; save it as .hspy")
+    if (size := math.prod(shape) * dtype.itemsize) > 2**33:
+        raise ConfigError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
     return Cube(Frames(np.asarray(load()).reshape(form)), grid, step_m=step_m(axes))
-
-
-def fits_in_memory(size: int, most: int = 2**33) -> bool:
-    """Return whether an array of ``size`` bytes is read at once."""
-    return size <= most
 
 
 def is_zarr(path: Path) -> bool:

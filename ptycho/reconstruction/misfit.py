@@ -131,7 +131,8 @@ def predictions(
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
     between = data.between if image.ndim == 3 else None
-    n = _side(data) if between is None else data.N
+    whole = between is not None or data.exact  # else the central square that is illuminated
+    n = data.N if whole else probe_support(data.probe)
     image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
@@ -148,11 +149,6 @@ def predictions(
             between=between,
         )
         yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
-
-
-def _side(data: Dataset) -> int:
-    """Side of the central square that the probe lights; a probe that is moved lights all of it."""
-    return data.N if data.exact else probe_support(data.probe)
 
 
 def _chunks(patterns: np.ndarray, N: int, pixels: int = 2**20) -> list[np.ndarray]:

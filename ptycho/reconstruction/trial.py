@@ -136,7 +136,8 @@ class Sample:
         nominal, positions = self.data.positions.astype(float), self.held_out.data.positions.astype(float)
         matrix = np.eye(2)
         if not np.array_equal(nominal, state.positions):
-            matrix = map_between(nominal, state.positions)
+            one, two = (places - places.mean(axis=0) for places in (nominal, state.positions))
+            matrix = np.linalg.lstsq(one, two, rcond=None)[0].T
             positions = (positions - nominal.mean(axis=0)) @ matrix.T + state.positions.mean(axis=0)
         there = replace(state, positions=positions, flux=self.held_out.data.beam.flux)
         pairs = (self.fitted, state), (self.held_out, there)
@@ -146,12 +147,6 @@ class Sample:
     def beam_of(self, state: State) -> Beam:
         """Return the beam of a state, in the units of the dataset."""
         return state.beam(self.data.photon_scale, self.fitted.normalisation)
-
-
-def map_between(nominal: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return A ``(2, 2)`` of ``positions = A nominal + const`` by least squares."""
-    one, two = (places - places.mean(axis=0) for places in (nominal, positions))
-    return np.linalg.lstsq(one, two, rcond=None)[0].T
 
 
 def constant_object(data: Dataset, side: int) -> State:
