@@ -47,23 +47,16 @@ from ptycho.scan.dataset import Dataset
 
 @dataclass(frozen=True)
 class OrientationOptions:
-    """How orientations are tried and compared; the limits are measured on simulated scans.
+    """How orientations are tried and compared; the limits are measured on simulated scans."""
 
-    Attributes:
-        object_steps, probe_steps: of the object alone, then with the probe.
-        other_axes: of an orientation with other axes (transposed or mirrored).
-        same_axes: of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among
-            those that the true probe could not distinguish.
-        equal: two orientations that differ by less are equally good.
-        excess: share of the mean deviance above one per pixel that the better one may leave; of photons only.
-    """
-
-    object_steps: int = 3
-    probe_steps: int = 4
-    other_axes: Rule = Rule(5.0, 0.06)
+    object_steps: int = 3  # of the object alone
+    probe_steps: int = 4  # then with the probe
+    other_axes: Rule = Rule(5.0, 0.06)  # of an orientation with other axes (transposed or mirrored)
+    # Of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among those that
+    # the true probe could not distinguish.
     same_axes: Rule = Rule(5.0, 0.2)
-    equal: Rule = Rule(5.0)
-    excess: float = 0.64
+    equal: Rule = Rule(5.0)  # two orientations that differ by less are equally good
+    excess: float = 0.64  # of the mean deviance above one, that the better may leave; of photons only
 
 
 OPTIONS = OrientationOptions()

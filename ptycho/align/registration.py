@@ -36,60 +36,36 @@ from ptycho.scan.probe import energy_diameter, light_of
 
 @dataclass(frozen=True)
 class RegistrationOptions:
-    """How patterns are registered. A *share* is what of a pattern's variation is not explained.
+    """How patterns are registered. A *share* is what of a pattern's variation is not explained."""
 
-    Attributes:
-        reach, coarse_step: pixels: how far a pattern is looked for, and in which steps first.
-        candidates: of these steps, that are looked at pixel by pixel.
-        seed, fewest: patterns of a seed; and at least.
-        at_once: patterns that join in a round, at least.
-        known: share of a pattern's intensity that falls where the object is known, to join,
-        illuminated: that is where this share of the usual illumination is.
-        overlapping: the same of a place that is not the nominal one.
-        explained, misplaced: shares, between which the limit lies below which a pattern joins.
-        dark: of the mean intensity; a pattern that has less says nothing.
-        poor: share below which a pattern may stay where it is, if nothing better is found.
-        better: of the share: what another place must come to.
-        well: a share below which nothing better is looked for.
-        outlying: times the median share of a seed: is no part of it.
-        lost: of the patterns, that fit at no position: positions are not found.
-        more: of what may be known around a pattern: then it is looked for once more.
-        seed_steps, probe_steps, steps, refining_steps: of a seed's object, with the probe, of new patterns,
-            of positions.
-        parts: of the patterns, that are taken out one after the other.
-        least, alike: pixels, shares: places that are equally good.
-        rounds, settled: until positions move by less, in pixels.
-        chunk_pixels: of the waves that are handled at once.
-    """
-
-    reach: int = 36
-    coarse_step: int = 3
-    candidates: int = 4
-    seed: int = 30
-    fewest: int = 12
-    at_once: int = 8
-    known: float = 0.75
-    illuminated: float = 0.05
-    overlapping: float = 0.5
-    explained: float = 0.25
-    misplaced: float = 0.5
-    dark: float = 0.05
-    poor: float = 1.0
-    better: float = 0.6
-    well: float = 0.1
-    outlying: float = 3.0
-    lost: float = 0.1
-    more: float = 0.1
-    seed_steps: int = 20
-    probe_steps: int = 15
-    steps: int = 8
-    refining_steps: int = 30
-    parts: int = 4
-    least: float = 3.0
-    alike: float = 0.03
+    reach: int = 36  # pixels, within which a pattern is searched for
+    coarse_step: int = 3  # pixels, of the first search
+    candidates: int = 4  # of these steps, that are searched pixel by pixel
+    seed: int = 30  # patterns of a seed
+    fewest: int = 12  # and of a smaller one
+    at_once: int = 8  # patterns that join in a round, at least
+    known: float = 0.75  # of a pattern's intensity on the known object, to join
+    illuminated: float = 0.05  # of the usual illumination, above which the object is known
+    overlapping: float = 0.5  # as ``known``, of a place that is not the nominal one
+    explained: float = 0.25  # shares, between which the limit lies
+    misplaced: float = 0.5  # below which a pattern joins
+    dark: float = 0.05  # of the mean intensity; a darker pattern is not used
+    poor: float = 1.0  # share below which a pattern may stay, if nothing better is found
+    better: float = 0.6  # of the share: what another place must come to
+    well: float = 0.1  # share below which no better place is searched for
+    outlying: float = 3.0  # times the median share of a seed: is no part of it
+    lost: float = 0.1  # of the patterns, that fit at no position: positions are not found
+    more: float = 0.1  # of what may be known around a pattern: then it is searched for once more
+    seed_steps: int = 20  # of a seed's object
+    probe_steps: int = 15  # with the probe
+    steps: int = 8  # of new patterns
+    refining_steps: int = 30  # of positions
+    parts: int = 4  # of the patterns, that are taken out one after the other
+    least: float = 3.0  # pixels, within which places are equally good
+    alike: float = 0.03  # shares, likewise
     rounds: int = 6
-    settled: float = 0.2
-    chunk_pixels: int = 2**18
+    settled: float = 0.2  # pixels, below which positions have converged
+    chunk_pixels: int = 2**18  # of the waves that are handled at once
 
 
 OPTIONS = RegistrationOptions()

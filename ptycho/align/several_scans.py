@@ -35,33 +35,20 @@ MOVES = Freedom(False, True, object=False)
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """How one scan is placed on another.
+    """How one scan is placed on another."""
 
-    Attributes:
-        steps, probe_steps: of a scan's object alone, and then with the probe.
-        smooth: σ in pixels of what is taken off an object before it is correlated.
-        lit: share of the strongest light, above which a pixel belongs to an object.
-        overlap: of the pixels of the smaller object, at least.
-        clear: the largest C·√n over the rms of all; of two images that have nothing in common it is below 4.
-        known: share of a pattern's light that falls on the other object, for the pattern to be moved.
-        fewest: of these patterns, to refine the place by them; three times as many determine a rotation.
-        rounds, move_steps: of the refinement, and of the positions in each.
-        significant: standard errors, from which on a rotation is applied.
-        same_flux: a ratio of amplitudes that differs from one by less is taken as one.
-    """
-
-    steps: int = 30
-    probe_steps: int = 60
-    smooth: float = 4.0
-    lit: float = 0.1
-    overlap: float = 0.1
-    clear: float = 6.0
-    known: float = 0.75
-    fewest: int = 5
-    rounds: int = 3
-    move_steps: int = 12
-    significant: float = 4.0
-    same_flux: float = 0.02
+    steps: int = 30  # of a scan's object alone
+    probe_steps: int = 60  # and then with the probe
+    smooth: float = 4.0  # σ in pixels of what is subtracted from an object before it is correlated
+    lit: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
+    overlap: float = 0.1  # of the pixels of the smaller object, at least
+    clear: float = 6.0  # the largest C·√n over the rms of all; of unrelated images it is below 4
+    known: float = 0.75  # of a pattern's intensity on the other object, for the pattern to be shifted
+    fewest: int = 5  # such patterns that refine the place; three times as many determine a rotation
+    rounds: int = 3  # of the refinement
+    move_steps: int = 12  # of the positions in each
+    significant: float = 4.0  # standard errors, from which on a rotation is applied
+    same_flux: float = 0.02  # a ratio of amplitudes that differs from one by less is taken as one
 
 
 @dataclass(frozen=True)

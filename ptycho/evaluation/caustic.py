@@ -28,24 +28,15 @@ PREFIX = "caustic_"
 
 @dataclass(frozen=True)
 class CausticOptions:
-    """How far, and how finely, a probe is propagated.
+    """How far, and how finely, a probe is propagated."""
 
-    Attributes:
-        depths: of field on each side of the sample, at least.
-        beyond: the range is at least so many times the distance of the waist.
-        planes, fewest: of the picture, and where planes are large.
-        pixels: of all planes together, beyond which there are fewer.
-        energy: share of the power in the cone of ``NA``.
-        cone: radii of this cone, beyond which spatial frequencies are left out.
-    """
-
-    depths: float = 3.0
-    beyond: float = 1.3
-    planes: int = 101
-    fewest: int = 41
-    pixels: int = 2**23
-    energy: float = 0.9
-    cone: float = 3.0
+    depths: float = 3.0  # of field on each side of the sample, at least
+    beyond: float = 1.3  # times the distance of the waist, at least
+    planes: int = 101  # of the picture
+    fewest: int = 41  # where planes are large
+    pixels: int = 2**23  # of all planes together, beyond which there are fewer
+    energy: float = 0.9  # share of the power in the cone of ``NA``
+    cone: float = 3.0  # radii of this cone, beyond which spatial frequencies are left out
 
 
 @dataclass(frozen=True, eq=False)

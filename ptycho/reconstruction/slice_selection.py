@@ -32,19 +32,12 @@ if TYPE_CHECKING:  # which knows this hypothesis
 
 @dataclass(frozen=True)
 class SliceOptions:
-    """How slices are tried.
+    """How slices are tried."""
 
-    Attributes:
-        steps: of a trial.
-        ratios: of neighbouring distances, coarse first.
-        rounds: at most, of distances at one ratio; a number of slices has so many times ``steps``.
-        slices: at most.
-    """
-
-    steps: int = 20
-    ratios: tuple[float, ...] = (1.6, 1.25, 1.1)
-    rounds: int = 6
-    slices: int = 6
+    steps: int = 20  # of a trial
+    ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
+    rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
+    slices: int = 6  # at most
 
 
 @dataclass(frozen=True, eq=False)

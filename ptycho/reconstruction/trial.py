@@ -33,25 +33,15 @@ from ptycho.scan.split import split_patterns
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """Which patterns a trial uses.
+    """Which patterns a trial uses."""
 
-    Attributes:
-        patterns: at most so many, in the middle of the scan.
-        pixels: of these patterns together, at most,
-        fewest: unless that would be fewer patterns than this.
-        holdout_every: one of so many patterns is held out.
-        spacing: of the probe's diameter; of two patterns nearer to each other one is left out, if there are
-            enough others.
-        least: patterns of a scan, below which nothing is claimed.
-        prior: of the object; without it, probes are missed at doses below 3000 photons a pattern (measured).
-    """
-
-    patterns: int = 60
-    pixels: int = 2**20
-    fewest: int = 36
-    holdout_every: int = 6
-    spacing: float = 0.1
-    least: int = 12
+    patterns: int = 60  # at most, in the middle of the scan
+    pixels: int = 2**20  # of these patterns together, at most,
+    fewest: int = 36  # unless that would be fewer patterns than this
+    holdout_every: int = 6  # one of so many patterns is held out
+    spacing: float = 0.1  # of the probe's diameter: one of two nearer patterns is left out if others suffice
+    least: int = 12  # patterns of a scan, below which nothing is claimed
+    # Of the object; without it, probes are missed at doses below 3000 photons a pattern (measured).
     prior: Prior = field(default_factory=lambda: Prior("quadratic", 10.0))
 
     def count(self, N: int) -> int:
