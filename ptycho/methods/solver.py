@@ -13,7 +13,8 @@ import numpy as np
 
 from ptycho.align.align_scan import Estimate
 from ptycho.align.context import RunContext
-from ptycho.config import ScanRunConfig
+from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared
@@ -40,9 +41,8 @@ log = logging.getLogger(__name__)
 SOLVER = "solver"
 
 
-def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
-    """What the sections ``solver`` and ``probe`` of a configuration ask the solver to find."""
-    wanted, probe = config.solver, config.probe
+def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions:
+    """Return what the sections ``solver`` and ``probe`` of a configuration ask the solver to refine."""
     return ModelOptions(
         probe=probe.learn,
         positions=wanted.positions,
@@ -71,7 +71,7 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
     has a probe of its own.
     """
-    options = options_of(config, prepared.whole.N)
+    options = options_of(config.solver, config.probe, prepared.whole.N)
     thick, others = (options.slices or 1) > 1, bool(config.models) or config.denoise
     if others or config.data.shared == "object":
         options = replace(options, slices=options.slices or 1)
@@ -223,13 +223,13 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
     return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext) -> Reconstruction:
-    """The same with its error map, if it is a fit of the solver and the map is asked for."""
+def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
+    """Return the same with its error map, if it is a fit of the solver."""
     solved = _fit_of(made)
-    if solved is None or not config.solver.error_map:
+    if solved is None:
         return made
     with context.timed("error_map"):
-        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
+        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, seed))
 
 
 def _completed(

@@ -56,11 +56,12 @@ def true_flux(rms: float, seed: int, role: str, image: np.ndarray) -> np.ndarray
     return flux if rms else None
 
 
-def true_detector(config: RunConfig, brightest: float) -> Detector:
+def true_detector(
+    N: int, bad: int, hot_pixels: int, wrong: Imperfections, seed: int, brightest: float
+) -> Detector:
     """Return the detector; ``brightest`` is the largest expected count of the sample."""
-    wrong = config.imperfections
-    good, hot = draw_faults(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
-    gap = draw_gaps(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
+    good, hot = draw_faults(N, bad, hot_pixels, stream(seed, "faults"))
+    gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     glow = np.where(hot & gap, HOT * brightest, 0.0)
     return Detector(good & gap, glow, wrong.background, wrong.saturation)
 

@@ -53,7 +53,9 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
     flux = {role: true_flux(wrong.flux_rms, config.seed, role, data.image) for role, data in clean.items()}
-    detector = true_detector(config, scale**2 * clean["train"].amplitudes.statistics.largest ** 2)
+    brightest = scale**2 * clean["train"].amplitudes.statistics.largest ** 2
+    faults = config.N, config.bad_pixels, config.hot_pixels
+    detector = true_detector(*faults, wrong, config.seed, brightest)
     counted = {
         role: _add_counting_noise(data, scale, config.seed, role, flux[role], wrong.point_spread_px, detector)
         for role, data in clean.items()

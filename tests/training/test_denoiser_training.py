@@ -11,8 +11,7 @@ import tensorflow as tf
 from ptycho.config import DenoiserConfig, XlaConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
-from ptycho.networks import denoiser
-from ptycho.networks.denoiser import load_denoiser
+from ptycho.networks.denoiser import load_denoiser, new_denoiser
 from ptycho.networks.weights import get_weights
 from ptycho.run import denoiser_training
 from ptycho.run.denoiser_examples import Example, Scans, make_example
@@ -167,8 +166,8 @@ def eagerly(monkeypatch):
 
 def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, eagerly, monkeypatch):
     """Bit for bit, also where it was stopped while examples of the second kind were made."""
-    monkeypatch.setattr(denoiser, "FEATURES", (4, 6, 8))  # the network's size does not matter here
-    monkeypatch.setattr(denoiser, "BLOCKS", (1, 1, 1))
+    small = partial(new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # its size does not matter here
+    monkeypatch.setattr(denoiser_training, "new_denoiser", small)
     monkeypatch.setattr(denoiser_training, "cores", lambda: 1)  # the last example is not begun at the stop
     config = config_of()
     through, history = train(config, copied(examples, tmp_path / "through"))

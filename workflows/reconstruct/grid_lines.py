@@ -66,7 +66,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         for name in config.networks:
             view = COMPETITORS[name].view
             parts = view(config, data["train"]), view(config, data["val"])
-            scans = TrainingScans(*parts, regular_offsets(config, parts[0].group_size))
+            scans = TrainingScans(*parts, regular_offsets(config.offset, parts[0].group_size))
             model, histories[name], modes = train_network(name, config, scans, folder, stop=stop)
             seen = test
             if modes is not None and config.test_probe is None:
