@@ -23,7 +23,7 @@ is real too, four; then the object may come out turned or conjugated, and nothin
 that the probe cannot tell apart share one trial, of the one that changes least. Further:
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.
-- A scan along one line, or without overlap, tells little or nothing; then all are explained alike.
+- A scan along one line, or without overlap, constrains little or nothing; then all are explained alike.
 - In a near field probe and patterns are images in one frame. To turn both is to turn the positions the other
   way: there are eight ways, each with its twin, in which rows and columns are reversed and positions negated.
 - A probe that was itself guessed from these data has chosen its curvature for the scan as read: the sign of

@@ -100,7 +100,7 @@ class Registration:
         state: object and modes; its positions and flux are the nominal ones.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
-        cover: by its corner, what share of a pattern's light falls where the object is known.
+        cover: by its corner, share of a pattern's intensity that falls on the known object.
         options: how patterns are registered.
     """
 
@@ -316,8 +316,8 @@ class Registration:
             far = fft.fft2(
                 windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
             )  # (S, K, N, N)
-            light = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
-            along, energy = np.sqrt(light) @ root, light.sum(axis=1)
+            expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
+            along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
             left.append(root @ root - along**2 / np.maximum(energy, 1e-30))
         return (np.concatenate(left) - self.noise) / self.variation
 
@@ -399,7 +399,7 @@ class Registration:
         )
 
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
-        """What share of a pattern's light falls where the object is known, by its corner."""
+        """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
         light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
         known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(

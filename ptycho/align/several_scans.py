@@ -3,9 +3,9 @@
     C(s) = |Σ_r a(r)* b(r − s)| / √(Σ_r |a(r)|² m_b(r − s) · Σ_r m_a(r) |b(r − s)|²)
 
 a, b: the objects of two scans, each reconstructed alone, less what is smooth over a few pixels; zero outside
-the masks m_a, m_b of what their probes light. The shift s of the largest C·√n, with n the pixels of overlap,
-is refined by the patterns: under the first object each pattern of the second scan moves to where it fits
-best; the moves of all determine a shift and a rotation by least squares.
+the masks m_a, m_b of what their probes illuminate. The shift s of the largest C·√n, with n the pixels of
+overlap, is refined by the patterns: under the first object each pattern of the second scan moves to where it
+fits best; the moves of all determine a shift and a rotation by least squares.
 Source: Padfield, IEEE Trans. Image Process. 21 (2012) 2706, for the correlation of masked images.
 """
 
@@ -224,7 +224,7 @@ def _details(image: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:
 def _overlap(
     one: np.ndarray, two: np.ndarray, masks: list[np.ndarray], shift: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pixels of both images where both are lit, if ``two`` moves by a whole ``shift (2,)``."""
+    """Return the illuminated pixels of both images, ``two`` moved by a whole ``shift (2,)``."""
     rows, cols = np.nonzero(masks[1])
     there = rows + shift[0], cols + shift[1]
     inside = np.all(
@@ -247,8 +247,8 @@ def _refined(
     there, N = place.of(nominal), likelihood.data.N
     corners = np.rint(there).astype(int)
     inside = np.flatnonzero(((corners >= 0) & (corners <= len(mask) - N)).all(axis=1))
-    light = light_of(known.modes)
-    share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), light / light.sum())
+    probe = light_of(known.modes)
+    share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), probe / probe.sum())
     mine = inside[share > options.known]
     if len(mine) < options.fewest:
         return place

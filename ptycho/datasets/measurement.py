@@ -61,8 +61,8 @@ class Measurement:
 
     def fitted_photon_scale(self, transmission: float) -> float:
         """s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
-        light = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
-        return float(np.sqrt(self.statistics.mean_energy / (transmission * light)))
+        power = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
+        return float(np.sqrt(self.statistics.mean_energy / (transmission * power)))
 
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
         """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""

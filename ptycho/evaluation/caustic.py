@@ -134,12 +134,14 @@ def caustic(
             wave *= step
 
     coarse = np.linspace(-reach, reach, planes)
-    rough = coarse[int(np.argmin([_area(light) for light in waves(coarse)]))]
+    rough = coarse[int(np.argmin([_area(intensity) for intensity in waves(coarse)]))]
     half = min(reach, max(options.depths * depth, options.beyond * abs(rough)))
     distances = np.linspace(-half, half, planes)
-    light = next(waves(np.array([rough, 0.0])))
-    row, col = np.unravel_index(int(light.argmax()), light.shape)
-    cuts = [(light[:, col].copy(), light[row].copy(), _area(light)) for light in waves(distances)]
+    intensity = next(waves(np.array([rough, 0.0])))
+    row, col = np.unravel_index(int(intensity.argmax()), intensity.shape)
+    cuts = [
+        (intensity[:, col].copy(), intensity[row].copy(), _area(intensity)) for intensity in waves(distances)
+    ]
     row_cut, col_cut, areas = (np.array(part) for part in zip(*cuts, strict=True))
     place, least = _vertex(distances, areas)
     widths = np.sqrt(2 * np.log(2) / np.pi * np.prod(pixel_m) * np.array([least, *areas]))
@@ -154,9 +156,9 @@ def caustic(
     )
 
 
-def _area(light: np.ndarray) -> float:
+def _area(intensity: np.ndarray) -> float:
     """``(Σ I)² / Σ I²`` in pixels."""
-    return float(light.sum() ** 2 / np.sum(light**2))
+    return float(intensity.sum() ** 2 / np.sum(intensity**2))
 
 
 def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:

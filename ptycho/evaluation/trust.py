@@ -214,7 +214,7 @@ MEANS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a scan tells of its reconstruction, without the truth.
+    """Evidence of a scan about its reconstruction, without the truth.
 
     Attributes:
         missed: share of the patterns' variation that is missed in the middle one of those that were fitted;

@@ -6,7 +6,7 @@
 ``start``       ``unit`` of the positions, and what is known of ``frames`` (how many), ``shape``, ``dtype``,
                 ``domain``, ``zero_frequency`` (centre, corner, [row, col]), ``energy_eV``, ``distance_m``,
                 ``detector_pixel_m`` (one length, or [row, col])
-``mask``        ``shape``, ``dtype`` uint8: other than nought where a pixel is bad
+``mask``        ``shape``, ``dtype`` uint8: other than zero where a pixel is bad
 ``probe``       ``shape`` (K, h, w), ``dtype`` complex64
 ``frame``       ``index``, ``shape``, ``dtype``, ``encoding`` (``raw`` or ``bslz4``), ``time`` in s if known
 ``positions``   ``index``, ``row``, ``col``: lists of one length; ``time`` in place of ``index``

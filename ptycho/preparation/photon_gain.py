@@ -79,7 +79,7 @@ def pixel_steps(
     Args:
         values: ``(K, P)``, intensities from 0 up.
         dark: share of the frames that leave a pixel dark where single photons are seen.
-        fewest: number of such pixels that tells.
+        fewest: such pixels, at least.
         fitting: share of them all of whose values are whole multiples of the smallest.
         off: largest distance from a multiple: of rounding alone.
     """

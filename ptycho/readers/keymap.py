@@ -8,7 +8,7 @@
                                 ``data.position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster
 ``probe``, ``object``           (h, w) with modes before it, and (h, w); complex, or MATLAB's real and imag
-``good``, ``bad``               (H, W): other than nought where a pixel counts, or does not
+``good``, ``bad``               (H, W): other than zero where a pixel counts, or does not
 ``dark``, ``flat``              (H, W), or several, of which the mean is taken
 ``energy_eV``, ``distance_m``   a number, in its ``units`` or in eV and metres
 ``detector_pixel_m``            a number, or (row, col)

@@ -44,7 +44,7 @@ CONTRACTS = {
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    """Positions with the unit that their span tells, and the object, which they are places on."""
+    """Return positions with the unit that follows from their span, and the object."""
     names = POSITIONS[0] if file.holds_any(*POSITIONS[0]) else POSITIONS[1]
     found = read_columns(file, names, options, None, "px") if file.require(*names) else None
     if found is None:

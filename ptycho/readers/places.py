@@ -137,7 +137,7 @@ def join(
     """The patterns that there are positions for, in their own order, and those; their values are merged.
 
     Args:
-        numbers: ``(J,)`` of the patterns; None: they are counted from nought. Without numbers of the
+        numbers: ``(J,)`` of the patterns; None: they are counted from zero. Without numbers of the
             positions both have one order.
     """
     source = source.order_for(len(found.positions), file)

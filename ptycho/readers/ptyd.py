@@ -3,7 +3,7 @@
 =========================== =============== ==================================================================
 ``chunks/<i>/data``         (M, H, W)       intensities; a chunk may lie in a part file, an external link
 ``chunks/<i>/positions``    (M, 2) metres   **(y, x)** of the probe on the object
-``chunks/<i>/weights``      (M, H, W)       nought where a pixel does not count; or empty
+``chunks/<i>/weights``      (M, H, W)       zero where a pixel does not count; or empty
 ``meta/weight2d``           (H, W)          the same for all patterns
 ``meta/energy``             keV
 ``meta/distance``           metres

@@ -121,15 +121,15 @@ class LoadedModel:
         check(isinstance(B, int | np.integer) and B >= 1, "batch_size", B, "an integer >= 1")
         if self.general:
             check(probe is not None, "probe", probe, "given: this network has no probe of its own")
-        light = _checked_probe(setup.probe if probe is None else probe, N)
+        modes = _checked_probe(setup.probe if probe is None else probe, N)
         shifts = _checked_offsets(setup.offsets if offsets is None else offsets, groups, C)
         reach = float(np.abs(shifts).max())
         check(reach <= N / 2, "offsets", f"up to {reach:g} px", f"at most N/2 = {N / 2:g} px from the centre")
         R = N + max(setup.region_size - setup.N, math.ceil(2 * reach - 1e-3))
-        support = probe_support(light) if N != setup.N else max(probe_support(light), setup.support)
+        support = probe_support(modes) if N != setup.N else max(probe_support(modes), setup.support)
         step = self._step(Geometry(N, R, C, support))
         regions = np.empty((groups, R, R), np.complex64)
-        scaled = (s * f * light[None]).astype(np.complex64)
+        scaled = (s * f * modes[None]).astype(np.complex64)
         predict_into(regions, step, lambda part: (np.float32(f) * amplitudes[part], shifts[part]), scaled, B)
         return regions
 

@@ -68,8 +68,8 @@ class Setup:
     @property
     def transmission(self) -> float:
         """⟨Σ A²⟩ / (s² Σ|P|²) of the training data: the mean |O|² that its patterns imply."""
-        light = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
-        return float((self.N / 2) ** 2 / light)
+        power = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
+        return float((self.N / 2) ** 2 / power)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The form of ``setup.npz``."""

@@ -231,17 +231,17 @@ def light_of(probe: np.ndarray) -> np.ndarray:
 
 
 def light_at_edge(probe: np.ndarray) -> float:
-    """Mean light in the outermost ``N/32`` pixels of the window of a probe ``(…, N, N)``, over that in all.
+    """Return the mean intensity of a probe ``(…, N, N)`` in the outermost ``N/32`` pixels, over that in all.
 
     The window of a far field is λz/p wide, p the detector's pitch: what is wider comes in again on the other
     side, and its speckles are narrower than a pixel.
     """
-    light = light_of(probe)
-    N = len(light)
+    intensity = light_of(probe)
+    N = len(intensity)
     width = max(1, N // 32)
     edge = np.ones((N, N), bool)
     edge[width:-width, width:-width] = False
-    return float(light[edge].mean() / max(light.mean(), 1e-30))
+    return float(intensity[edge].mean() / max(intensity.mean(), 1e-30))
 
 
 def probe_support(probe: np.ndarray, negligible: float = 1e-6) -> int:

@@ -87,9 +87,9 @@ def blur(intensities: np.ndarray, sigma: float) -> np.ndarray:
     return gaussian_filter(intensities, sigma, mode="reflect", axes=(-2, -1)) if sigma else intensities
 
 
-def spread_and_scale(light: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
+def spread_and_scale(expected: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
     """What is expected of patterns ``(n, N, N)`` behind the point spread, with the flux ``(n,)`` of each."""
-    spread = blur(light, sigma)
+    spread = blur(expected, sigma)
     return spread if flux is None else spread * flux[:, None, None]
 
 
@@ -130,13 +130,13 @@ class Detector:
     saturation: int | None = None
 
     def counts(
-        self, light: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
+        self, expected: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
     ) -> np.ndarray:
-        """Photons counted where ``light (n, N, N)`` is expected of the sample; int64.
+        """Photons counted where ``expected (n, N, N)`` is expected of the sample; int64.
 
         Background is drawn by ``elsewhere``: the photons of the sample are those without it.
         """
-        photons = rng.poisson(light + self.glow)
+        photons = rng.poisson(expected + self.glow)
         if elsewhere is not None:
             photons += elsewhere.poisson(self.background, photons.shape)
         if self.saturation is not None:

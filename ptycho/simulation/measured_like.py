@@ -109,7 +109,7 @@ class MeasuredLike:
         nphotons: mean of the patterns' sums.
         good: ``(N, N)`` bool, pixels that work; the others read nothing.
         hot: ``(N, N)`` bool, pixels that shine.
-        flux: ``(J,)``, light in each pattern, one on average; None: the same in all.
+        flux: ``(J,)``, of each pattern, one on average; None: the same in all.
         background: counts per pixel, on average, from elsewhere.
         point_spread_px: standard deviation of the detector's point spread.
         saturation: counts that no pixel exceeds; None: there is no limit.
@@ -179,7 +179,7 @@ class MeasuredLike:
     def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2.
 
-        ``times (n,)``: of a probe that drifts; None: it is where it is at time nought.
+        ``times (n,)``: of a probe that drifts; None: it is where it is at time zero.
         """
         first, *others = self.probe.reshape(-1, self.N, self.N)
         if self.drift is not None and times is not None:
