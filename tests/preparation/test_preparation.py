@@ -13,6 +13,7 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
     choose_probe,
     make_dataset,
+    map_positions,
     probe_of_run,
     training_and_validation,
 )
@@ -253,6 +254,14 @@ def test_the_dataset_of_a_scan(dataset):
     energy = np.mean(np.sum(np.square(np.asarray(data.amplitudes), dtype=float), axis=(1, 2)))
     assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(energy, rel=1e-5)
     assert (data.groups[:, 0] == np.arange(J - 1)).all() and data.group_size == 3
+
+
+def test_positions_that_are_mapped_have_groups_and_a_lattice_of_their_own(tmp_path):
+    settings = ScanRunConfig(data=config(), group_size=4, tiles=True)
+    scan, data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
+    _, mapped = map_positions(scan, data, 2 * np.eye(2))
+    assert mapped.group_size == 4 and mapped.object_size > data.object_size
+    assert [mapped.tiling.height, mapped.tiling.width] == [2 * data.tiling.height, 2 * data.tiling.width]
 
 
 def test_a_scan_keeps_the_frames_that_are_used_alone(tmp_path):

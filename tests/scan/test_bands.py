@@ -14,6 +14,8 @@ def test_each_row_belongs_to_one_band(shape, halo):
     own = [row for part in parts for row in range(part.start + halo, part.stop - halo)]
     assert own == list(range(halo, shape[0] - halo))
     assert all(part.start >= 0 and part.stop <= shape[0] for part in parts)
+    heights = [part.stop - part.start - 2 * halo for part in parts]
+    assert all(height == 1 or height * np.prod(shape[1:]) <= 20 for height in heights)
 
 
 def test_an_inner_product_does_not_lose_digits_of_single_precision():
