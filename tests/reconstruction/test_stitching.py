@@ -7,7 +7,7 @@ import pytest
 from helpers import reference
 
 from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
-from ptycho.reconstruction.stitching import Layout, stitch, synchronise_phases
+from ptycho.reconstruction.stitching import Layout, _weighted_mean, stitch, synchronise_phases
 from ptycho.simulation.simulate import simulate
 
 PITCH = 8  # of the test scans' groups
@@ -44,6 +44,10 @@ def test_disagreement_by_a_loop(small_config):
         Layout(data),
         synchronise_phases(regions, Layout(data)),
     )
+    by_sevens = Layout(data, chunk=7)
+    np.testing.assert_array_equal(synchronise_phases(regions, by_sevens), factors)
+    parts = _weighted_mean(regions, factors, by_sevens, Layout.illumination)
+    np.testing.assert_allclose(parts.objects[made.mask], made.objects[made.mask], rtol=1e-5)
     weights = layout.illumination(slice(0, len(regions)))
     spread, total = 0.0, 0.0
     for w, region, factor, (row, col) in zip(weights, regions, factors, data.origins, strict=True):
