@@ -307,8 +307,8 @@ def digest_of_task(task: Task) -> str:
     """Return what the fit of a block is known by."""
     learned = task.terms.learned
     networks = () if learned is None else (learned.strength, learned.network)
-    coarse = getattr(task.fit, "keywords", {}).get("coarse")
-    return digest_of(task.terms, task.start, task.free, task.steps, *networks, coarse)
+    projected = getattr(task.fit, "keywords", {}).get("projected")
+    return digest_of(task.terms, task.start, task.free, task.steps, *networks, projected)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

@@ -443,10 +443,8 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
     if is_sparse(part) and part.fresnel is None:  # noise of a fit that is stuck would hide better ones
-        starts = start, difference_map(noise, start)
-        fits = [
-            fit(Terms(noise, options.weak_prior), one, OBJECT_ALONE, limits.steps, NEARLY) for one in starts
-        ]
+        starts, terms = (start, difference_map(noise, start)), Terms(noise, options.weak_prior)
+        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
         start = min(fits, key=lambda one: one.course[-1]).state
     for _ in range(limits.noise_rounds):
         start = fit(
