@@ -14,7 +14,7 @@ from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
-from ptycho.evaluation.trust import ENOUGH, FEW
+from ptycho.evaluation.trust import FEW, LIMITS
 from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.scan.beam import Beam, join_parts
@@ -110,7 +110,7 @@ def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:
         modes = probe.modes or max(len(data.probe), 2)
         others = 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
     ratio = values_per_parameter(data, others)
-    if ratio >= ENOUGH:
+    if ratio >= LIMITS.measured:
         return []
     text = f"{FEW}: {len(data.positions)} patterns have {ratio:.2g} measured values per parameter"
     return [Finding.warning(text, FEW)]

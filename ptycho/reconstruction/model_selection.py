@@ -27,7 +27,7 @@ from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import offer_slices
 from ptycho.reconstruction.solver import (
-    NEARLY,
+    FIT,
     OBJECT_ALONE,
     Fit,
     Terms,
@@ -46,46 +46,30 @@ Choice = bool | None
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """How much is fitted to select a model.
+    """How much is fitted to select a model."""
 
-    Attributes:
-        core_pixels: of the patterns of the core; ``fewest`` patterns at least,
-        most_pixels: unless these have more pixels than this; then ``least`` patterns.
-        first_steps, steps: of the first fit, from a constant, and of the others, at most.
-        learned_rounds: of each weight of a learned prior.
-        next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
-            the best is a third of it, or as large).
-        depths: λ_z that are tried between slices, the weakest first.
-        modes: of the probe, at most.
-        opr_modes: by which it varies, at most.
-        variation: score test (:mod:`~.probe_variation`) from which they are tried (measured at N = 64: 1.13
-            to 1.24 under constant probes, 2.3 and more where the probe varies so that it helps).
-        background_excess: times what an uncertain object alone would give: a background.
-        darkest: share of the pixels whose mean intensity is the start of a background,
-        background_steps: of expectation maximisation from there.
-        noise_rounds, same_noise: until the noise of amplitudes changes by a smaller share.
-        again: fall of the log-deviance since a part of the beam was refused, from which on it is offered
-            again.
-    """
-
-    core_pixels: int = 2**20
-    fewest: int = 100
-    most_pixels: int = 2**23
-    least: int = 36
-    first_steps: int = 120
-    steps: int = 60
-    learned_rounds: int = 1
-    next_kind: float = 0.3
-    depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)
-    modes: int = 3
-    opr_modes: int = 3
-    variation: float = 1.5
-    background_excess: float = 5.0
-    darkest: float = 0.02
-    background_steps: int = 8
-    noise_rounds: int = 8
-    same_noise: float = 0.03
-    again: float = 0.1
+    core_pixels: int = 2**20  # of the patterns of the core,
+    fewest: int = 100  # which has so many patterns at least,
+    most_pixels: int = 2**23  # unless these have more pixels than this;
+    least: int = 36  # then so many patterns
+    first_steps: int = 120  # of the first fit, from a constant,
+    steps: int = 60  # and of the others, at most
+    core_steps: int = 150  # of all refined parameters, once the model is selected
+    beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks
+    learned_rounds: int = 1  # of each weight of a learned prior
+    next_kind: float = 0.3  # least λ of a second-order regulariser over the best edge-preserving (measured)
+    depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)  # λ_z that are tried between slices
+    modes: int = 3  # of the probe, at most
+    opr_modes: int = 3  # by which it varies, at most,
+    variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
+    background_excess: float = 5.0  # times what an uncertain object alone would give: a background
+    darkest: float = 0.02  # share of the pixels whose mean intensity is the start of a background,
+    background_steps: int = 8  # of expectation maximisation from there
+    noise_rounds: int = 8  # until the noise of amplitudes changes
+    same_noise: float = 0.03  # by a smaller share
+    again: float = (
+        0.1  # fall of the log-deviance from which a part of the beam that was refused is tried again
+    )
 
     def count(self, N: int) -> int:
         """Return how many patterns of ``N × N`` the core has, at least."""
@@ -206,7 +190,12 @@ class Selection:
         self.decisions = [one for one in self.decisions if one.what != what]
 
     def fit(
-        self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
+        self,
+        state: State,
+        free: Freedom,
+        prior: Prior,
+        steps: int | None = None,
+        enough: float = FIT.preliminary,
     ) -> Fit:
         """Fit what is not held out."""
         options = self.options
@@ -454,13 +443,13 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
     if is_sparse(part) and part.fresnel is None:  # noise of a fit that is stuck would hide better ones
-        starts = start, difference_map(noise, start)
-        fits = [
-            fit(Terms(noise, options.weak_prior), one, OBJECT_ALONE, limits.steps, NEARLY) for one in starts
-        ]
+        starts, terms = (start, difference_map(noise, start)), Terms(noise, options.weak_prior)
+        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
         start = min(fits, key=lambda one: one.course[-1]).state
     for _ in range(limits.noise_rounds):
-        start = fit(Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, NEARLY).state
+        start = fit(
+            Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, FIT.preliminary
+        ).state
         ratio = _noise_ratio(noise, start)
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:

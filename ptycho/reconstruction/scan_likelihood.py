@@ -20,12 +20,9 @@ from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
-AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")
 WORKER = "side_by_side"  # how its threads are called
-ON_A_GPU = 16  # times as many, so that it has enough to do
-KEPT = 2**28  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
     "modes": "modes",
@@ -70,6 +67,8 @@ class ScanLikelihood:
         instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
         advance: called with the number of patterns after each chunk.
         cache: where fits under this likelihood are kept.
+        chunk_pixels: of the patterns that are handled at once.
+        kept_bytes: of patterns that are kept in memory; more are read again each time.
     """
 
     data: Dataset
@@ -81,11 +80,13 @@ class ScanLikelihood:
     instead: Amplitudes | None = None
     advance: Advance = silent
     cache: Cache = field(default_factory=NoCache)
+    chunk_pixels: int = CHUNK_PIXELS
+    kept_bytes: int = 2**28
 
     @cached_property
     def chunk(self) -> int:
         """Patterns that are handled at once: one size, so that few functions are compiled."""
-        pixels = CHUNK_PIXELS * (ON_A_GPU if has_gpu() else 1)
+        pixels = self.chunk_pixels * (16 if has_gpu() else 1)  # a GPU needs more work at once
         return max(1, pixels // self.data.N**2)
 
     @property
@@ -183,7 +184,7 @@ class ScanLikelihood:
     @property
     def keeps(self) -> bool:
         """Whether the patterns stay in memory once they are read; else they are read each time."""
-        return 4 * self.data.N**2 * len(self.data.positions) <= KEPT
+        return 4 * self.data.N**2 * len(self.data.positions) <= self.kept_bytes
 
     def in_memory(self) -> ScanLikelihood:
         """The same with the patterns of its data read."""
@@ -240,18 +241,20 @@ def computed_with(wanted: set[str]) -> tuple[str, ...]:
     return next(names for names in sets if wanted <= set(names))
 
 
-def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
-    """The results in order, so that sums are the same on any number of cores; each call takes one.
+def side_by_side(
+    function: Callable[[Case], Result], cases: Sequence[Case], ahead: int = 8
+) -> Iterator[Result]:
+    """Yield the results in order, so that sums are the same on any number of cores; each call takes one.
 
-    Within such a call, one after the other.
+    Within such a call, one after the other. ``ahead``: calls for each core that are begun together.
     """
     count = cores()
     if len(cases) == 1 or count == 1 or threading.current_thread().name.startswith(WORKER):
         yield from map(function, cases)
         return
     pool = _workers(count)
-    for k in range(0, len(cases), AHEAD * count):
-        yield from pool.map(function, cases[k : k + AHEAD * count])
+    for k in range(0, len(cases), ahead * count):
+        yield from pool.map(function, cases[k : k + ahead * count])
 
 
 @cache

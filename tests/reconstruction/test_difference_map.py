@@ -3,20 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 
-FLOOR = 0.02
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 16 * N**2)
+FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
 
 def by_loops(state, amplitudes, good, iterations):
@@ -56,7 +49,7 @@ def test_two_iterations_by_loops():
     scan = Scan.of(rng, modes=random_complex(rng, (2, N, N)) * 10)
     scan = replace(scan, flux=rng.uniform(0.8, 1.2, 36), background=rng.uniform(5, 20, (N, N)))
     good = rng.random((N, N)) > 0.2
-    likelihood = likelihood_of(scan.dataset(rng, good=good), unit=1.5)
+    likelihood = likelihood_of(scan.dataset(rng, good=good), unit=1.5, chunk_pixels=SMALL)
     f = likelihood.normalisation
     start = replace(scan.rough(f), object=random_complex(rng, scan.object.shape).astype(np.complex64))
     measured = np.fft.ifftshift(f * likelihood.data.amplitudes[:], axes=(-2, -1))
@@ -71,7 +64,7 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
     scan = Scan.of(rng, photons=1e6, count=6)
     texture = rng.uniform(0, 1, scan.object.shape) * np.exp(1.5j * rng.uniform(0, 1, scan.object.shape))
     scan = replace(scan, object=texture)
-    likelihood = likelihood_of(scan.dataset(rng), compile_xla=True)
+    likelihood = likelihood_of(scan.dataset(rng), compile_xla=True, chunk_pixels=SMALL)
     start = scan.rough(likelihood.normalisation)
 
     def misfit(begun):
