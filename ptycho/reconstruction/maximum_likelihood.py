@@ -155,7 +155,7 @@ def solve(
         start = _beam_in_the_middle(selection, terms, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(terms, prior=selection.prior)
-        if coarse := begin_at_larger_pixels(weak, start, options.steps, how):
+        if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, options.steps, how)):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
@@ -211,13 +211,11 @@ def _finish(
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
-    """Fit the object alone as it was fitted on the core: at larger pixels first, or by the difference map."""
-    options = selection.options
-    begun = begin_at_larger_pixels(replace(terms, prior=selection.prior), start, options.steps)
-    if begun and not selection.projected:
+    """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
+    steps, weak = selection.options.steps, replace(terms, prior=selection.prior)
+    if not selection.projected and (begun := begin_at_larger_pixels(weak, start, steps)):
         return begun
-    first = min(options.steps, terms.options.first)
-    return fit_from_constant(terms, begun or start, first, selection.projected).state
+    return fit_from_constant(terms, start, min(steps, terms.options.first), selection.projected).state
 
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:

@@ -54,6 +54,7 @@ class SelectionOptions:
     least: int = 36  # then so many patterns
     first_steps: int = 120  # of the first fit, from a constant,
     steps: int = 60  # and of the others, at most
+    poor_fit: float = 1.2  # deviance of a first fit under a known probe, from which a better start is sought
     core_steps: int = 150  # of all refined parameters, once the model is selected
     beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks
     learned_rounds: int = 1  # of each weight of a learned prior
@@ -314,19 +315,22 @@ def select_model(
 
 
 def _begin(selection: Selection) -> Fit:
-    """Fit the object alone, from a constant; of a sparse scan by the difference map, if that explains more.
+    """Fit the object alone, from a constant, or from the difference map if that explains more.
 
-    Of large patterns, it begins at downsampled ones.
+    The latter is tried in sparse scans, and under a known probe where a constant leads to a poor fit. From a
+    constant, large patterns begin downsampled.
     """
     terms, steps = Terms(selection.kept, selection.prior), selection.limits.first_steps
-    if begun := begin_at_larger_pixels(terms, selection.state, steps):
-        return selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
-    found = selection.fit(selection.state, OBJECT_ALONE, selection.prior, steps)
-    if selection.holdout.kind == "patterns" or selection.kept.data.fresnel is not None:
+    begun = begin_at_larger_pixels(terms, selection.state, steps) or selection.state
+    found = selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
+    selection.scores = selection.holdout.score(found.state, OBJECT_ALONE)
+    known = selection.options.probe is False
+    stuck = known and np.exp(selection.deviance) > selection.limits.poor_fit
+    if selection.kept.data.fresnel is not None or (selection.holdout.kind == "patterns" and not stuck):
         return found
     projected = difference_map(selection.kept, selection.state)
     other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
-    scores, selection.scores = (selection.holdout.score(one.state, OBJECT_ALONE) for one in (other, found))
+    scores = selection.holdout.score(other.state, OBJECT_ALONE)
     gain = compare_shares(scores, selection.scores)
     selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
     value = "by the difference map" if selection.projected else "a constant"

@@ -38,7 +38,7 @@ def stretched(aligned, context):
 @pytest.fixture
 def calls(monkeypatch):
     seen = []
-    monkeypatch.setattr(steps, "STEPS", ((lambda *a: seen.append(1) or stretched(*a), "geometry"),))
+    monkeypatch.setattr(steps, "STEPS", ((lambda *a: seen.append(1) or stretched(*a), "geometry", 0.0),))
     return seen
 
 
