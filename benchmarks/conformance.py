@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,11 +103,21 @@ class Count:
     kinds: dict[str, int] = field(default_factory=dict)
 
 
-def check(name: str, dtype: str, cases: int, seed: int = 0, modes: tuple[bool, ...] = (False, True)) -> Count:
-    """Run ``cases`` cases of an operator in one dtype on every path, eagerly (False) and compiled (True)."""
+def check(
+    name: str,
+    dtype: str,
+    cases: int,
+    seed: int = 0,
+    modes: tuple[bool, ...] = (False, True),
+    shapes: Sequence[int] = range(6),
+) -> Count:
+    """Run ``cases`` cases of an operator in one dtype on every path, eagerly (False) and compiled (True).
+
+    ``shapes``: which of the shapes of images and results.
+    """
     operator, count = OPERATORS[name], Count(name, dtype)
     rng = np.random.default_rng([seed, sorted(OPERATORS).index(name), CROP_DTYPES.index(dtype)])
-    for batch in operator.batches(rng, cases, dtype):
+    for batch in operator.batches(rng, cases, dtype, shapes):
         expected = operator.oracle(batch)
         failed = np.zeros(len(batch.rows), bool)
         for path, call in operator.paths.items():

@@ -6,7 +6,7 @@ touches or crosses a border, is flipped, has a size of one, or lies on the pixel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Operator:
 
     dtypes: tuple[str, ...]
     method: str
-    batches: Callable[[np.random.Generator, int, str], Iterator[Batch]]
+    batches: Callable[..., Iterator[Batch]]
     paths: dict[str, Callable[..., tf.Tensor]]
     oracle: Callable[[Batch], np.ndarray]
 
@@ -92,9 +92,12 @@ def random_edges(rng: np.random.Generator, count: int, size: int) -> tuple[np.nd
     return np.choose(kind[:, None], [inside, crossing, touching, aligned]).astype(np.float32), kind
 
 
-def crop_batches(method: str) -> Callable[[np.random.Generator, int, str], Iterator[Batch]]:
-    def batches(rng: np.random.Generator, cases: int, dtype: str) -> Iterator[Batch]:
-        for (shape, crop), count in zip(CROP_SHAPES, shares(cases, len(CROP_SHAPES)), strict=True):
+def crop_batches(method: str) -> Callable[..., Iterator[Batch]]:
+    def batches(
+        rng: np.random.Generator, cases: int, dtype: str, shapes: Sequence[int] = range(6)
+    ) -> Iterator[Batch]:
+        for k, count in zip(shapes, shares(cases, len(shapes)), strict=True):
+            shape, crop = CROP_SHAPES[k]
             (y, y_kind), (x, x_kind) = (random_edges(rng, count, size) for size in shape[1:3])
             for edges in (y, x):
                 flip = rng.random(count) < 0.25
@@ -175,10 +178,12 @@ def warp_kinds(
     }
 
 
-def warp_batches(interpolation: str) -> Callable[[np.random.Generator, int, str], Iterator[Batch]]:
-    def batches(rng: np.random.Generator, cases: int, dtype: str) -> Iterator[Batch]:
-        counts = shares(cases, len(WARP_SHAPES))
-        for (shape, size), fill_mode, count in zip(WARP_SHAPES, FILL_MODES, counts, strict=True):
+def warp_batches(interpolation: str) -> Callable[..., Iterator[Batch]]:
+    def batches(
+        rng: np.random.Generator, cases: int, dtype: str, shapes: Sequence[int] = range(6)
+    ) -> Iterator[Batch]:
+        for k, count in zip(shapes, shares(cases, len(shapes)), strict=True):
+            (shape, size), fill_mode = WARP_SHAPES[k], FILL_MODES[k]
             t = random_transforms(rng, count, *shape[:2])
             rows, cols = source_points(t, size)
             settings = {
@@ -202,8 +207,11 @@ def warp_oracle(batch: Batch) -> np.ndarray:
     return reference(images, *batch.arrays, *batch.settings.values())
 
 
-def translate_batches(rng: np.random.Generator, cases: int, dtype: str) -> Iterator[Batch]:
-    for (shape, _), count in zip(WARP_SHAPES, shares(cases, len(WARP_SHAPES)), strict=True):
+def translate_batches(
+    rng: np.random.Generator, cases: int, dtype: str, shapes: Sequence[int] = range(6)
+) -> Iterator[Batch]:
+    for k, count in zip(shapes, shares(cases, len(shapes)), strict=True):
+        shape, _ = WARP_SHAPES[k]
         shifts = (rng.uniform(-0.7, 0.7, (count, 2)) * shape[:2]).astype(np.float32)
         shifts[rng.random(count) < 0.2] //= 1
         t = oracles.shift_transforms(shifts)

@@ -36,7 +36,7 @@ from ptycho.evaluation import metrics
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.regions import predict_in_rounds
 from ptycho.reconstruction.stitching import stitch
-from ptycho.run.loaded import ROUNDS, LoadedModel, load_model
+from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from workflows.command_line.config import run_config
@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--experiment", default="gs1_curved", help="of conf/experiment (gs1_curved)")
     parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
     parser.add_argument("--group-size", type=int, help="patterns in a group (the network's)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the network ({ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=2, help="of the network (2)")
     parser.add_argument("--passes", type=int, default=3, help="steps of the solver (3)")
     parser.add_argument("--batch", type=int, help="groups in a batch (the network's)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs (3)")

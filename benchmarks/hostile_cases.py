@@ -45,7 +45,7 @@ SETUP = Setup(
     normalisation=0.01,
     region_size=CONFIG.region_size,
     group_size=C,
-    offsets=regular_offsets(CONFIG, C),
+    offsets=regular_offsets(CONFIG.offset, C),
     support=N,
 )
 WEIGHTS = {"pinn/generator/level": np.ones((), np.float32), "pinn/generator/a/b": np.ones(3, np.float32)}

@@ -47,7 +47,7 @@ def write_run(folder: Path, config: RunConfig) -> None:
     for name, competitor in COMPETITORS.items():
         data = competitor.view(config, training)
         geometry = training_geometry(config, data)
-        offsets = regular_offsets(config, data.group_size)
+        offsets = regular_offsets(config.offset, data.group_size)
         run.arrays(f"{name}/{SETUP}", setup_of(data, offsets, geometry.support).arrays())
         write_network(run, name, get_weights(competitor.build(config, geometry)), {}, [])
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.panel import MARGIN, error_of, far_light, object_of
 from benchmarks.tables import markdown
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
-from ptycho.reconstruction.model_selection import BEGINNING
+from ptycho.reconstruction.model_selection import SelectionOptions
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
@@ -107,7 +107,7 @@ def main() -> None:
     begin_at_larger_pixels(terms, flat, 1)
     rows = [row_of("a constant", terms, flat, truth, probe, 0.0)]
     since = time.perf_counter()
-    begun = begin_at_larger_pixels(terms, flat, BEGINNING)
+    begun = begin_at_larger_pixels(terms, flat, SelectionOptions.first_steps)
     assert begun is not None
     rows.append(row_of("larger pixels", terms, begun, truth, probe, time.perf_counter() - since))
     print(markdown(rows))

@@ -36,10 +36,9 @@ from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
-from ptycho.reconstruction.maximum_likelihood import FIRST
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import FIT, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth
@@ -101,7 +100,7 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
         fit(Terms(likelihood), rough, one, 1)  # compiles
     told = Course(likelihood, truth)
     counted = Terms(replace(likelihood, advance=told.count))
-    first = fit(counted, rough, Freedom(False), FIRST, watch=told.watch)
+    first = fit(counted, rough, Freedom(False), FIT.first, watch=told.watch)
     fit(counted, first.state, free, options.steps, watch=told.watch)
     return told.rows
 
@@ -112,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> None:
     assert isinstance(config, ScanRunConfig)
     truth, scan = read_truth(options.scan), interpret(open_raw(config.data), config.data)
     options.out.mkdir(parents=True, exist_ok=True)
-    data, _ = make_dataset(scan, config, options.out)
+    _, data, _ = make_dataset(scan, config, options.out)
     if len(data.positions) != len(truth.positions):
         raise SystemExit(f"{options.scan}: some patterns are not usable; simulate a scan without that")
     rows = course(data, truth, options)

@@ -16,9 +16,6 @@ from tqdm import tqdm
 log = logging.getLogger(__name__)
 
 Advance = Callable[[int], object]  # called with the number of patterns that were just used
-LINE_INTERVAL_S = 10.0  # until the first line of a log; each later one takes twice as long …
-LONGEST_INTERVAL_S = 60.0  # … at most
-BAR_DELAY_S = 2.0
 
 
 def silent(patterns: int) -> None:
@@ -100,6 +97,7 @@ class Progress:
         unit: what is counted, if not patterns.
         per: so many of what is counted are one ``unit``: of a solver that steps through all patterns, these.
         at_most: the loop may end before; what is shown as left is the most that it can take.
+        line_s: seconds until the first line of a log; each later one takes twice as long, a minute at most.
     """
 
     def __init__(
@@ -107,11 +105,12 @@ class Progress:
         title: str,
         total: int,
         done: int = 0,
-        delay: float = BAR_DELAY_S,
+        delay: float = 2.0,
         bar: bool | None = None,
         unit: str = "pattern",
         per: int = 1,
         at_most: bool = False,
+        line_s: float = 10.0,
     ) -> None:
         self._title, self._total, self._done, self._unit = title, total, done, unit
         self._per, self._limit = max(per, 1), "at most " if at_most else ""
@@ -122,7 +121,7 @@ class Progress:
             else None
         )
         self._planned = total
-        self._interval = LINE_INTERVAL_S
+        self._interval = line_s
         self._start = self._last_line = time.monotonic()
 
     def advance(self, patterns: int, where: str = "") -> None:
@@ -137,7 +136,7 @@ class Progress:
             self._bar.update(patterns)
         elif self._done > self._first and time.monotonic() - self._last_line >= self._interval:
             self._last_line = time.monotonic()
-            self._interval = min(2 * self._interval, LONGEST_INTERVAL_S)
+            self._interval = min(2 * self._interval, 60.0)
             done, planned = self._done // self._per, self._planned // self._per
             limit = f" of {self._limit}{planned}" if done <= planned else ""
             reached = where or f"{done}{limit} {self._unit}s"

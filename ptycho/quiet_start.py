@@ -19,8 +19,6 @@ LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # a GPU's memory as it is needed; else the first process takes all of it
 RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 """Of these variables one tells a process of MPI which of its machine it is."""
-STDERR = 2
-PATIENCE_S = 5  # for the last lines
 NOTES = r"WARNING: All log messages before absl::InitializeLog|I\d{4} [\d:.]+ +\d+ \w+\.cc:\d+\]"
 NO_DEVICE = r"[WE]\d{4} [\d:.]+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
 Gpu = TypeVar("Gpu")
@@ -85,14 +83,14 @@ def without_lines(pattern: str) -> Iterator[None]:
         return
     assert reader.stdin is not None
     sys.stderr.flush()
-    before = os.dup(STDERR)
-    os.dup2(reader.stdin.fileno(), STDERR)
+    before, stderr = os.dup(2), 2
+    os.dup2(reader.stdin.fileno(), stderr)
     try:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(before, STDERR)
+        os.dup2(before, stderr)
         os.close(before)
         reader.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            reader.wait(PATIENCE_S)
+            reader.wait(5)

@@ -31,7 +31,7 @@ from ptycho.config.memory import CHUNK_PIXELS
 from ptycho.networks import build_pinn
 from ptycho.portable.formats import stablehlo_text
 from ptycho.reconstruction.likelihood import likelihood_step
-from ptycho.reconstruction.scan_likelihood import ARGUMENTS, ON_A_GPU
+from ptycho.reconstruction.scan_likelihood import ARGUMENTS
 from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import training_geometry
@@ -152,7 +152,7 @@ def operators(side: int = 84, rows: int = 4, repeat: int = 16) -> dict[str, Call
 
 def programs() -> dict[str, Callable[[], Program]]:
     """Every program by its name."""
-    sizes = {(N, modes): ON_A_GPU * CHUNK_PIXELS // N**2 for N in (64, 128, 256) for modes in (1, 4)}
+    sizes = {(N, modes): 16 * CHUNK_PIXELS // N**2 for N in (64, 128, 256) for modes in (1, 4)}
     steps = {f"likelihood_{N}_{K}": lambda N=N, K=K, n=n: likelihood(N, K, n) for (N, K), n in sizes.items()}
     return steps | {kind: lambda kind=kind: network(kind) for kind in ("training", "inference")} | operators()
 

@@ -14,7 +14,7 @@ from benchmarks.study.ssim_scale import BEST, LABELS, TICKS, lost
 from ptycho.evaluation.colours import SEQUENTIAL, ShownPhase
 from ptycho.evaluation.figures import AMPLITUDE_MAP, phase_limits
 from ptycho.evaluation.metrics import CHANNELS, phase
-from ptycho.evaluation.trust import DISAGREEMENT, EXCESS, NOISE_SHARE
+from ptycho.evaluation.trust import LIMITS
 
 LOSS_MAP = "cividis"  # light is bad; told apart by the colour-blind, too
 DARK = 0.45  # of the colour scale, below which numbers are white
@@ -82,8 +82,8 @@ def draw_flags(points: Sequence[Point]) -> Figure:
         y = [point.excess for point in some]
         for ax, x in ((left, [p.noise_share for p in some]), (right, [p.disagreement for p in some])):
             ax.scatter(x, y, c=colour, marker=marker, label=label, edgecolors="black", linewidths=0.4)
-    for ax, limit in ((left, NOISE_SHARE), (right, DISAGREEMENT)):
-        ax.axhline(EXCESS, color="0.3", linestyle="--", linewidth=1)
+    for ax, limit in ((left, LIMITS.noise_share), (right, LIMITS.disagreement)):
+        ax.axhline(LIMITS.excess, color="0.3", linestyle="--", linewidth=1)
         ax.axvline(limit, color="0.3", linestyle="--", linewidth=1)
         ax.grid(alpha=0.3)
     left.set(xscale="log", xlabel="noise_share", ylabel="√(R² − R of photon noise²)")

@@ -138,8 +138,8 @@ def describe_flags(points: Sequence[figures.Point]) -> str:
         f"A flag is raised for {some[0]} reconstructions that are wrong (amplitude SSIM below {WRONG:g}): "
         f"`outside_training` for {sum(p.outside for p in wrong)}, `amplitude_in_noise` for "
         f"{sum(p.in_noise for p in wrong)}; and for {some[1]} that are right (above {RIGHT:g}). Limits: "
-        f"√(R² − R_noise²) {trust.EXCESS:g}, disagreement {trust.DISAGREEMENT:g}, share of noise "
-        f"{trust.NOISE_SHARE:g}."
+        f"√(R² − R_noise²) {trust.LIMITS.excess:g}, disagreement {trust.LIMITS.disagreement:g}, share of "
+        f"noise {trust.LIMITS.noise_share:g}."
     )
 
 

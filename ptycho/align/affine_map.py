@@ -36,36 +36,24 @@ from ptycho.scan.ramp import levelled
 
 @dataclass(frozen=True)
 class AffineOptions:
-    """How the map is looked for, and which maps are reported.
-
-    Attributes:
-        trial: the patterns.
-        growing: numbers of patterns; steps of the object alone, and with A.
-        object_steps, steps: of a trial, of the object alone and with A and the probe.
-        factor, most: of the scale along the valley, and how many factors at most.
-        converged: change of A, relative, with which the fit is at its end; ``rounds`` at most.
-        valley: relative error of A that a refined probe leaves, at least (measured).
-        scale, degrees: a map that differs by less is not reported.
-        z: standard errors that a map must differ by.
-        single_steps: of the corrections of single patterns.
-        unlikely, unlikely_share: gain of χ² by a map in the score test at the nominal positions, in all and
-            as a share of the deviance, below which none is looked for. ``benchmarks/position_map.py gains``:
-            so it is of right positions in 17 of 20 scans, and of no scale wrong by 2 % from 10⁵ photons on.
-    """
+    """How the map is fitted, and which maps are reported."""
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
-    growing: tuple[tuple[int, int, int], ...] = ((16, 8, 15), (36, 8, 20))
-    object_steps: int = 8
-    steps: int = 25
-    factor: float = 1.08
-    most: int = 6
-    converged: float = 2e-3
+    growing: tuple[tuple[int, int, int], ...] = ((16, 8, 15), (36, 8, 20))  # patterns; steps of O, and with A
+    object_steps: int = 8  # of a trial, of the object alone,
+    steps: int = 25  # and with A and the probe
+    factor: float = 1.08  # of the scale along the valley
+    most: int = 6  # such factors
+    converged: float = 2e-3  # relative change of A
     rounds: int = 6
-    valley: float = 5e-3
-    scale: float = 0.02
-    degrees: float = 0.75
-    z: float = 4.0
-    single_steps: int = 12
+    valley: float = 5e-3  # relative error of A that a refined probe leaves, at least (measured)
+    scale: float = 0.02  # a map that differs by less is not reported
+    degrees: float = 0.75  # likewise
+    z: float = 4.0  # standard errors that a map must differ by
+    single_steps: int = 12  # of the corrections of single patterns
+    # Gain of χ² by a map in the score test at the nominal positions, and its share of the deviance, below
+    # which none is fitted. ``benchmarks/position_map.py gains``: so it is of right positions in 17 of 20
+    # scans, and of no scale wrong by 2 % from 10⁵ photons on.
     unlikely: float = 8.0
     unlikely_share: float = 1e-4
 

@@ -40,12 +40,13 @@ from ptycho.align.orientation import Orientation, advice, better, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
 from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import (
+    at_positions,
     choose_probe,
     make_dataset,
     map_positions,
-    move_positions,
     place_patterns,
 )
 from ptycho.preparation.prepare import ScanGeometry, interpret
@@ -54,6 +55,7 @@ from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.scan.coarser import coarser
 from ptycho.scan.comparison import compare_shares
+from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.plausibility import likeness
@@ -122,7 +124,7 @@ class AlignedScan:
 
     def mapped(self, matrix: np.ndarray, probe: np.ndarray | None) -> AlignedScan:
         """Return the scan with positions multiplied by ``matrix (2, 2)``, and the probe of those."""
-        scan, data = map_positions(self.scan, self.data, matrix, self.config)
+        scan, data = map_positions(self.scan, self.data, matrix)
         whole = matrix if self.matrix is None else matrix @ self.matrix
         mapped = replace(self, scan=scan, data=data, matrix=whole)
         return mapped if probe is None else mapped.under(probe)
@@ -130,11 +132,12 @@ class AlignedScan:
 
 def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Align a scan as it was :func:`read`: take all steps."""
-    config = aligned.config
     aligned = look_at_rotation(check_probe(aligned))
-    if aligned.rotation.transposed and config.data.orientation == "auto":
-        aligned = _transposed(config, str(aligned.rotation.warning), context)
-    for step, name in STEPS:
+    if aligned.rotation.transposed and aligned.config.data.orientation == "auto":
+        aligned = _transposed(aligned, context)
+    for step, name, least in STEPS:
+        if values_per_parameter(aligned.data) < least:
+            continue
         with context.timed(name):
             aligned = step(aligned, context)
         if aligned.data.beam.opr_modes is not None:  # the steps that follow are for one probe
@@ -153,7 +156,7 @@ def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Alig
 
 def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
     """Return a scan as it was read, under the probe and at the positions of an earlier result."""
-    scan, data, shift = place_patterns(aligned.scan, aligned.data, start.positions, aligned.config)
+    scan, data, shift = place_patterns(aligned.scan, aligned.data, start.positions)
     beam, limits = data.beam, aligned.config.probe
     if start.opr_modes is not None:
         beam = replace(beam, opr_modes=masked(start.opr_modes, limits), opr_weights=start.opr_weights)
@@ -184,7 +187,7 @@ def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
         f"correlation of {found:.2f}; it is estimated instead; set probe=npz probe.file=… or probe=zone_plate"
     )
     scan = replace(scan, probe=None)
-    modes, _ = choose_probe(scan, config)
+    modes, _ = choose_probe(scan, config.probe, config.run)
     beam = data.beam.with_probe(modes).scaled_to(data.beam.power)
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(Finding.warning(text))
 
@@ -195,19 +198,18 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
 
 
-def _transposed(config: ScanRunConfig, why: str, context: RunContext) -> AlignedScan:
-    """Read the scan again with its patterns transposed, because of what their deflection says."""
-    way = Orientation(transpose=True)
-    turned = replace(config, data=way.on(config.data))
-    aligned = look_at_rotation(check_probe(read_again(turned, context)))
-    return aligned.decided(Finding("orientation", way.keys(config.data), why))
+def _transposed(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Read the scan again with its patterns transposed, as their deflection demands."""
+    way, config = Orientation(transpose=True), aligned.config.data
+    turned = look_at_rotation(check_probe(read_again(aligned, way.on(config), context)))
+    return turned.decided(Finding("orientation", way.keys(config), str(aligned.rotation.warning)))
 
 
-def read_again(config: ScanRunConfig, context: RunContext) -> AlignedScan:
-    """Read a scan in another way; its file is closed once its patterns are copied."""
-    raw = open_raw(config.data)
+def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
+    """Read a scan as another ``config`` says; its file is closed once its patterns are copied."""
+    raw = open_raw(config)
     with closing(raw.patterns):
-        return read(interpret(raw, config.data), config, context)
+        return read(interpret(raw, config), replace(aligned.config, data=config), context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -215,7 +217,7 @@ def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     config, coarse = aligned.config, aligned.rotation
     if aligned.scan.probe is not None or not isinstance(config.probe, OwnProbe):
         return aligned
-    turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees), config)[1]
+    turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees))[1]
     if config.data.shared in ONE_OBJECT:  # the places of the scans are not known yet
         index = aligned.scan.scan_index
         turned = turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
@@ -232,7 +234,9 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     view = coarser(aligned.data)
     seen = aligned.data if view is None else view.data
     ratio = 1.0 if view is None else view.ratio
-    own = _initial_probe_of(aligned.estimated) if config.data.shared == "object" else None
+    own: Callable[[Dataset], np.ndarray] | None = None
+    if config.data.shared == "object":
+        own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
     placed = place_on_the_largest(seen, index, config.probe.learn is not False, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
@@ -248,7 +252,7 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         positions[index == k] = place.of(positions[index == k] * ratio) / ratio
         flux[index == k] *= place.flux
         found.append(place.finding(names[k], names[first], ratio, own is None))  # else probes differ in power
-    scan, data, _ = place_patterns(aligned.scan, aligned.data, positions, config)
+    scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:
         if view is not None:
@@ -256,11 +260,6 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             placed = replace(placed, probes=finer)
         beam = with_probe_of_each(beam, index, placed)
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*found)
-
-
-def _initial_probe_of(estimated: bool) -> Callable[[Dataset], np.ndarray]:
-    """Return what gives the initial probe of one of several scans: its own estimate, or that of all."""
-    return (lambda part: guess_probe(part).probe) if estimated else (lambda part: part.probe)
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -304,16 +303,14 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
     if config.data.orientation != "auto":
         return aligned.decided(Finding.warning(f"{text}; or data.orientation=auto", ORIENTATION))
     way: Orientation = clear.hypothesis[0]
-    turned = replace(config, data=way.on(config.data))
-    again = read_again(turned, context)
+    again = read_again(aligned, way.on(config.data), context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
     if aligned.estimated:
         again = again.under(data.probe)
     decision = Finding("orientation", way.keys(config.data), text)
-    return replace(aligned, scan=again.scan, data=again.data, config=turned, reading=again.reading).decided(
-        decision
-    )
+    turned = replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
+    return turned.decided(decision)
 
 
 def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -359,7 +356,7 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
         why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
         decision = Finding("positions corrected", jumps.text, why)
         log.warning("%s", decision)
-        data = move_positions(aligned.scan, aligned.data, jumps.moves, aligned.config)
+        data = at_positions(aligned.data, aligned.data.positions.astype(float) + jumps.moves)
         moved = replace(aligned, data=data, steps=(*aligned.steps, decision))
         return replace(moved, alternative=_alternative_again(moved))
     if jumps.lost:
@@ -378,11 +375,12 @@ def _alternative_again(aligned: AlignedScan) -> Alternative | None:
     return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
 
 
-STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str], ...] = (
-    (estimate_probe, "probe_and_orientation"),
-    (join_scans, "several_scans"),
-    (correct_positions, "geometry"),
-    (correct_orientation, "probe_and_orientation"),
-    (correct_jumps, "position_jumps"),
+STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str, float], ...] = (
+    (estimate_probe, "probe_and_orientation", 0),
+    (join_scans, "several_scans", 0),
+    (correct_positions, "geometry", 1.8),
+    (correct_orientation, "probe_and_orientation", 1.8),
+    (correct_jumps, "position_jumps", 1.8),
 )
-"""What is tried, in order, and the name of each phase."""
+"""What is tried, in order, the name of each phase, and the measured values per parameter of the object it
+needs: with 1.6, short fits end in wrong places, and prefer positions that lie too wide (measured)."""

@@ -15,8 +15,9 @@ from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.files.json_file import parse_json
-from ptycho.preparation.dataset import move_positions
+from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.start import read_start
 from ptycho.reconstruction.cache import NoCache
@@ -38,8 +39,8 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
         return align_scan(as_read, context)
     name = name_of(as_read)
     if (kept := context.cache.get(name)) is not None:
-        turned = config_of(kept, config)
-        return recall(kept, as_read if turned == config else read_again(turned, context))
+        turned = reading_of(kept, config.data)
+        return recall(kept, as_read if turned == config.data else read_again(as_read, turned, context))
     aligned = align_scan(as_read, context)
     context.cache.put(name, arrays_of(aligned))
     return aligned
@@ -74,19 +75,19 @@ def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
     return arrays
 
 
-def config_of(arrays: Mapping[str, np.ndarray], config: ScanRunConfig) -> ScanRunConfig:
-    """Return the configuration by which the aligned scan is read."""
+def reading_of(arrays: Mapping[str, np.ndarray], config: DataConfig) -> DataConfig:
+    """Return the section ``data`` by which the aligned scan is read."""
     reading = parse_json(str(arrays["texts"]))["reading"]
-    return replace(config, data=replace(config.data, **{key: reading[key] for key in READING}))
+    return replace(config, **{key: reading[key] for key in READING})
 
 
 def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
-    """Return the aligned scan from its arrays and the scan as :func:`config_of` reads it."""
+    """Return the aligned scan from its arrays and the scan as :func:`reading_of` reads it."""
     texts = parse_json(str(arrays["texts"]))
     data, scan = read.data, read.scan
     moves = arrays["positions"].astype(float) - data.positions
     if moves.any():
-        data = move_positions(scan, data, moves, read.config)
+        data = at_positions(data, data.positions + moves)
     beam = replace(
         data.beam.with_probe(arrays["probe"]),
         flux=arrays.get("flux", data.beam.flux),  # older runs kept none

@@ -21,7 +21,7 @@ from ptycho.align.affine_map import PositionMap, find_map, turn_in
 from ptycho.align.orientation import OPTIONS as ORIENTATIONS
 from ptycho.align.orientation import reverse_about_zero
 from ptycho.align.parallax import parallax
-from ptycho.align.scan_rotation import turns
+from ptycho.align.scan_rotation import scan_rotations
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
@@ -35,32 +35,19 @@ PHASE = "the phase, which atoms make larger (skewness {:.2f})"
 
 @dataclass(frozen=True)
 class GeometryOptions:
-    """Limits of what the patterns say about positions, before and after there is a probe.
+    """Limits of what the patterns say about positions, before and after there is a probe."""
 
-    Attributes:
-        patterns: whose centres of mass are used.
-        curl: share of the curl that is left of a scan that is not mirrored, at most.
-        exact: error of a rotation, in degrees, from which the fit converges.
-        lead, mirrored: of parallax: over the next angle, and of transposed patterns over others.
-        least_turn: in degrees; a smaller rotation is found from none.
-        sheared: a smaller shear is not distinguished from none.
-        electrons_eV: photon energy above which the particles are electrons: below 10 pm no photons are used.
-        skewed: skewness of the phase from which its sign is determined.
-        curvatures: times the one that parallax gives: a lattice has others as good.
-        steps: of the object, to decide about a rotation by 180°.
-    """
-
-    patterns: int = 1000
-    curl: float = 0.2
-    exact: float = 8.0
-    lead: float = 1.4
-    mirrored: float = 1.5
-    least_turn: float = 6.0
-    sheared: float = 0.02
-    electrons_eV: float = 1.2e5
-    skewed: float = 0.2
-    curvatures: tuple[float, ...] = (1.0, 0.4, 0.65, 1.5)
-    steps: int = 12
+    patterns: int = 1000  # whose centres of mass are used
+    curl: float = 0.2  # share of the curl that is left of a scan that is not mirrored, at most
+    exact: float = 8.0  # degrees: error of a rotation from which the fit converges
+    lead: float = 1.4  # of parallax over the next angle
+    mirrored: float = 1.5  # of parallax of transposed patterns over others
+    least_turn: float = 6.0  # degrees; a smaller rotation is found from none
+    sheared: float = 0.02  # a smaller shear is not distinguished from none
+    electrons_eV: float = 1.2e5  # above it the particles are electrons: no photons below 10 pm are used
+    skewed: float = 0.2  # skewness of the phase from which its sign is determined
+    curvatures: tuple[float, ...] = (1.0, 0.4, 0.65, 1.5)  # times that of parallax; a lattice has several
+    steps: int = 12  # of the object, to decide about a rotation by 180°
 
 
 OPTIONS = GeometryOptions()
@@ -144,7 +131,7 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
     if count < TrialOptions.least or data.fresnel is not None:
         return CoarseRotation()
     some = data if count <= options.patterns else data.subset(data.central(options.patterns), 1)
-    own, other = turns(some)
+    own, other = scan_rotations(some)
     if not is_open:
         sure = own.curl < options.curl and abs(own.degrees) > max(options.least_turn, 4 * own.error)
         return CoarseRotation(own.degrees if sure else 0.0)

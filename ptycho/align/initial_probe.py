@@ -26,20 +26,13 @@ from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """How the initial probe is looked for.
+    """How the initial probe is estimated."""
 
-    Attributes:
-        steps: of the object, for every number.
-        halvings: of the step between two numbers, around the best of the coarse scan.
-        object_steps, probe_steps: of the best one, of the object alone and then with the probe.
-        other_curvature: when a lens has another curvature than the two that parallax suggests.
-    """
-
-    steps: int = 5
-    halvings: int = 3
-    object_steps: int = 3
-    probe_steps: int = 20
-    other_curvature: Rule = Rule(2.0, 0.06)
+    steps: int = 5  # of the object, for every number
+    halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
+    object_steps: int = 3  # of the best one, of the object alone
+    probe_steps: int = 20  # and then with the probe
+    other_curvature: Rule = Rule(2.0, 0.06)  # of a lens, than the two that parallax suggests
 
 
 OPTIONS = ProbeOptions()

@@ -1,4 +1,4 @@
-"""Is the detector turned as the file's format says? Every orientation reconstructs a little; the data choose.
+"""Select the orientation of the detector: short reconstructions of all of them are compared.
 
     A_j(q) = |F[ P(x) O(x + r_j) ](q)|,   x, q from −N/2 to N/2, zero at sample N//2
 
@@ -23,7 +23,7 @@ is real too, four; then the object may come out turned or conjugated, and nothin
 that the probe cannot tell apart share one trial, of the one that changes least. Further:
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.
-- A scan along one line, or without overlap, tells little or nothing; then all are explained alike.
+- A scan along one line, or without overlap, constrains little or nothing; then all are explained alike.
 - In a near field probe and patterns are images in one frame. To turn both is to turn the positions the other
   way: there are eight ways, each with its twin, in which rows and columns are reversed and positions negated.
 - A probe that was itself guessed from these data has chosen its curvature for the scan as read: the sign of
@@ -44,28 +44,19 @@ from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, pla
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 
-ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
-
 
 @dataclass(frozen=True)
 class OrientationOptions:
-    """How orientations are tried and compared; the limits are measured on simulated scans.
+    """How orientations are tried and compared; the limits are measured on simulated scans."""
 
-    Attributes:
-        object_steps, probe_steps: of the object alone, then with the probe.
-        other_axes: of an orientation with other axes (transposed or mirrored).
-        same_axes: of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among
-            those that the true probe could not distinguish.
-        equal: two orientations that differ by less are equally good.
-        excess: share of the mean deviance above one per pixel that the better one may leave; of photons only.
-    """
-
-    object_steps: int = 3
-    probe_steps: int = 4
-    other_axes: Rule = Rule(5.0, 0.06)
+    object_steps: int = 3  # of the object alone
+    probe_steps: int = 4  # then with the probe
+    other_axes: Rule = Rule(5.0, 0.06)  # of an orientation with other axes (transposed or mirrored)
+    # Of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among those that
+    # the true probe could not distinguish.
     same_axes: Rule = Rule(5.0, 0.2)
-    equal: Rule = Rule(5.0)
-    excess: float = 0.64
+    equal: Rule = Rule(5.0)  # two orientations that differ by less are equally good
+    excess: float = 0.64  # of the mean deviance above one, that the better may leave; of photons only
 
 
 OPTIONS = OrientationOptions()
@@ -148,21 +139,24 @@ def orientations(
     return sorted(side_by_side(tried, classes(same)), key=lambda one: one.score)
 
 
-def alike(probe: np.ndarray) -> list[Orientation]:
-    """Those that a probe ``(N, N)`` cannot tell from the one that was read, which is the first."""
+def alike(probe: np.ndarray, equal: float = 0.9999) -> list[Orientation]:
+    """Return the orientations that a probe ``(N, N)`` cannot distinguish from that of the file, the first.
+
+    ``equal``: correlation of the probe with its image from which on the two count as equal.
+    """
     same = [AS_READ]
     real, real_far_field, symmetric = symmetries(probe)
-    if real > ALIKE:
+    if real > equal:
         same.append(Orientation(flip_rows=True, flip_cols=True))
-    if real_far_field > ALIKE:
+    if real_far_field > equal:
         same.append(Orientation(position_sign=-1))
-    if symmetric > ALIKE or len(same) == 3:
+    if symmetric > equal or len(same) == 3:
         same.append(HALF_TURN)
     return same
 
 
 def classes(same: list[Orientation]) -> list[tuple[Orientation, ...]]:
-    """The sixteen orientations, those together that differ by one of :func:`alike`, fewest changes first."""
+    """Group the sixteen orientations that differ by one of :func:`alike`, fewest changes first."""
     left = [
         Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))
     ]
@@ -182,7 +176,7 @@ def _add(way: Orientation, turn: Orientation) -> Orientation:
 
 
 def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
-    """How real a probe ``(N, N)`` is, how real its far field, and how symmetric, each from 0 to 1.
+    """Return how real a probe ``(N, N)`` is, how real its far field, and how symmetric, each from 0 to 1.
 
     The correlations of P(x) with P*(x), P*(−x) and P(−x), at the constant phase that makes them largest; of
     the last two, at the shift that does.
@@ -192,13 +186,9 @@ def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
     energy = np.sum(np.abs(wave) ** 2)
     real = np.abs(np.sum(wave**2))
     real_far_field = np.abs(np.fft.ifft2(far**2)).max() * wave.size
-    symmetric = np.abs(np.fft.ifft2(far * _turn(far).conj())).max() * wave.size
+    turned = np.roll(far[::-1, ::-1], (1, 1), (0, 1))  # Ψ(−q), zero frequency at sample 0
+    symmetric = np.abs(np.fft.ifft2(far * turned.conj())).max() * wave.size
     return float(real / energy), float(real_far_field / energy), float(symmetric / energy)
-
-
-def _turn(far_field: np.ndarray) -> np.ndarray:
-    """``Ψ(−q)``, zero frequency at sample 0."""
-    return np.roll(far_field[::-1, ::-1], (1, 1), (0, 1))
 
 
 def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:

@@ -30,25 +30,15 @@ NO_GAIN = Comparison(0.0, 0.0)
 
 @dataclass(frozen=True)
 class JumpOptions:
-    """How position jumps are looked for, and which are believed.
-
-    Attributes:
-        registration: of the patterns.
-        convincing: of what photon noise leaves of the deviance of the moved patterns: the gain.
-        at_random: of the patterns, moved otherwise than the one before: nothing that is found is believed.
-        pixels: of the patterns by which a large scan is tried first, a strip
-        longest: pixels long: its object is as wide as it is long.
-        most_pixels: of all patterns that are registered, at most.
-        object_steps, probe_steps, position_steps: of the fits that are compared.
-    """
+    """How position jumps are searched for, and which are accepted."""
 
     registration: RegistrationOptions = RegistrationOptions()
-    convincing: float = 0.2
-    at_random: float = 0.5
-    pixels: int = 2**22
-    longest: int = 512
-    most_pixels: int = 2**26
-    object_steps: int = 20
+    convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
+    at_random: float = 0.5  # of the patterns, moved otherwise than the one before: nothing is accepted
+    pixels: int = 2**22  # of the patterns by which a large scan is tried first, a strip
+    longest: int = 512  # pixels long: its object is as wide as it is long
+    most_pixels: int = 2**26  # of all patterns that are registered
+    object_steps: int = 20  # of the fits that are compared
     probe_steps: int = 20
     position_steps: int = 30
 

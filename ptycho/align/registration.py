@@ -33,65 +33,39 @@ from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, light_of
 
-GOLDEN = (5**0.5 - 1) / 2  # spreads the patterns that are taken out at once
-
 
 @dataclass(frozen=True)
 class RegistrationOptions:
-    """How patterns are registered. A *share* is what of a pattern's variation is not explained.
+    """How patterns are registered. A *share* is what of a pattern's variation is not explained."""
 
-    Attributes:
-        reach, coarse_step: pixels: how far a pattern is looked for, and in which steps first.
-        candidates: of these steps, that are looked at pixel by pixel.
-        seed, fewest: patterns of a seed; and at least.
-        at_once: patterns that join in a round, at least.
-        known: share of a pattern's intensity that falls where the object is known, to join,
-        illuminated: that is where this share of the usual illumination is.
-        overlapping: the same of a place that is not the nominal one.
-        explained, misplaced: shares, between which the limit lies below which a pattern joins.
-        dark: of the mean intensity; a pattern that has less says nothing.
-        poor: share below which a pattern may stay where it is, if nothing better is found.
-        better: of the share: what another place must come to.
-        well: a share below which nothing better is looked for.
-        outlying: times the median share of a seed: is no part of it.
-        lost: of the patterns, that fit at no position: positions are not found.
-        more: of what may be known around a pattern: then it is looked for once more.
-        seed_steps, probe_steps, steps, refining_steps: of a seed's object, with the probe, of new patterns,
-            of positions.
-        parts: of the patterns, that are taken out one after the other.
-        least, alike: pixels, shares: places that are equally good.
-        rounds, settled: until positions move by less, in pixels.
-        chunk_pixels: of the waves that are handled at once.
-    """
-
-    reach: int = 36
-    coarse_step: int = 3
-    candidates: int = 4
-    seed: int = 30
-    fewest: int = 12
-    at_once: int = 8
-    known: float = 0.75
-    illuminated: float = 0.05
-    overlapping: float = 0.5
-    explained: float = 0.25
-    misplaced: float = 0.5
-    dark: float = 0.05
-    poor: float = 1.0
-    better: float = 0.6
-    well: float = 0.1
-    outlying: float = 3.0
-    lost: float = 0.1
-    more: float = 0.1
-    seed_steps: int = 20
-    probe_steps: int = 15
-    steps: int = 8
-    refining_steps: int = 30
-    parts: int = 4
-    least: float = 3.0
-    alike: float = 0.03
+    reach: int = 36  # pixels, within which a pattern is searched for
+    coarse_step: int = 3  # pixels, of the first search
+    candidates: int = 4  # of these steps, that are searched pixel by pixel
+    seed: int = 30  # patterns of a seed
+    fewest: int = 12  # and of a smaller one
+    at_once: int = 8  # patterns that join in a round, at least
+    known: float = 0.75  # of a pattern's intensity on the known object, to join
+    illuminated: float = 0.05  # of the usual illumination, above which the object is known
+    overlapping: float = 0.5  # as ``known``, of a place that is not the nominal one
+    explained: float = 0.25  # shares, between which the limit lies
+    misplaced: float = 0.5  # below which a pattern joins
+    dark: float = 0.05  # of the mean intensity; a darker pattern is not used
+    poor: float = 1.0  # share below which a pattern may stay, if nothing better is found
+    better: float = 0.6  # of the share: what another place must come to
+    well: float = 0.1  # share below which no better place is searched for
+    outlying: float = 3.0  # times the median share of a seed: is no part of it
+    lost: float = 0.1  # of the patterns, that fit at no position: positions are not found
+    more: float = 0.1  # of what may be known around a pattern: then it is searched for once more
+    seed_steps: int = 20  # of a seed's object
+    probe_steps: int = 15  # with the probe
+    steps: int = 8  # of new patterns
+    refining_steps: int = 30  # of positions
+    parts: int = 4  # of the patterns, that are taken out one after the other
+    least: float = 3.0  # pixels, within which places are equally good
+    alike: float = 0.03  # shares, likewise
     rounds: int = 6
-    settled: float = 0.2
-    chunk_pixels: int = 2**18
+    settled: float = 0.2  # pixels, below which positions have converged
+    chunk_pixels: int = 2**18  # of the waves that are handled at once
 
 
 OPTIONS = RegistrationOptions()
@@ -126,7 +100,7 @@ class Registration:
         state: object and modes; its positions and flux are the nominal ones.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
-        cover: by its corner, what share of a pattern's light falls where the object is known.
+        cover: by its corner, share of a pattern's intensity that falls on the known object.
         options: how patterns are registered.
     """
 
@@ -276,7 +250,8 @@ class Registration:
         """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
         by what it has left in the object. Whether any is moved."""
         before = self.moves
-        parts = np.arange(len(self.nominal)) * GOLDEN % 1 * self.options.parts // 1
+        golden = (5**0.5 - 1) / 2  # multiples of the golden ratio are spread evenly over [0, 1)
+        parts = np.arange(len(self.nominal)) * golden % 1 * self.options.parts // 1
         for k in range(self.options.parts):
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):
@@ -341,8 +316,8 @@ class Registration:
             far = fft.fft2(
                 windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
             )  # (S, K, N, N)
-            light = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
-            along, energy = np.sqrt(light) @ root, light.sum(axis=1)
+            expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
+            along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
             left.append(root @ root - along**2 / np.maximum(energy, 1e-30))
         return (np.concatenate(left) - self.noise) / self.variation
 
@@ -424,7 +399,7 @@ class Registration:
         )
 
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
-        """What share of a pattern's light falls where the object is known, by its corner."""
+        """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
         light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
         known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(

@@ -3,7 +3,7 @@
     q_j = Σ q A_j²(q) / Σ A_j²(q),   (∂q_a/∂r_b)_j by a plane through a position's nearest ones
 
 Of a phase object, ``q(r) = const + ∇(|P|² ⋆ φ)(r) / 2π``, whatever the probe: a gradient, and so without curl
-(of a round beam out of focus, light that the object takes away leaves a gradient, too). If the positions are
+(absorption in a round beam out of focus adds a gradient, too). If the positions are
 stated in axes that are rotated against the detector's, ``r = R(−φ) r'``, it has one:
 
     curl' = curl cos φ + div sin φ,   div' = div cos φ − curl sin φ,   curl = ∂q_0/∂r_1 − ∂q_1/∂r_0
@@ -24,12 +24,9 @@ from scipy.spatial import cKDTree
 
 from ptycho.scan.dataset import Dataset
 
-NEAREST = 8  # positions that a plane is laid through, besides its own
-OVERLAPPING = 2.0  # by so much planes through common patterns make the error larger
 
-
-class Turn(NamedTuple):
-    """By how many degrees positions must be turned, from rows to columns; −90 to 90.
+class ScanRotation(NamedTuple):
+    """By how many degrees positions must be rotated, from rows to columns; −90 to 90.
 
     Attributes:
         degrees: of the positions.
@@ -42,39 +39,42 @@ class Turn(NamedTuple):
     curl: float
 
 
-def turns(data: Dataset) -> tuple[Turn, Turn]:
-    """Of the positions of a scan of one object; of the patterns as they are, and transposed."""
+def scan_rotations(data: Dataset) -> tuple[ScanRotation, ScanRotation]:
+    """Return the rotation of a scan of one object for the patterns as they are, and transposed."""
     slopes = slopes_of(centres_of_mass(data), data.positions.astype(float))
-    return turn_of(slopes), turn_of(slopes[:, ::-1])
+    return rotation_of(slopes), rotation_of(slopes[:, ::-1])
 
 
 def centres_of_mass(data: Dataset) -> np.ndarray:
-    """⟨q⟩ of all patterns ``(J, 2)``, (row, col) in pixels from the zero frequency; bad pixels are dark."""
-    axis, found = np.arange(data.N) - data.N // 2, []
+    """Return ⟨q⟩ of all patterns ``(J, 2)``, (row, col) in pixels from zero frequency, on good pixels."""
+    axis, centres = np.arange(data.N) - data.N // 2, []
     for amplitudes in data.amplitudes.blocks():
-        light = np.square(amplitudes.astype(float)) * (1 if data.good is None else data.good)
-        total = np.maximum(light.sum(axis=(1, 2)), 1e-30)
-        sides = light.sum(axis=2) @ axis, light.sum(axis=1) @ axis
-        found.append(np.stack(sides, axis=1) / total[:, None])
-    return np.concatenate(found)
+        counts = np.square(amplitudes.astype(float)) * (1 if data.good is None else data.good)
+        total = np.maximum(counts.sum(axis=(1, 2)), 1e-30)
+        sides = counts.sum(axis=2) @ axis, counts.sum(axis=1) @ axis
+        centres.append(np.stack(sides, axis=1) / total[:, None])
+    return np.concatenate(centres)
 
 
-def slopes_of(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """``∂values_a/∂r_b`` ``(J, 2, 2)`` of values ``(J, 2)`` at positions ``(J, 2)`` of any arrangement."""
-    count = min(NEAREST + 1, len(positions))
+def slopes_of(values: np.ndarray, positions: np.ndarray, nearest: int = 8) -> np.ndarray:
+    """Return ``∂values_a/∂r_b`` ``(J, 2, 2)`` of ``values (J, 2)``, by planes through ``nearest`` others."""
+    count = min(nearest + 1, len(positions))
     near = cKDTree(positions).query(positions, k=count)[1].reshape(len(positions), count)
     places, heights = positions[near], values[near]  # (J, K, 2)
     places = places - places.mean(axis=1, keepdims=True)
     return np.swapaxes(np.linalg.pinv(places, rcond=1e-6) @ heights, 1, 2)
 
 
-def turn_of(slopes: np.ndarray) -> Turn:
-    """That of the positions which leaves slopes ``(J, 2, 2)`` the least curl."""
+def rotation_of(slopes: np.ndarray, overlap: float = 2.0) -> ScanRotation:
+    """Return the rotation that leaves slopes ``(J, 2, 2)`` the least curl.
+
+    ``overlap``: factor of the error, as neighbouring planes have patterns in common.
+    """
     curl, div = slopes[:, 0, 1] - slopes[:, 1, 0], slopes[:, 0, 0] + slopes[:, 1, 1]
     both, more = np.sum(curl * div), np.sum(div**2) - np.sum(curl**2)
     angle = 0.5 * np.arctan2(-2 * both, more)
     least, most = (np.cos(angle) * u + np.sin(angle) * v for u, v in ((curl, div), (div, -curl)))
     certain = max(np.sum(most**2) - np.sum(least**2), 1e-30)
-    error = OVERLAPPING * np.sqrt(np.sum((least * most) ** 2)) / certain
+    error = overlap * np.sqrt(np.sum((least * most) ** 2)) / certain
     share = np.sum(least**2) / max(np.sum(most**2), 1e-30)
-    return Turn(float(np.rad2deg(angle)), float(np.rad2deg(min(error, np.pi / 2))), float(share))
+    return ScanRotation(float(np.rad2deg(angle)), float(np.rad2deg(min(error, np.pi / 2))), float(share))

@@ -1,8 +1,8 @@
-"""Patterns that are moved alike, brought as one to where they belong: behind a jump, all have one move.
+"""Shift sections of a scan as one: behind a position jump, all patterns have the same shift.
 
-An object that grows around a jump, pattern by pattern and from whole pixel to whole pixel, is a little too
-wide or too narrow there. Each pattern agrees with those beside it, so that gradients of single positions
-hardly mend it; one move of all does.
+An object that is extended across a jump in whole pixels is a little too wide or too narrow there. Each
+pattern agrees with its neighbours, so that gradients of single positions hardly correct it; one shift of the
+whole section does.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import numpy as np
 from ptycho.align.registration import OPTIONS, Registration, RegistrationOptions, square
 from ptycho.reconstruction.scan_likelihood import side_by_side
 
-FEW, ASKED = 5, 120  # patterns of a section, at least and at most, that say where it belongs
-
 
 def bring_together(registration: Registration) -> bool:
-    """Give all patterns of a section the move that explains those beside the others best.
+    """Give each section the shift at which its patterns fit best; return whether any was shifted.
 
-    It is taken where all patterns are then explained better. Whether it is.
+    The shifts are kept only if all patterns are then explained better.
     """
     parts = sections(registration.moves, registration.placed, registration.options)
     if len(parts) < 2 or all(
@@ -45,7 +43,7 @@ def bring_together(registration: Registration) -> bool:
 def sections(
     moves: np.ndarray, placed: np.ndarray, options: RegistrationOptions = OPTIONS
 ) -> list[np.ndarray]:
-    """Indices of placed patterns with ``moves (J, 2)`` at most ``options.least`` apart, largest first."""
+    """Return indices of placed patterns with ``moves (J, 2)`` within ``options.least``, largest first."""
     left, found = np.flatnonzero(placed), list[np.ndarray]()
     while len(left):
         places, counts = np.unique(np.rint(moves[left]), axis=0, return_counts=True)
@@ -60,19 +58,24 @@ def sections(
     return sorted(found, key=len, reverse=True)
 
 
-def _place_of(registration: Registration, part: np.ndarray, known: np.ndarray) -> np.ndarray | None:
-    """The move ``(2,)`` of a section that explains best those of its patterns that light what others do."""
+def _place_of(
+    registration: Registration, part: np.ndarray, known: np.ndarray, fewest: int = 5, most: int = 120
+) -> np.ndarray | None:
+    """Return the shift ``(2,)`` of a section at which its patterns that overlap with others fit best.
+
+    None: fewer than ``fewest`` of them overlap; ``most`` are used.
+    """
     middle = np.rint(_middle(registration.moves[part]))
     cover = registration.cover_of(known)[tuple(registration.corners(part, middle).T)]
     beside = part[np.argsort(-cover, kind="stable")][
-        : min(ASKED, int(np.sum(cover >= registration.options.overlapping)))
+        : min(most, int(np.sum(cover >= registration.options.overlapping)))
     ]
-    if len(beside) < FEW:
+    if len(beside) < fewest:
         return None
     tried = middle + square(int(registration.options.least) + 1)
     shares = np.array(list(side_by_side(lambda pattern: registration.shares(pattern, tried), list(beside))))
-    lit = shares[np.isfinite(shares).all(axis=1)]
-    return tried[lit.sum(axis=0).argmin()] if len(lit) >= FEW else None
+    known_shares = shares[np.isfinite(shares).all(axis=1)]
+    return tried[known_shares.sum(axis=0).argmin()] if len(known_shares) >= fewest else None
 
 
 def _put(registration: Registration, part: np.ndarray, move: np.ndarray) -> None:

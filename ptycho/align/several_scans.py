@@ -3,9 +3,9 @@
     C(s) = |Σ_r a(r)* b(r − s)| / √(Σ_r |a(r)|² m_b(r − s) · Σ_r m_a(r) |b(r − s)|²)
 
 a, b: the objects of two scans, each reconstructed alone, less what is smooth over a few pixels; zero outside
-the masks m_a, m_b of what their probes light. The shift s of the largest C·√n, with n the pixels of overlap,
-is refined by the patterns: under the first object each pattern of the second scan moves to where it fits
-best; the moves of all determine a shift and a rotation by least squares.
+the masks m_a, m_b of what their probes illuminate. The shift s of the largest C·√n, with n the pixels of
+overlap, is refined by the patterns: under the first object each pattern of the second scan moves to where it
+fits best; the moves of all determine a shift and a rotation by least squares.
 Source: Padfield, IEEE Trans. Image Process. 21 (2012) 2706, for the correlation of masked images.
 """
 
@@ -23,7 +23,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import illuminated, object_light
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -35,33 +35,20 @@ MOVES = Freedom(False, True, object=False)
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """How one scan is placed on another.
+    """How one scan is placed on another."""
 
-    Attributes:
-        steps, probe_steps: of a scan's object alone, and then with the probe.
-        smooth: σ in pixels of what is taken off an object before it is correlated.
-        lit: share of the strongest light, above which a pixel belongs to an object.
-        overlap: of the pixels of the smaller object, at least.
-        clear: the largest C·√n over the rms of all; of two images that have nothing in common it is below 4.
-        known: share of a pattern's light that falls on the other object, for the pattern to be moved.
-        fewest: of these patterns, to refine the place by them; three times as many determine a rotation.
-        rounds, move_steps: of the refinement, and of the positions in each.
-        significant: standard errors, from which on a rotation is applied.
-        same_flux: a ratio of amplitudes that differs from one by less is taken as one.
-    """
-
-    steps: int = 30
-    probe_steps: int = 60
-    smooth: float = 4.0
-    lit: float = 0.1
-    overlap: float = 0.1
-    clear: float = 6.0
-    known: float = 0.75
-    fewest: int = 5
-    rounds: int = 3
-    move_steps: int = 12
-    significant: float = 4.0
-    same_flux: float = 0.02
+    steps: int = 30  # of a scan's object alone
+    probe_steps: int = 60  # and then with the probe
+    smooth: float = 4.0  # σ in pixels of what is subtracted from an object before it is correlated
+    lit: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
+    overlap: float = 0.1  # of the pixels of the smaller object, at least
+    clear: float = 6.0  # the largest C·√n over the rms of all; of unrelated images it is below 4
+    known: float = 0.75  # of a pattern's intensity on the other object, for the pattern to be shifted
+    fewest: int = 5  # such patterns that refine the place; three times as many determine a rotation
+    rounds: int = 3  # of the refinement
+    move_steps: int = 12  # of the positions in each
+    significant: float = 4.0  # standard errors, from which on a rotation is applied
+    same_flux: float = 0.02  # a ratio of amplitudes that differs from one by less is taken as one
 
 
 @dataclass(frozen=True)
@@ -177,7 +164,7 @@ def place_scan(
         likelihood: of the patterns of this scan at their nominal positions, in the units of both states.
     """
     options = options or PlaceOptions()
-    masks = [_lit(state, options.lit) for state in (known, own)]
+    masks = [illuminated(object_light(state), options.lit) for state in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
     if clear < options.clear:
@@ -227,11 +214,6 @@ def _summit(line: np.ndarray, at: int) -> float:
     return float(place - len(line) if at > len(line) // 2 else place)
 
 
-def _lit(state: State, share: float) -> np.ndarray:
-    light = object_light(state)
-    return light > share * light.max()
-
-
 def _details(image: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:
     """Return an image ``(M, M)`` less its smooth part; zero outside the mask."""
     weight = np.maximum(gaussian_filter(mask.astype(float), sigma), 1e-6)
@@ -242,7 +224,7 @@ def _details(image: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:
 def _overlap(
     one: np.ndarray, two: np.ndarray, masks: list[np.ndarray], shift: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pixels of both images where both are lit, if ``two`` moves by a whole ``shift (2,)``."""
+    """Return the illuminated pixels of both images, ``two`` moved by a whole ``shift (2,)``."""
     rows, cols = np.nonzero(masks[1])
     there = rows + shift[0], cols + shift[1]
     inside = np.all(
@@ -265,8 +247,8 @@ def _refined(
     there, N = place.of(nominal), likelihood.data.N
     corners = np.rint(there).astype(int)
     inside = np.flatnonzero(((corners >= 0) & (corners <= len(mask) - N)).all(axis=1))
-    light = light_of(known.modes)
-    share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), light / light.sum())
+    probe = light_of(known.modes)
+    share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), probe / probe.sum())
     mine = inside[share > options.known]
     if len(mine) < options.fewest:
         return place

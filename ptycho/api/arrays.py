@@ -43,7 +43,7 @@ def raw_scan(
 
 
 def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None = None) -> np.ndarray:
-    """``(J, N, N)`` finite numbers from nought up; whole ones where they are counts.
+    """``(J, N, N)`` finite numbers from zero up; whole ones where they are counts.
 
     What pixels hold that are not ``good (N, N)`` does not matter, and becomes zero.
     """

@@ -16,7 +16,6 @@ from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like, state_scan
 
 SIMULATED = "simulated"
-SMALLEST_UNDER_THE_PLATE = 32  # N that resolves its outermost zones
 
 
 def simulate(
@@ -65,8 +64,8 @@ def simulate(
         "seed": seed,
     }
     settings: ScanSettings = to_dataclass(ScanSettings, plain(values))
-    allowed = f"at least {SMALLEST_UNDER_THE_PLATE} under the zone plate, or with a probe of that size"
-    check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
+    allowed = "at least 32 under the zone plate, which resolves its outermost zones, or with a probe"
+    check(probe is not None or N >= 32, "N", N, allowed)
     plate = ZonePlateProbe()
     known = make_probe(plate, N) if probe is None else check_probe(probe, N)[0]
     check(probe is None or slices == 1, "slices", slices, "1 with a probe of your own; remove probe")

@@ -8,8 +8,6 @@ from typing import Any
 from ptycho.config.errors import check
 from ptycho.config.schema import Integer, Number, Range, key, settings
 
-MOST_MODES = 4
-
 
 @settings("imperfections", kw_only=True)
 class Imperfections:
@@ -56,7 +54,7 @@ class Imperfections:
         0.0, "backlash of the columns in every second row, with path=snake", ge=-100, le=100
     )
     modes: Integer = key(
-        1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=MOST_MODES
+        1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=4
     )
     coherence: Number = key(1.0, "fraction of the power in the first mode; below 1 if modes is above 1", le=1)
     probe_variation: Number = key(

@@ -1,6 +1,6 @@
 """How much memory a run will take, from its configuration alone, before anything is made; what there is.
 
-A run goes through phases; what it needs is the largest of them and ``PROCESS`` bytes for Python, TensorFlow
+A run goes through phases; what it needs is the largest of them and 1 GiB for Python, TensorFlow
 and its compiler. The counts of arrays are those of the code; factors were measured as peaks of the process
 (N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The whole is 0.85
 to 1.5 times what was measured, and up to twice for probes that leave most of the window dark: networks are
@@ -22,7 +22,6 @@ from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.sections import BaselineConfig, FourierModel, GeneratorConfig, UNetModel, UnrolledModel
 
-PROCESS = 2**30
 ROLES = {  # what a role is called, and what makes its scan smaller
     "train": ("training", "lower max_groups_train or nimgs_train"),
     "val": ("validation", "lower train.val_groups or size"),
@@ -31,16 +30,10 @@ ROLES = {  # what a role is called, and what makes its scan smaller
 OF_A_SCAN = "lower nimgs_train, nimgs_test or size"
 OF_AN_OBJECT = "lower size"
 OF_THE_DATA = "give data of a smaller object_size"
-COPIES = 9  # of the weights: gradient and its clipped copy, moments, best weights, what a checkpoint copies
 WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
 PLANES = 16  # bytes for each pixel of a group and physics iteration, kept for the gradient
 KEPT = 6.0  # bytes for each number that a layer gives
-BLOCK_PIXELS = 2**25  # of the patterns of a block of a large scan, at most, where nothing else is asked for
 CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
-AROUND = 1.3  # patterns that are fitted over those that are a block's own
-VECTORS = 34  # twelve pairs of steps, and what is made of them
-WORK = 400  # bytes for each pixel and mode, on all cores together
-OBJECT = 90  # bytes for each pixel
 OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
 OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
@@ -143,27 +136,34 @@ def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> 
     grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
     fewer = f"lower {'model.neighbours, ' * (near > 0)}{grouping} or batch_size"
     size = f"lower {cost.keys}"
+    copies = 9  # gradient and its clipped copy, moments, best weights, what a checkpoint copies
     return [
-        Part(f"the weights of the {name} and their optimizer", 4 * COPIES * cost.parameters, size),
+        Part(f"the weights of the {name} and their optimizer", 4 * copies * cost.parameters, size),
         Part("the patterns of a batch and their neighbours", WAVES * B * (C + near) * N**2, fewer),
         Part("the layers of a batch", B * layers, f"{size}, batch_size or {grouping}"),
     ]
 
 
+def block_patterns(N: int, pixels: int = 2**25) -> int:
+    """Return how many patterns of N × N a block of a large scan has by default: so many ``pixels``."""
+    return max(1, pixels // N**2)
+
+
 def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -> list[Part]:
     """What the solver holds of a scan of one object of side M; patterns beyond a block's stay in a file.
 
-    ``block``: patterns of a block; None: as many as fit ``BLOCK_PIXELS``.
+    ``block``: patterns of a block; None: as :func:`block_patterns`.
     """
-    most = max(1, BLOCK_PIXELS // N**2) if block is None else block
+    most = block_patterns(N) if block is None else block
     blocks = -(-patterns // most)
     side = M if blocks == 1 else min(M, N + M / blocks**0.5)
-    held = AROUND * min(patterns / blocks, most) * N**2
+    held = 1.3 * min(patterns / blocks, most) * N**2  # with the patterns around a block
+    vectors = 34  # twelve pairs of steps, and what is made of them
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
-        Part("the solver's steps", VECTORS * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
-        Part("the patterns in work", WORK * modes * CHUNK_PIXELS, "lower probe.modes"),
-        Part("the object, its errors and its pictures", OBJECT * M**2, OF_A_SCANNED_OBJECT),
+        Part("the solver's steps", vectors * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
+        Part("the patterns in work", 400 * modes * CHUNK_PIXELS, "lower probe.modes"),
+        Part("the object, its errors and its pictures", 90 * M**2, OF_A_SCANNED_OBJECT),
     ]
 
 
@@ -199,11 +199,11 @@ def inference_memory(
     return {"reconstructs": parts}
 
 
-def check_memory(phases: Phases, available: int | None = None) -> None:
+def check_memory(phases: Phases, available: int | None = None, process: int = 2**30) -> None:
     """Refuse what needs more than the machine's physical memory, or ``available`` bytes."""
     limit = physical_memory() if available is None else available
     phase, parts = max(phases.items(), key=lambda entry: sum(part.size for part in entry[1]))
-    needed = PROCESS + sum(part.size for part in parts)
+    needed = process + sum(part.size for part in parts)
     if needed > limit:
         part = max(parts, key=lambda part: part.size)
         raise ConfigError(

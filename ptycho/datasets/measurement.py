@@ -23,8 +23,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.plausibility import contradictions
 
-NAMED = 12  # keys of a file that an error lists
-
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -63,8 +61,8 @@ class Measurement:
 
     def fitted_photon_scale(self, transmission: float) -> float:
         """s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
-        light = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
-        return float(np.sqrt(self.statistics.mean_energy / (transmission * light)))
+        power = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
+        return float(np.sqrt(self.statistics.mean_energy / (transmission * power)))
 
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
         """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""
@@ -134,9 +132,9 @@ class Members:
             return None
 
 
-def list_keys(archive: NpzFile) -> str:
-    more = ", …" if len(archive.keys) > NAMED else ""
-    return ", ".join(shown(key, 60) for key in archive.keys[:NAMED]) + more or "none"
+def list_keys(archive: NpzFile, most: int = 12) -> str:
+    more = ", …" if len(archive.keys) > most else ""
+    return ", ".join(shown(key, 60) for key in archive.keys[:most]) + more or "none"
 
 
 def _cast(array: np.ndarray, key: str, dtype: Any) -> np.ndarray:

@@ -28,24 +28,15 @@ PREFIX = "caustic_"
 
 @dataclass(frozen=True)
 class CausticOptions:
-    """How far, and how finely, a probe is propagated.
+    """How far, and how finely, a probe is propagated."""
 
-    Attributes:
-        depths: of field on each side of the sample, at least.
-        beyond: the range is at least so many times the distance of the waist.
-        planes, fewest: of the picture, and where planes are large.
-        pixels: of all planes together, beyond which there are fewer.
-        energy: share of the power in the cone of ``NA``.
-        cone: radii of this cone, beyond which spatial frequencies are left out.
-    """
-
-    depths: float = 3.0
-    beyond: float = 1.3
-    planes: int = 101
-    fewest: int = 41
-    pixels: int = 2**23
-    energy: float = 0.9
-    cone: float = 3.0
+    depths: float = 3.0  # of field on each side of the sample, at least
+    beyond: float = 1.3  # times the distance of the waist, at least
+    planes: int = 101  # of the picture
+    fewest: int = 41  # where planes are large
+    pixels: int = 2**23  # of all planes together, beyond which there are fewer
+    energy: float = 0.9  # share of the power in the cone of ``NA``
+    cone: float = 3.0  # radii of this cone, beyond which spatial frequencies are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +134,14 @@ def caustic(
             wave *= step
 
     coarse = np.linspace(-reach, reach, planes)
-    rough = coarse[int(np.argmin([_area(light) for light in waves(coarse)]))]
+    rough = coarse[int(np.argmin([_area(intensity) for intensity in waves(coarse)]))]
     half = min(reach, max(options.depths * depth, options.beyond * abs(rough)))
     distances = np.linspace(-half, half, planes)
-    light = next(waves(np.array([rough, 0.0])))
-    row, col = np.unravel_index(int(light.argmax()), light.shape)
-    cuts = [(light[:, col].copy(), light[row].copy(), _area(light)) for light in waves(distances)]
+    intensity = next(waves(np.array([rough, 0.0])))
+    row, col = np.unravel_index(int(intensity.argmax()), intensity.shape)
+    cuts = [
+        (intensity[:, col].copy(), intensity[row].copy(), _area(intensity)) for intensity in waves(distances)
+    ]
     row_cut, col_cut, areas = (np.array(part) for part in zip(*cuts, strict=True))
     place, least = _vertex(distances, areas)
     widths = np.sqrt(2 * np.log(2) / np.pi * np.prod(pixel_m) * np.array([least, *areas]))
@@ -163,9 +156,9 @@ def caustic(
     )
 
 
-def _area(light: np.ndarray) -> float:
+def _area(intensity: np.ndarray) -> float:
     """``(Σ I)² / Σ I²`` in pixels."""
-    return float(light.sum() ** 2 / np.sum(light**2))
+    return float(intensity.sum() ** 2 / np.sum(intensity**2))
 
 
 def _vertex(places: np.ndarray, values: np.ndarray) -> Pair:

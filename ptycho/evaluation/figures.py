@@ -17,13 +17,12 @@ from ptycho.evaluation.scan_figures import Ends, show_channel, show_probe
 from ptycho.evaluation.trust import FLAGS
 
 AMPLITUDE_MAP, ERROR_MAP = "gray", "RdBu_r"
-MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding
 
 
-def phase_limits(shown: ShownPhase) -> Ends:
-    """Symmetric limits in rad that hold 99.8 % of a phase; of a wrapped one ±π."""
+def phase_limits(shown: ShownPhase, least: float = 0.1) -> Ends:
+    """Return symmetric limits, ``least`` rad or more, that hold 99.8 % of a phase; of a wrapped one ±π."""
     angles = np.abs(shown.values[np.isfinite(shown.values)])
-    bound = max(float(np.quantile(angles, 0.998)), MIN_PHASE_RANGE) if angles.size else MIN_PHASE_RANGE
+    bound = max(float(np.quantile(angles, 0.998)), least) if angles.size else least
     return (-np.pi, np.pi) if shown.kind == WRAPPED else (-bound, bound)
 
 

@@ -23,8 +23,6 @@ Covered = np.ndarray | None  # pixels (H, W) that count; None: all of them
 
 SSIM_WINDOW = 7  # px; scikit-image's default
 MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(("frc50", "frc1over7"), SSIM_WINDOW)}
-SLOW = 0.05  # of Nyquist
-ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
 
 
 def amplitude_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
@@ -153,14 +151,17 @@ def mse(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
     return [*_mean_error(2, recon, truth, covered)]
 
 
-def psnr(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π; None: the error is rounding."""
+def psnr(recon: np.ndarray, truth: np.ndarray, covered: Covered = None, rounding: float = 1e-14) -> Pair:
+    """Return ``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π.
+
+    None: the root-mean-square error is ``rounding`` of float64, relative to the peak.
+    """
     roots = [math.sqrt(error) for error in _mean_error(2, recon, truth, covered)]
     peaks = float(np.abs(counted(truth, covered)).max()), 2 * np.pi
     if peaks[0] == 0:
         raise ValueError("truth must not be zero everywhere: its largest amplitude is the peak")
     pairs = zip(peaks, roots, strict=True)
-    return [20 * math.log10(peak / root) if root > ROUNDING * peak else None for peak, root in pairs]
+    return [20 * math.log10(peak / root) if root > rounding * peak else None for peak, root in pairs]
 
 
 def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
@@ -210,10 +211,12 @@ def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
     return math.sqrt(error / contrast) if contrast > CONSTANT**2 * power else None
 
 
-def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
-    """Rms over ``(H, W)`` of the phase of ``a conj(t)`` below ``SLOW`` of Nyquist, in rad.
+def slow_phase_rad(
+    aligned: np.ndarray, truth: np.ndarray, covered: Covered = None, below: float = 0.05
+) -> float:
+    """Return the rms over ``(H, W)`` of the phase of ``a conj(t)`` ``below`` a share of Nyquist, in rad.
 
-    What a solver that was ended too early leaves, and a score of small windows does not see.
+    A solver that was ended too early leaves it, and scores of small windows do not show it.
     """
     wave = np.empty(truth.shape, np.complex64)
     for rows in bands(truth.shape):
@@ -221,6 +224,6 @@ def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray, covered: Covered = No
     wave = fft.fft2(wave, overwrite_x=True)
     down, along = (2 * np.fft.fftfreq(side) for side in truth.shape)
     for rows in bands(truth.shape):
-        wave[rows] *= np.hypot(down[rows, None], along) < SLOW
+        wave[rows] *= np.hypot(down[rows, None], along) < below
     wave = counted(fft.ifft2(wave, overwrite_x=True), covered)
     return math.sqrt(sum(np.sum(phase(part) ** 2) for part in parts_of(wave)) / wave.size)

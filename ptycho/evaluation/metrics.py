@@ -26,7 +26,6 @@ from ptycho.evaluation.alignment import phase as phase
 from ptycho.evaluation.frc import frc_crossing
 from ptycho.evaluation.image_scores import (
     MIN_SIDE,
-    SLOW,
     amplitude_ssim,
     counted,
     mae,
@@ -64,7 +63,7 @@ CONVENTIONS: dict[str, str] = {
     "phase_rmse_rad": "root of the plain mean over the region of the squared wrapped phase difference",
     "relative_error": "√(Σ|a − t|² / Σ|t − mean|²) of the aligned complex objects over the covered pixels: "
     "0 perfect, 1 no object; null if the truth is constant",
-    "slow_phase_rad": f"rms phase of a·conj(t) below {SLOW:g} of Nyquist",
+    "slow_phase_rad": "rms phase of a·conj(t) below 0.05 of Nyquist",
     "frc": "Fourier ring correlation of the amplitudes and of the phases; window-weighted mean removed, Hann "
     "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "
     "frc50, frc1over7 = first fall below 0.5 and 1/7, linearly interpolated, as fractions of Nyquist; 1 and "

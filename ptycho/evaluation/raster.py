@@ -24,28 +24,17 @@ from ptycho.evaluation.colours import show_phase
 
 @dataclass(frozen=True)
 class RasterLimits:
-    """When positions are a lattice, and when an image shows it.
+    """When positions are a lattice, and when an image shows it."""
 
-    Attributes:
-        order: least S(q) of a lattice; a jitter of σ steps along each axis leaves ``exp(−(2πσ)²)``.
-        fewest: positions along each axis of the lattice.
-        most: positions that are looked at, those in the middle.
-        near, far: from G, in bins: the neighbourhood of its power.
-        excess: least of an artefact; the excess of noise has an exponential distribution with mean one.
-        lone: least power at G over that one bin aside: 4 of a wave at G, 2 of one a quarter of a bin away.
-        contrast: least rms of an artefact, over that of its image.
-        side: of the middle of an image, which is looked at, in pixels.
-    """
-
-    order: float = 0.5
-    fewest: int = 5
-    most: int = 4096
-    near: float = 3.0
-    far: float = 9.0
-    excess: float = 30.0
-    lone: float = 2.0
-    contrast: float = 0.05
-    side: int = 2048
+    order: float = 0.5  # least S(q) of a lattice; a jitter of σ steps an axis leaves ``exp(−(2πσ)²)``
+    fewest: int = 5  # positions along each axis of the lattice
+    most: int = 4096  # positions that are looked at, those in the middle
+    near: float = 3.0  # bins from G to the neighbourhood of its power
+    far: float = 9.0  # and to its end
+    excess: float = 30.0  # least of an artefact; of noise it is exponential with mean one
+    lone: float = 2.0  # least power at G over that one bin aside: 4 at G, 2 a quarter of a bin away
+    contrast: float = 0.05  # least rms of an artefact, over that of its image
+    side: int = 2048  # of the middle of an image, which is looked at, in pixels
 
 
 @dataclass(frozen=True)

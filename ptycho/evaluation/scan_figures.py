@@ -20,7 +20,6 @@ from ptycho.scan.ramp import levelled
 Ends = tuple[float, float]
 Pixel = tuple[float, float] | None  # (row, col) pitch of the object's pixels in metres, if it is known
 NOTHING = "#d9c9a8"  # where nothing is known: in none of the colour maps
-FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
 
 def draw_inspection(
@@ -156,9 +155,9 @@ class Picture:
         )
 
 
-def phase_ends(phase: ShownPhase) -> Ends:
-    """Return the ends of the colours of a phase; of a wrapped one −π and π, which have one colour."""
-    return (-np.pi, np.pi) if phase.kind == WRAPPED else ends_of(phase.values, FLAT)
+def phase_ends(phase: ShownPhase, least: float = 0.02) -> Ends:
+    """Return the ends of the colours of a phase, ``least`` rad apart; of a wrapped one −π and π."""
+    return (-np.pi, np.pi) if phase.kind == WRAPPED else ends_of(phase.values, least)
 
 
 def ends_of(values: np.ndarray, least: float = 1e-6) -> Ends:

@@ -23,13 +23,10 @@ def shrink(
     if factor == 1:
         return channel(values), 1
     rows, cols = (-(-n // factor) for n in values.shape)
-    means = [_means(channel(values[band]), factor, cols) for band in _block_bands(rows, factor, cols)]
+    blocks = bands((rows, cols, factor, factor))
+    parts = (values[block.start * factor : block.stop * factor] for block in blocks)
+    means = [_means(channel(part), factor, cols) for part in parts]
     return np.concatenate(means), factor
-
-
-def _block_bands(rows: int, factor: int, cols: int) -> list[slice]:
-    """The rows of an image in bands of whole blocks."""
-    return [slice(band.start * factor, band.stop * factor) for band in bands((rows, cols, factor, factor))]
 
 
 def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:

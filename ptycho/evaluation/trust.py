@@ -1,8 +1,8 @@
-"""Whether a reconstruction can be trusted: the one table of flags, and the limits at which they are raised.
+"""Validate a reconstruction: the one table of flags, and the limits at which they are raised.
 
 The limits of measured scans are from scans of photographs, half of them spoilt (docs/results.md,
-``benchmarks/trust_limits.py``); those of a network for many scans from kinds of probes and objects that no
-training saw.
+``benchmarks/trust_limits.py``); those of a network for many scans from kinds of probes and objects that were
+in no training set.
 """
 
 from __future__ import annotations
@@ -17,20 +17,27 @@ from ptycho.evaluation import metrics
 from ptycho.evaluation.raster import RasterLimits
 from ptycho.scan import plausibility
 
-EXCESS = 0.045  # of the R-factor over photon noise
-UNKNOWN_EXCESS = 0.15  # of the R-factor, where photons were not counted
-DISAGREEMENT = 0.12  # of overlapping regions, relative to the object's contrast
-NOISE_SHARE = 0.135  # of photon noise in the amplitude's standard deviation
-MISSED = 0.03  # of the variation of the patterns that were fitted
-MISSED_FREE = 0.12  # of that of the others
-MISSED_SOME = 0.05  # of the variation, in every tenth pattern
-CERTAIN = 4.0  # standard errors of the variation
-APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
-BY_PHOTONS = 0.6  # of the frequency to which they would agree if photon noise were all that differs
-PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
-PHASE_LEFT = 0.5  # of a phase that is put into the object of a near field, that the solver leaves there
-ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
 
+@dataclass(frozen=True)
+class TrustLimits:
+    """Beyond which flags are raised."""
+
+    excess: float = 0.045  # of the R-factor over photon noise
+    uncounted_excess: float = 0.15  # of the R-factor, where photons were not counted
+    disagreement: float = 0.12  # of overlapping regions, relative to the object's contrast
+    noise_share: float = 0.135  # of photon noise in the amplitude's standard deviation
+    unexplained: float = 0.03  # of the variation of the fitted patterns
+    unexplained_holdout: float = 0.12  # of that of the held-out patterns
+    unexplained_p90: float = 0.05  # of the variation, in every tenth pattern
+    certain: float = 4.0  # standard errors of the variation
+    half_frc: float = 0.35  # of Nyquist, below which halves of the scan stop to agree
+    half_frc_by_photons: float = 0.6  # of the frequency to which they would agree but for photon noise
+    r_free_ratio: float = 2.0  # r_free over r_noise: more than photons can explain
+    phase_left: float = 0.5  # of a phase that is added to the object of a near field
+    measured: float = 2.0  # numbers for each real unknown; a phase is never measured
+
+
+LIMITS = TrustLimits()
 UNEXPLAINED, SOME_UNEXPLAINED = "poor_fit", "outlier_patterns"
 OVERFIT, NOTHING_SEEN, HALVES = "overfit", "no_contrast", "low_half_scan_frc"
 EXCESSIVE, FEW = "excess_misfit", "few_measurements"
@@ -51,22 +58,22 @@ class Flag(NamedTuple):
 
 FLAGS = {
     UNEXPLAINED: Flag(
-        f"object and beam do not explain more than {MISSED:g} of the variation between patterns, noise "
-        "excluded (unexplained_variance)",
+        f"object and beam do not explain more than {LIMITS.unexplained:g} of the variation between patterns, "
+        "noise excluded (unexplained_variance)",
         "check how the file was read: unit, axes and order of the positions, distance and pixel sizes, order "
         "of the frames, intensities or amplitudes (data.domain), the centre, the probe",
         True,
     ),
     SOME_UNEXPLAINED: Flag(
-        f"a tenth of the patterns leaves more than {MISSED_SOME:g} of the variation between patterns "
-        "unexplained (unexplained_variance_p90); the others are explained better",
+        f"a tenth of the patterns leaves more than {LIMITS.unexplained_p90:g} of the variation between "
+        "patterns unexplained (unexplained_variance_p90); the others are explained better",
         "see where they are (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
         "intensity; exclude them (data.drop)",
         True,
     ),
     OVERFIT: Flag(
         "the fitted patterns are explained, but the held-out patterns are not (unexplained_variance_holdout "
-        f"above {MISSED_FREE:g}): the object fits noise",
+        f"above {LIMITS.unexplained_holdout:g}): the object fits noise",
         "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
         "(solver.positions=false); check the positions",
         True,
@@ -77,20 +84,20 @@ FLAGS = {
         True,
     ),
     HALVES: Flag(
-        f"two halves of the scan stop to agree below {APART:g} of Nyquist (half_scan_frc), and far below "
-        "where photon noise would end their agreement: at best the coarse features are real",
+        f"two halves of the scan stop to agree below {LIMITS.half_frc:g} of Nyquist (half_scan_frc), and far "
+        "below where photon noise would end their agreement: at best the coarse features are real",
         "measure longer, or with more overlap; read coarse features alone",
         True,
     ),
     EXCESSIVE: Flag(
-        f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong",
+        f"r_free is above {LIMITS.r_free_ratio:g} times r_noise: more than photon noise is wrong",
         "see which cause is likely (misfit_causes in metrics.json); if probe.learn, solver.positions, "
         "solver.flux or solver.background is false, remove it, so that it can be refined",
         False,
     ),
     FEW: Flag(
-        f"fewer than {ENOUGH:g} measured numbers for each unknown of object and beam: much of the object is "
-        "the initial estimate",
+        f"fewer than {LIMITS.measured:g} measured numbers for each unknown of object and beam: much of the "
+        "object is the initial estimate",
         "do not refine the probe (probe.learn=false), or measure more patterns",
         True,
     ),
@@ -128,8 +135,8 @@ FLAGS = {
     ),
     PHASES: Flag(
         "the patterns of this near field hardly constrain the phase: of a phase that is added to the object, "
-        f"the solver leaves more than {PHASE_LEFT:g}; coarse phases and contrast may be wrong, although the "
-        "patterns are explained",
+        f"the solver leaves more than {LIMITS.phase_left:g}; coarse phases and contrast may be wrong, "
+        "although the patterns are explained",
         "measure from farther away (a larger λz/dx²), or behind a diffuser with finer grains or farther from "
         "the sample, so that the illumination varies more across it",
         True,
@@ -137,9 +144,9 @@ FLAGS = {
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),
     OUTSIDE: Flag(
         "the scan is outside the range that the network was trained for: its object explains the patterns "
-        f"worse than photon noise allows (√(r_factor² − r_noise²) above {EXCESS:g}), and worse than the "
-        "object of the solver, if there is one; or its regions disagree where they overlap (disagreement "
-        f"above {DISAGREEMENT:g} of the contrast)",
+        f"worse than photon noise allows (√(r_factor² − r_noise²) above {LIMITS.excess:g}), and worse than "
+        "the object of the solver, if there is one; or its regions disagree where they overlap (disagreement "
+        f"above {LIMITS.disagreement:g} of the contrast)",
         "fine-tune the network on the scan (nepochs=2), or use the object of the solver",
         True,
     ),
@@ -151,7 +158,7 @@ FLAGS = {
     ),
     IN_NOISE: Flag(
         "photons are too few for the amplitude: they leave a noise in each pixel of more than "
-        f"{NOISE_SHARE:g} of the amplitude's standard deviation (noise_share); phases may be better",
+        f"{LIMITS.noise_share:g} of the amplitude's standard deviation (noise_share); phases may be better",
         "read the phase, or the denoised object; measure longer",
         False,
     ),
@@ -207,7 +214,7 @@ MEANS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a scan tells of its reconstruction, without the truth.
+    """Evidence of a scan about its reconstruction, without the truth.
 
     Attributes:
         missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
@@ -228,50 +235,60 @@ class Evidence:
     halves: float | None = None
     free_error: float = 0.0
     halves_by_photons: float = 1.0
+    limits: TrustLimits = LIMITS
 
     @property
     def flags(self) -> list[str]:
-        """Of :data:`FLAGS`, those that this raises; an object that is not finite explains nothing."""
-        if not self.certainty > CERTAIN:
+        """Return those of :data:`FLAGS` that this raises; an object that is not finite explains nothing."""
+        limits = self.limits
+        if not self.certainty > limits.certain:
             return [NOTHING_SEEN]
+        fits = self.missed <= limits.unexplained
+        halves = min(limits.half_frc, limits.half_frc_by_photons * self.halves_by_photons)
         raised = {
-            UNEXPLAINED: not self.missed <= MISSED,
-            SOME_UNEXPLAINED: self.missed <= MISSED and self.some > MISSED_SOME,
-            OVERFIT: self.missed <= MISSED
+            UNEXPLAINED: not fits,
+            SOME_UNEXPLAINED: fits and self.some > limits.unexplained_p90,
+            OVERFIT: fits
             and self.free is not None
-            and self.free - 2 * self.free_error > MISSED_FREE,
-            HALVES: self.halves is not None and self.halves < min(APART, BY_PHOTONS * self.halves_by_photons),
-            EXCESSIVE: bool(self.r_noise and self.r_free and self.r_free > PROBE_WRONG * self.r_noise),
+            and self.free - 2 * self.free_error > limits.unexplained_holdout,
+            HALVES: self.halves is not None and self.halves < halves,
+            EXCESSIVE: bool(
+                self.r_noise and self.r_free and self.r_free > limits.r_free_ratio * self.r_noise
+            ),
         }
         return [name for name, present in raised.items() if present]
 
 
 def excess(r_factor: float, r_noise: float | None) -> float:
-    """What photon noise leaves unexplained of an R-factor, ``√(R² − R_noise²)``; counts unknown: all."""
+    """Return what photon noise leaves unexplained of an R-factor: ``√(R² − R_noise²)``."""
     return math.sqrt(max(r_factor**2 - (r_noise or 0.0) ** 2, 0.0))
 
 
 def outside_training(
-    r_factor: float, r_noise: float | None, disagreement: float | None, solver: float | None = None
+    r_factor: float,
+    r_noise: float | None,
+    disagreement: float | None,
+    solver: float | None = None,
+    limits: TrustLimits = LIMITS,
 ) -> bool:
-    """Whether a reconstruction shows that the network does not know such scans; see :data:`FLAGS`.
+    """Return whether a scan is outside the range that the network was trained for; see :data:`FLAGS`.
 
     ``disagreement`` is NaN or None where no regions overlap; ``solver``: R-factor of the solver's object,
-    which tells what is wrong with the measurement itself.
+    which holds the faults of the measurement itself.
     """
-    apart = disagreement is not None and disagreement > DISAGREEMENT
+    apart = disagreement is not None and disagreement > limits.disagreement
     least = max(r_noise or 0.0, solver or 0.0)
-    limit = EXCESS if least else UNKNOWN_EXCESS
+    limit = limits.excess if least else limits.uncounted_excess
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
 
 
-def phase_insensitive(left: float) -> bool:
-    """Whether so large a share of a phase is left that patterns do not tell phases; NaN is."""
-    return not left <= PHASE_LEFT
+def phase_insensitive(left: float, limits: TrustLimits = LIMITS) -> bool:
+    """Return whether too large a share of an added phase is left by the solver; True of NaN."""
+    return not left <= limits.phase_left
 
 
 def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
-    """Median photon noise over the standard deviation of the amplitude, of the pixels that are given.
+    """Return the median photon noise over the standard deviation of the amplitude.
 
     Args:
         image: ``(…)`` complex.
@@ -282,5 +299,5 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
     return float(np.median(noise)) / max(contrast, 1e-30)
 
 
-def amplitude_in_noise(share: float | None) -> bool:
-    return share is not None and not share <= NOISE_SHARE
+def amplitude_in_noise(share: float | None, limits: TrustLimits = LIMITS) -> bool:
+    return share is not None and not share <= limits.noise_share

@@ -2,7 +2,7 @@
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
 ``x = +col``. Who projects the negated translation on the basis vectors has the probe's (row, col) again. The
-object's middle is at translation nought.
+object's middle is at translation zero.
 """
 
 from __future__ import annotations

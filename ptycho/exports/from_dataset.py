@@ -17,8 +17,6 @@ from ptycho.scan.patterns import Patterns
 if TYPE_CHECKING:
     from ptycho.preparation.prepare import ScanGeometry
 
-ROUNDING = 1e-3  # photons, and 1e-6 of them: what float32 square roots may be off
-
 
 @dataclass(frozen=True, eq=False)
 class Intensities:
@@ -149,6 +147,7 @@ def _to_state(scan: ScanGeometry) -> list[str]:
     return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []
 
 
-def _whole(amplitudes: np.ndarray) -> bool:
+def _whole(amplitudes: np.ndarray, rounding: float = 1e-3) -> bool:
+    """Return whether squares of ``amplitudes`` are counts, to ``rounding`` and single precision."""
     squares = np.square(amplitudes, dtype=np.float64)
-    return bool(np.all(np.abs(squares - np.rint(squares)) <= ROUNDING + 1e-6 * squares))
+    return bool(np.all(np.abs(squares - np.rint(squares)) <= rounding + 1e-6 * squares))

@@ -13,7 +13,6 @@ import numpy as np
 from ptycho.files.atomic import write_atomically
 from ptycho.files.npz_writing import Blocks
 
-CHUNK_BYTES = 2**18  # of patterns that are packed together
 VERSIONS = (h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_LATEST)  # of 2008 on; attributes may exceed 64 KiB
 
 
@@ -49,9 +48,9 @@ def _fill(file: h5py.File, tree: Mapping[str, Any]) -> None:
             _make_group(file, folder)[name] = file[value.path] if isinstance(value, SameAs) else value
 
 
-def _write_blocks(group: h5py.Group, name: str, rows: Blocks) -> None:
+def _write_blocks(group: h5py.Group, name: str, rows: Blocks, chunk_bytes: int = 2**18) -> None:
     row = int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
-    chunks = (min(rows.shape[0], max(1, CHUNK_BYTES // row)), *rows.shape[1:])
+    chunks = (min(rows.shape[0], max(1, chunk_bytes // row)), *rows.shape[1:])
     packed = {"chunks": chunks, "compression": "gzip", "compression_opts": 1}
     dataset = group.create_dataset(name, rows.shape, rows.dtype, shuffle=True, fletcher32=True, **packed)
     done = 0

@@ -73,7 +73,7 @@ def _about(scan: ExportedScan) -> dict[str, Any]:
     return {
         "@name": scan.name,
         "@comments": comments.strip(),
-        "@detector_object_distance_m": scan.distance_m or 0.0,  # nought where unknown, as the program has it
+        "@detector_object_distance_m": scan.distance_m or 0.0,  # zero where unknown, as the program has it
         "@probe_energy_eV": scan.energy_eV or 0.0,
         "@probe_photon_count": photons,
         "@exposure_time_s": 0.0,

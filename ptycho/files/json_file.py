@@ -10,15 +10,9 @@ from typing import Any
 
 import yaml
 
-LARGEST = 2**25  # bytes of JSON
-LARGEST_YAML = 2**20  # bytes
-MOST_VALUES = 2**20  # in YAML, with what aliases stand for
-DEEPEST = 60  # sections in sections
-LARGEST_NUMBER = 10**300  # of an integer, so that a float can hold it
 
-
-def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
-    """The names and values in a file; ValueError: it is too large, no JSON, or holds something else."""
+def read_json(path: Path, largest: int = 2**25) -> dict[str, Any]:
+    """Return names and values of a file; ValueError: more than ``largest`` bytes, no JSON, something else."""
     values = parse_json(_content(path, largest))
     if not isinstance(values, dict):
         raise ValueError("it must hold names and values")
@@ -35,8 +29,8 @@ def parse_json(text: str | bytes) -> Any:
     return values
 
 
-def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
-    """The values in a file, without Python's objects; ValueError: no such YAML, too large, or too nested."""
+def read_yaml(path: Path, largest: int = 2**20) -> Any:
+    """Return the values in a file, without Python's objects; ValueError: no such YAML, or too large."""
     text = _content(path, largest).decode("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -48,7 +42,7 @@ def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
     return values
 
 
-def _check_aliases(events: Iterable[yaml.Event]) -> None:
+def _check_aliases(events: Iterable[yaml.Event], deepest: int = 60, most: int = 2**20) -> None:
     """Raise ValueError for aliases that stand for too much, or for a part that they are in, and for depth."""
     sizes, open_parts = dict[str, int](), [(0, "")]  # what anchors stand for, and the parts that are open
     for event in events:
@@ -65,10 +59,10 @@ def _check_aliases(events: Iterable[yaml.Event]) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             size = sizes[anchor] = 1
         open_parts[-1] = open_parts[-1][0] + size, open_parts[-1][1]
-        if len(open_parts) > DEEPEST:
+        if len(open_parts) > deepest:
             raise ValueError("it is nested too deep")
-        if open_parts[-1][0] > MOST_VALUES:
-            raise ValueError(f"it stands for more than {MOST_VALUES} values, by aliases of aliases")
+        if open_parts[-1][0] > most:
+            raise ValueError(f"it stands for more than {most} values, by aliases of aliases")
 
 
 def _content(path: Path, largest: int) -> bytes:
@@ -82,11 +76,11 @@ def _content(path: Path, largest: int) -> bytes:
     return content
 
 
-def _check(values: Any) -> None:
-    """Raise ValueError for nesting or numbers that later steps cannot take."""
+def _check(values: Any, deepest: int = 60, largest: int = 10**300) -> None:
+    """Raise ValueError for nesting, or integers beyond what a float holds."""
     level, depth = [values], 0
     while level:
-        if depth > DEEPEST:
+        if depth > deepest:
             raise ValueError("it is nested too deep")
         below: list[Any] = []
         for value in level:
@@ -94,6 +88,6 @@ def _check(values: Any) -> None:
                 below += value.values()
             elif isinstance(value, list):
                 below += value
-            elif isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+            elif isinstance(value, int) and abs(value) > largest:
                 raise ValueError(f"a number in it has {len(str(abs(value)))} digits")
         level, depth = below, depth + 1

@@ -20,9 +20,6 @@ from numpy.lib import format as npy
 
 from ptycho.files.text import shown
 
-IN_MEMORY = 2**32  # bytes of one array that may be read at once
-SMALL, MAX_EXPANSION = 2**26, 200  # a member larger than SMALL bytes may be so much larger than compressed
-CHUNK_BYTES = 2**24  # of an array that is read by rows
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -50,6 +47,12 @@ class Header:
     @property
     def stored(self) -> bool:  # not compressed: the array's bytes are in the file as they are
         return self.info.compress_type == zipfile.ZIP_STORED
+
+
+def expands_too_much(packed: int, size: int, small: int = 2**26, fold: int = 200) -> str:
+    """Return why bytes are refused that expand more than ``fold``, beyond ``small`` bytes; or nothing."""
+    refused = size > small and size > fold * packed
+    return f"{packed} bytes that expand to {size}; more than {fold}-fold is refused" if refused else ""
 
 
 class NpzFile:
@@ -109,30 +112,29 @@ class NpzFile:
         size, held = math.prod(shape) * dtype.itemsize, info.file_size - start
         if min(shape, default=0) < 0 or size != held:
             raise NpzError(f"{key} declares {shape} of {dtype}, {size} bytes, but holds {held} bytes")
-        if info.file_size > SMALL and info.file_size > MAX_EXPANSION * info.compress_size:
-            grown = f"{info.compress_size} bytes that expand to {info.file_size}"
-            raise NpzError(f"{key} {shape}: {grown}; more than {MAX_EXPANSION}-fold is refused")
+        if bomb := expands_too_much(info.compress_size, info.file_size):
+            raise NpzError(f"{key} {shape}: {bomb}")
         return Header(key, tuple(shape), dtype, fortran, start, info)
 
-    def read(self, header: Header) -> np.ndarray:
-        """The whole array ``(…)`` in native byte order and C order; NpzError: too large, or damaged."""
+    def read(self, header: Header, most: int = 2**32) -> np.ndarray:
+        """Read the whole array ``(…)`` in native byte order and C order; NpzError: too large, or damaged."""
         size = header.info.file_size
-        if size > IN_MEMORY:
-            raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {IN_MEMORY} are read")
+        if size > most:
+            raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {most} are read")
         with _problem(header.key), self._zip.open(header.info) as member:
             array = npy.read_array(member, allow_pickle=False)
             member.read()  # to the end, where the checksum is
         return array.astype(header.dtype.newbyteorder("="), order="C", copy=False)
 
-    def rows(self, header: Header) -> Iterator[np.ndarray]:
-        """The array by blocks ``(j, …)`` of whole rows (first axis), in native byte order, one in memory."""
+    def rows(self, header: Header, block_bytes: int = 2**24) -> Iterator[np.ndarray]:
+        """Yield blocks ``(j, …)`` of whole rows (first axis), in native byte order, one in memory."""
         if header.fortran and len(header.shape) > 1:
             raise NpzError(
                 f"{header.key} {header.shape} is in Fortran order, which cannot be read by rows; "
                 "save np.ascontiguousarray of it"
             )
         row = math.prod(header.shape[1:]) * header.dtype.itemsize
-        step = max(1, CHUNK_BYTES // max(1, row))
+        step = max(1, block_bytes // max(1, row))
         with _problem(header.key), self._zip.open(header.info) as member:
             member.read(header.start)
             for first in range(0, header.shape[0], step):

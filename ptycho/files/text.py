@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 
-LONGEST = 200  # letters
 
-
-def shown(text: str, longest: int = LONGEST) -> str:
-    """On one line, without letters that steer a terminal, and cut after ``longest`` of them."""
+def shown(text: str, longest: int = 200) -> str:
+    """Return it on one line, without letters that steer a terminal, and cut after ``longest`` of them."""
     line = "".join(letter if letter.isprintable() else "·" for letter in " ".join(text.split()))
     return line if len(line) <= longest else line[:longest] + "…"
 

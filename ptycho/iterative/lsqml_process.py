@@ -47,12 +47,6 @@ from typing import IO, Any
 
 import numpy as np
 
-WINDOW, LEAST = 5, 1e-3  # it is over once R has fallen by less than LEAST of itself in WINDOW epochs
-PROBE_START = 1  # epochs that leave the probe as it is
-BATCHES = 10  # in an epoch
-MARGIN = 100  # pixels that the object is larger than the scan, as pty-chi's examples have it
-AT_ONCE = 100  # patterns that are predicted together
-
 
 def import_ptychi() -> None:
     """Import pty-chi, if need be without torchvision.
@@ -81,7 +75,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any
     seconds = time.perf_counter() - began
     r_factors: list[float] = []
     # R before positions are refined says nothing of what they will bring
-    first = max(PROBE_START, settings["start_positions"] if settings["refine_positions"] else 0)
+    first = max(1, settings["start_positions"] if settings["refine_positions"] else 0)
     while len(r_factors) < settings["epochs"] and not (settings["early"] and converged(r_factors[first:])):
         began = time.perf_counter()
         task.run(1)
@@ -93,21 +87,24 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any
     return ending_arrays(task, middle) | {"r_factors": np.array(r_factors), "seconds": seconds}
 
 
-def converged(r_factors: list[float]) -> bool:
-    """Whether R has improved by less than ``LEAST`` of itself in the last ``WINDOW`` epochs."""
-    if len(r_factors) <= WINDOW:
+def converged(r_factors: list[float], window: int = 5, least: float = 1e-3) -> bool:
+    """Return whether R has improved by less than the ``least`` share in the last ``window`` epochs."""
+    if len(r_factors) <= window:
         return False
-    before, now = r_factors[-1 - WINDOW], r_factors[-1]
-    return before - now < LEAST * before
+    before, now = r_factors[-1 - window], r_factors[-1]
+    return before - now < least * before
 
 
 def starting_arrays(scan: dict[str, np.ndarray], centred: np.ndarray, modes: int) -> dict[str, Any]:
-    """What pty-chi starts from: an object of ones; ``centred (J, 2)``: positions around its middle."""
+    """Return the start of pty-chi: an object of ones, as in its examples 100 pixels wider than the scan.
+
+    ``centred (J, 2)``: positions around the middle of the object.
+    """
     import torch
 
     good = scan["good"].astype(bool)
     side = scan["probe"].shape[-1]
-    shape = (np.ceil(np.ptp(centred, axis=0)) + side + MARGIN).astype(int)
+    shape = (np.ceil(np.ptp(centred, axis=0)) + side + 100).astype(int)
     return {
         "diffraction_data": np.where(good, scan["patterns"], 0).astype(np.float32),
         "valid_pixel_mask": good,
@@ -140,7 +137,7 @@ def options_of(settings: dict[str, Any], count: int) -> Any:
     for part in (options.object_options, options.probe_options, options.probe_position_options):
         part.optimizer, part.step_size = api.Optimizers.SGD, 1
     options.probe_options.optimizable = True
-    options.probe_options.optimization_plan.start = PROBE_START
+    options.probe_options.optimization_plan.start = 1
     options.probe_options.orthogonalize_incoherent_modes.method = api.OrthogonalizationMethods.SVD
     positions = options.probe_position_options
     positions.optimizable = settings["refine_positions"]
@@ -149,7 +146,7 @@ def options_of(settings: dict[str, Any], count: int) -> Any:
     positions.correction_options.differentiation_method = api.ImageGradientMethods.GAUSSIAN
     solver = options.reconstructor_options
     solver.batching_mode = api.BatchingModes.RANDOM
-    solver.batch_size = max(1, count // BATCHES)
+    solver.batch_size = max(1, count // 10)
     solver.noise_model = api.NoiseModels.GAUSSIAN
     solver.num_epochs, solver.random_seed = settings["epochs"], settings["seed"]
     solver.default_device = api.Devices[settings.get("device", "CPU")]
@@ -157,14 +154,14 @@ def options_of(settings: dict[str, Any], count: int) -> Any:
     return options
 
 
-def r_factor(task: Any) -> float:
-    """``Σ| √I − √n | / Σ√n`` over the good pixels of all patterns."""
+def r_factor(task: Any, at_once: int = 100) -> float:
+    """Return ``Σ| √I − √n | / Σ√n`` over the good pixels of all patterns."""
     import torch
 
     good = task.dataset.valid_pixel_mask
     away = whole = 0.0
     with torch.no_grad():
-        for indices in torch.arange(len(task.dataset)).split(AT_ONCE):
+        for indices in torch.arange(len(task.dataset)).split(at_once):
             roots = task.dataset.patterns[indices].sqrt()[:, good]
             predicted = task.reconstructor.forward_model(indices).sqrt()[:, good]
             away += float((predicted - roots).abs().sum(dtype=torch.float64))

@@ -17,21 +17,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """When a scan has ended, and how often is looked.
+    """When a scan has ended, and how often its source is asked."""
 
-    Attributes:
-        frames: how many there will be; None: what the source says, or unknown.
-        timeout_s: ends it where nothing came for so long; ``wait_s``: the same before the first frame.
-        pause_s: until the next look, where nothing came; ``retry_s``: where the disk takes nothing.
-        logged: faults of one kind that are logged one by one.
-    """
-
-    frames: int | None = None
-    timeout_s: float = 60.0
-    wait_s: float = 86400.0
-    pause_s: float = 0.1
-    retry_s: float = 1.0
-    logged: int = 5
+    frames: int | None = None  # that there will be; None: what the source says, or unknown
+    timeout_s: float = 60.0  # without anything new, after which it has ended
+    wait_s: float = 86400.0  # the same before the first frame
+    pause_s: float = 0.1  # until the next look, where nothing came
+    retry_s: float = 1.0  # where the disk takes nothing
+    logged: int = 5  # faults of one kind that are logged one by one
 
 
 class Collector:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptycho.align.initial_probe import guess_probe
 from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.live.options import LiveOptions
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
@@ -115,7 +116,7 @@ def make_context(
         findings.append(guess.finding)
     return LiveContext(
         scan,
-        _matrix(scan, config),
+        _matrix(scan, config.data),
         replace(likelihood_of(data), compile_xla=config.xla.compile),
         State.of(data, np.ones((1, 1)), config.probe.modes).modes,
         lit_part(config.probe, scan.N),
@@ -126,9 +127,9 @@ def make_context(
     )
 
 
-def _matrix(scan: ScanGeometry, config: ScanRunConfig) -> np.ndarray:
-    """What takes positions of the source to object pixels, which is linear, by two steps of a micrometre."""
+def _matrix(scan: ScanGeometry, config: DataConfig) -> np.ndarray:
+    """Return the linear map ``(2, 2)`` from positions of the source to object pixels."""
     step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
     corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    pixels, _ = in_object_pixels(corners, scan.raw, config.data, scan.pixel, scan.N * config.data.bin)
+    pixels, _ = in_object_pixels(corners, scan.raw, config, scan.pixel, scan.N * config.bin)
     return ((pixels[1:] - pixels[0]) / step).T

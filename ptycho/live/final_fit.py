@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState
 from ptycho.live.update import at, held_out, improve
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
-from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit, fit_learned, normalise
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, normalise
 from ptycho.reconstruction.state import Freedom, State
 
 Watch = Callable[[State, float], object]
@@ -38,7 +38,7 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         speed: pattern-steps per second, of a scan that goes on in parts.
     """
     fitted = np.flatnonzero(~state.patterns["held_out"])
-    if len(fitted) * context.N**2 > BLOCK_PIXELS:
+    if len(fitted) > block_patterns(context.N):
         yield from _in_parts(state, context, seconds, speed)
         return
     fitted = fitted[np.isfinite(context.read(state.patterns["row"][fitted])).all(axis=(1, 2))]
@@ -101,7 +101,7 @@ def _stages(terms: Terms, refined: Freedom, options: LiveOptions) -> Iterator[tu
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
     def plain(wanted: Freedom) -> Stage:
-        return lambda state, watch: fit(terms, state, wanted, options.most_steps, ENOUGH, watch).state
+        return lambda state, watch: fit(terms, state, wanted, options.most_steps, watch=watch).state
 
     def learned(state: State, watch: Watch) -> State:
         network = Learned(StoredNetwork(), options.denoiser_weight)

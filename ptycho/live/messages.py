@@ -6,7 +6,7 @@
 ``start``       ``unit`` of the positions, and what is known of ``frames`` (how many), ``shape``, ``dtype``,
                 ``domain``, ``zero_frequency`` (centre, corner, [row, col]), ``energy_eV``, ``distance_m``,
                 ``detector_pixel_m`` (one length, or [row, col])
-``mask``        ``shape``, ``dtype`` uint8: other than nought where a pixel is bad
+``mask``        ``shape``, ``dtype`` uint8: other than zero where a pixel is bad
 ``probe``       ``shape`` (K, h, w), ``dtype`` complex64
 ``frame``       ``index``, ``shape``, ``dtype``, ``encoding`` (``raw`` or ``bslz4``), ``time`` in s if known
 ``positions``   ``index``, ``row``, ``col``: lists of one length; ``time`` in place of ``index``
@@ -36,8 +36,6 @@ from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 
 FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float64")
-LONGEST_HEADER, LARGEST_BLOCK = 2**22, 2**20  # bytes; of a block before it is compressed
-LARGEST_SIDE, LARGEST_INDEX, LARGEST_NUMBER = 2**14, 2**40, 1e300
 SIZES = struct.Struct(">QI")  # before the blocks of bslz4
 
 
@@ -78,9 +76,9 @@ def positions_message(positions: np.ndarray) -> list[bytes]:
     return message("positions", **{name: positions[name].tolist() for name in (by, "row", "col")})
 
 
-def read_header(part: bytes) -> dict[str, Any]:
+def read_header(part: bytes, longest: int = 2**22) -> dict[str, Any]:
     """Return the header of a message; as all that follow, it raises :class:`BadMessage` where it is none."""
-    if len(part) > LONGEST_HEADER:
+    if len(part) > longest:
         raise BadMessage("header too long")
     try:
         header = parse_json(part)
@@ -148,10 +146,10 @@ def read_probe(header: dict[str, Any], content: bytes) -> np.ndarray:
     return modes
 
 
-def _shape(header: dict[str, Any], dimensions: int) -> Any:
+def _shape(header: dict[str, Any], dimensions: int, largest: int = 2**14) -> Any:
     shape = header.get("shape")
     sides = shape if isinstance(shape, list) else []
-    if len(sides) != dimensions or not all(type(n) is int and 0 < n <= LARGEST_SIDE for n in sides):
+    if len(sides) != dimensions or not all(type(n) is int and 0 < n <= largest for n in sides):
         raise BadMessage("shape cannot be")
     return tuple(sides)
 
@@ -162,13 +160,13 @@ def _dtype(header: dict[str, Any], *allowed: str) -> np.dtype:
     return np.dtype(header["dtype"]).newbyteorder("<")
 
 
-def _is_index(value: Any) -> bool:
-    return type(value) is int and 0 <= value < LARGEST_INDEX
+def _is_index(value: Any, most: int = 2**40) -> bool:
+    return type(value) is int and 0 <= value < most
 
 
 def _is_number(value: object) -> bool:
     """Whether it is a number that a float can hold; NaN is one."""
-    return isinstance(value, int | float) and type(value) is not bool and not abs(value) > LARGEST_NUMBER
+    return isinstance(value, int | float) and type(value) is not bool and not abs(value) > 1e300
 
 
 def _is_positive(value: object) -> bool:
@@ -207,13 +205,15 @@ def packed(data: np.ndarray) -> bytes:
         return bytes(array.id.read_direct_chunk((0, 0))[1])
 
 
-def unpacked(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a frame ``(H, W)`` from its bslz4."""
+def unpacked(
+    content: bytes, shape: tuple[int, ...], dtype: np.dtype, largest_block: int = 2**20
+) -> np.ndarray:
+    """Return a frame ``(H, W)`` from its bslz4; ``largest_block``: bytes before compression."""
     size = math.prod(shape) * dtype.itemsize
     if len(content) < SIZES.size:
         raise BadMessage("content ends early")
     whole, block = SIZES.unpack(content[: SIZES.size])
-    if whole != size or block > LARGEST_BLOCK or wrong_with_blocks(content, size, dtype.itemsize):
+    if whole != size or block > largest_block or wrong_with_blocks(content, size, dtype.itemsize):
         raise BadMessage("content is not as long as its shape says, or as its blocks do")
     try:
         with _memory() as file:

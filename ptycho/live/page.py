@@ -21,8 +21,6 @@ from ptycho.files.atomic import write_atomically
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 GREY = "0.5"  # is read on white and on black
-LIT = 0.1  # of the median illumination of what is illuminated: the covered area
-DECADES = 3  # times the smallest: a misfit that varies more has a logarithmic axis
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
 UNASSESSED = (
     "open",
@@ -165,11 +163,12 @@ def draw(
     return figure
 
 
-def _course(axes: Axes, course: list[tuple[float, float]]) -> None:
+def _course(axes: Axes, course: list[tuple[float, float]], ratio: float = 3) -> None:
+    """Draw the misfit over time, on a logarithmic axis where it varies by more than ``ratio``."""
     if course:
         seconds, misfits = np.array(course).T
         axes.plot(seconds, misfits, "-")
-        if misfits.min() > 0 and misfits.max() > DECADES * misfits.min():
+        if misfits.min() > 0 and misfits.max() > ratio * misfits.min():
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")

@@ -233,7 +233,8 @@ class LiveRun:
         self, table: ScanTable, state: LiveState, context: LiveContext, since: float
     ) -> dict[str, Any]:
         patterns, light, pixel = state.patterns, state.illumination, context.pixel_m
-        covered = np.count_nonzero(light > page.LIT * np.median(light[light > 0])) if light.any() else 0
+        typical = np.median(light[light > 0]) if light.any() else np.inf
+        covered = np.count_nonzero(light > 0.1 * typical)
         lags = [lag for moment, lag in self._lags if moment > since]
         used = [(moment, count) for moment, count in self._used if moment > since]
         seconds = used[-1][0] - used[0][0] if len(used) > 1 else np.inf

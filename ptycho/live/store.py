@@ -22,8 +22,6 @@ from ptycho.live.arrivals import FRAME, NO_POSITIONS, Description, Frame
 from ptycho.live.joining import Joiner
 
 NAME = "scan.h5"
-SLACK = 2**20  # bytes beside the rows, for what HDF5 keeps of them
-SYNC_S = 2.0  # seconds between two times that the disk has to keep what was written
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,7 @@ class Store:
             self._joiner.add_frames(rows)
             self._joiner.add_positions(places)
             self._table = None
-        if time.monotonic() - self._synced > SYNC_S and not self._syncing.is_alive():
+        if time.monotonic() - self._synced > 2.0 and not self._syncing.is_alive():
             self._syncing, self._synced = threading.Thread(target=_sync, args=[self.path]), time.monotonic()
             self._syncing.start()  # a disk may take seconds, and a socket does not wait
         return +faults
@@ -211,12 +209,15 @@ class Store:
                 new.append(k)
         return positions[new]
 
-    def _reserve(self, size: int) -> None:
-        """Have room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has."""
-        end = scan_file.size_of_rows(self._file) + size + SLACK
+    def _reserve(self, size: int, slack: int = 2**20) -> None:
+        """Reserve room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has.
+
+        ``slack``: bytes beside the rows, for what HDF5 keeps of them.
+        """
+        end = scan_file.size_of_rows(self._file) + size + slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
-                os.posix_fallocate(file.fileno(), 0, end + 4 * SLACK)
+                os.posix_fallocate(file.fileno(), 0, end + 4 * slack)
 
 
 def _sync(path: Path) -> None:

@@ -46,13 +46,10 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-JUDGED = 4096  # patterns that are looked at, of more
-WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
-HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
     CONVENTIONS
     | MISSED
-    | {"assessed_patterns": f"of more than {JUDGED} patterns, so many, spread over the scan, are scored"}
+    | {"assessed_patterns": "of more than 4096 patterns, so many, spread over the scan, are scored"}
     | {
         "r_free": "r_factor of the held-out patterns, to which object, probe and network are not fitted "
         "before the score is computed. Their own positions and flux are fitted if those of the other "
@@ -140,8 +137,8 @@ def _causes(likelihood: ScanLikelihood, image: np.ndarray, used: Dataset) -> Cau
     return score_fit(image, replace(likelihood, data=some, advance=silent))
 
 
-def spread(count: int, most: int = JUDGED) -> np.ndarray:
-    """Indices of at most so many of ``count`` patterns, evenly spread, without the period of a raster."""
+def spread(count: int, most: int = 4096) -> np.ndarray:
+    """Return at most so many indices of ``count`` patterns, spread without the period of a raster."""
     if count <= most:
         return np.arange(count)
     golden = (5**0.5 - 1) / 2
@@ -176,9 +173,9 @@ def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, An
 
 
 def _without_rim(known: np.ndarray, region: metrics.Region, data: Dataset) -> np.ndarray:
-    """Half a probe off its edge; of a near field, whose probe fills a window, what got half of the light."""
+    """Remove half a probe at the edge; of a near field, where illumination is below half of its maximum."""
     if data.fresnel is not None:
-        return known & region.crop(covered(data, HALF_LIT)[0])
+        return known & region.crop(bright(data, 0.5))
     return binary_erosion(known, iterations=round(energy_diameter(data.probe) / 2))
 
 
@@ -318,16 +315,16 @@ def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) 
 
 
 def well_lit_part(made: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of the object where much light fell, without its phase plane, and what is lit there."""
-    lit = made.covered & covered(data, WELL_LIT)[0]
+    """Return the strongly illuminated part of the object, without its phase plane, and its mask."""
+    lit = made.covered & bright(data)
     part = scan_figures.box_of(lit)
     return levelled(made.object[part], lit[part]), lit[part]
 
 
 def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:
-    """Medians of the error map where much light fell, the amplitude's over the mean amplitude there."""
+    """Return medians of the error map where the illumination is strong, the amplitude's over its mean."""
     assert made.errors is not None
-    lit = made.covered & covered(data, WELL_LIT)[0]
+    lit = made.covered & bright(data)
     if not lit.any():
         return {"amplitude": None, "phase_rad": None}
     amplitude = np.median(made.errors.amplitude[0][lit]) / max(float(np.abs(made.object[lit]).mean()), 1e-30)
@@ -364,5 +361,10 @@ def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture
 
 
 def well_lit(made: Reconstruction, prepared: Prepared) -> np.ndarray:
-    """``(M, M)`` bool: where much light fell on an object."""
-    return covered(prepared.fitted(prepared.beam_under(made)), WELL_LIT)[0]
+    """Return where an object is strongly illuminated, ``(M, M)`` bool."""
+    return bright(prepared.fitted(prepared.beam_under(made)))
+
+
+def bright(data: Dataset, share: float = 0.1) -> np.ndarray:
+    """Return where the illumination is above a ``share`` of its maximum, ``(M, M)`` bool."""
+    return covered(data, share)[0]

@@ -19,8 +19,6 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-HALVED_PIXELS, FEWEST_OF_HALVES = 2**22, 200  # of the patterns in the middle of a larger scan that is halved
-
 
 @dataclass(frozen=True, eq=False)
 class Halves:
@@ -147,9 +145,9 @@ def _limit_by_photons(
     return value if crossed else 1.0
 
 
-def _middle_of_large(data: Dataset) -> Dataset:
-    """A scan, or the middle of a large one, on an object of its own."""
-    most = data.held_by(HALVED_PIXELS, FEWEST_OF_HALVES)
+def _middle_of_large(data: Dataset, pixels: int = 2**22, fewest: int = 200) -> Dataset:
+    """Return a scan, or the middle of a large one (patterns of so many ``pixels``), on its own object."""
+    most = data.held_by(pixels, fewest)
     if len(data.positions) <= 2 * most:
         return data
     return data.cut_out(data.central(most), data.group_size)

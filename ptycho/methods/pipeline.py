@@ -71,7 +71,8 @@ def assess(
     with context.timed("validation"):
         fits = {name: judge(one, prepared) for name, one in made.items()}
     product = product or choose(fits)
-    made[product] = with_errors(made[product], config, context)
+    if config.solver.error_map:
+        made[product] = with_errors(made[product], config.seed, context)
     if config.denoise and prepared.whole.counts:
         with context.timed(DENOISED):
             made[DENOISED] = METHODS[DENOISED](prepared, {product: made[product]}, inputs)

@@ -14,11 +14,11 @@ from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
-from ptycho.evaluation.trust import ENOUGH, FEW
+from ptycho.evaluation.trust import FEW, LIMITS
 from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.scan.beam import Beam, join_parts
-from ptycho.scan.coverage import covered
+from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import lit_part
@@ -105,14 +105,12 @@ def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunCo
 
 def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:
     """Return a warning of patterns that hold too little to determine object and beam; or none."""
-    good = data.N**2 if data.good is None else int(data.good.sum())
-    lit = lit_part(probe, data.N)
-    unknown = 2 * int(covered(data).sum())
+    lit, others = lit_part(probe, data.N), 0
     if probe.learn is not False:
         modes = probe.modes or max(len(data.probe), 2)
-        unknown += 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
-    ratio = len(data.positions) * good / unknown
-    if ratio >= ENOUGH:
+        others = 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+    ratio = values_per_parameter(data, others)
+    if ratio >= LIMITS.measured:
         return []
     text = f"{FEW}: {len(data.positions)} patterns have {ratio:.2g} measured values per parameter"
     return [Finding.warning(text, FEW)]

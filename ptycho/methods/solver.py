@@ -13,13 +13,14 @@ import numpy as np
 
 from ptycho.align.align_scan import Estimate
 from ptycho.align.context import RunContext
-from ptycho.config import ScanRunConfig
+from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
-from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
+from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.maximum_likelihood import Begin, Solved, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
@@ -27,7 +28,7 @@ from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_further
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Terms, fit, fit_further
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
@@ -38,15 +39,10 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 SOLVER = "solver"
-WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
-WORSE = 1.1  # times the deviance of a pattern: what a half of the scan may come to
-JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
-STAGES, IN_BLOCKS = 3, 100  # fits of a pattern in blocks, each with its end; times it is used in all of them
 
 
-def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
-    """What the sections ``solver`` and ``probe`` of a configuration ask the solver to find."""
-    wanted, probe = config.solver, config.probe
+def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions:
+    """Return what the sections ``solver`` and ``probe`` of a configuration ask the solver to refine."""
     return ModelOptions(
         probe=probe.learn,
         positions=wanted.positions,
@@ -75,7 +71,7 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
     has a probe of its own.
     """
-    options = options_of(config, prepared.whole.N)
+    options = options_of(config.solver, config.probe, prepared.whole.N)
     thick, others = (options.slices or 1) > 1, bool(config.models) or config.denoise
     if others or config.data.shared == "object":
         options = replace(options, slices=options.slices or 1)
@@ -131,8 +127,9 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
-    how = blockwise(config, context)
-    passes = min(STAGES * (options.steps + SHORT), IN_BLOCKS) if how.divides(data) else options.steps
+    how = Blockwise(config.solver.block, context.crew, context.cache)
+    in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
+    passes = in_blocks if how.divides(data) else options.steps
     count = len(prepared.kept)
     passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
@@ -195,28 +192,27 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
 class Course:
     """The steps of the solver on the whole scan as events; of some with the patterns that are held out."""
 
-    def __init__(self, prepared: Prepared, on_event: OnEvent) -> None:
-        self._each, self._on_event, self._step = prepared, on_event, 0
+    def __init__(self, prepared: Prepared, on_event: OnEvent, every: int = 10) -> None:
+        """``every``: steps between scores, which cost a twentieth of a step, and the held-out positions."""
+        self._each, self._on_event, self._step, self._every = prepared, on_event, 0, every
 
     def watch(self, state: State, objective: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
-        if self._step % JUDGED_EVERY == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
+        if self._step % self._every == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
             values["deviance_holdout"] = float(held_out.score(state, free).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
 
 
-def blockwise(config: ScanRunConfig, context: RunContext) -> Blockwise:
-    """How a scan that is too large for one fit is fitted."""
-    return Blockwise(config.solver.block, context.crew, context.cache)
+def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
+    """Return a warning of a probe that fills its window in a far field, and so wraps around it.
 
-
-def _too_wide(solved: Solved) -> tuple[Finding, ...]:
-    """A warning of a probe that fills its window in a far field, where light then comes in again."""
+    ``limit``: intensity at the edge over the mean; a disk as wide as the window has it, others 0.02 to 0.1.
+    """
     share = light_at_edge(solved.state.modes)
-    if share < WIDE or solved.terms.likelihood.data.fresnel is not None:
+    if share < limit or solved.terms.likelihood.data.fresnel is not None:
         return ()
     warning = (
         f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector pixels "
@@ -227,13 +223,13 @@ def _too_wide(solved: Solved) -> tuple[Finding, ...]:
     return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext) -> Reconstruction:
-    """The same with its error map, if it is a fit of the solver and the map is asked for."""
+def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
+    """Return the same with its error map, if it is a fit of the solver."""
     solved = _fit_of(made)
-    if solved is None or not config.solver.error_map:
+    if solved is None:
         return made
     with context.timed("error_map"):
-        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
+        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, seed))
 
 
 def _completed(
@@ -283,11 +279,11 @@ def _fit_of(made: Reconstruction) -> Solved | None:
     return made.fit if isinstance(made.fit, Solved) else None
 
 
-def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconstruction]:
-    """A function that reconstructs some of the solver's patterns, with the beam as it was found.
+def half_object(made: Reconstruction, steps: int, worse: float = 1.1) -> Callable[[Dataset], Reconstruction]:
+    """Return a function that reconstructs some of the solver's patterns, with the beam as it was found.
 
-    Fewer patterns are easier to explain: where they are explained worse than by all, the steps went astray or
-    did not suffice, and the reconstruction counts as not converged.
+    Fewer patterns are easier to explain: where their deviance is ``worse`` times that of all, the steps went
+    astray or did not suffice, and the reconstruction counts as not converged.
     """
     solved = _fit_of(made)
     assert solved is not None
@@ -301,13 +297,13 @@ def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconst
             advance=silent,
         )
         terms = Terms(likelihood, solved.terms.prior)
-        image = fit_object(terms, part, steps, NEARLY)[0]
+        image = fit_object(terms, part, steps, FIT.preliminary)[0]
         state = State.of(part, image, normalisation=part.normalisation)
         if (count := solved.state.slices) > 1:
             start = replace(state, object=root_of(image, count))
-            state = fit(terms, start, OBJECT_ALONE, steps, NEARLY).state
+            state = fit(terms, start, OBJECT_ALONE, steps, FIT.preliminary).state
         middle = float(np.median(likelihood.evaluate(state).deviance))
-        return replace(covered_part(state.projection, part), converged=middle <= WORSE * usual)
+        return replace(covered_part(state.projection, part), converged=middle <= worse * usual)
 
     return infer
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import keras
 
-from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel
+from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel, XlaConfig
+from ptycho.config.sections import GeneratorConfig
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.custom import build_custom
 from ptycho.networks.fno import FourierOperator
@@ -32,26 +33,26 @@ GENERATORS: dict[str, Callable[..., keras.layers.Layer]] = {
 }
 
 
-def patch_mover(config: NetworkConfig) -> PatchMover:
-    """How this configuration moves patches."""
-    return SEPARABLE if config.xla.translate else PROJECTIVE
+def patch_mover(xla: XlaConfig) -> PatchMover:
+    """Return how patches are moved."""
+    return SEPARABLE if xla.translate else PROJECTIVE
 
 
-def generator_mover(config: NetworkConfig, geometry: Geometry) -> PatchMover:
-    """How the generator moves patches: an unrolled one copies them where it splits positions, if compiled."""
-    whole = geometry.exact and config.xla.compile and isinstance(config.model, UnrolledModel)
-    return WHOLE if whole else patch_mover(config)
+def generator_mover(model: GeneratorConfig, xla: XlaConfig, geometry: Geometry) -> PatchMover:
+    """Return how the generator moves patches: a compiled unrolled one copies whole pixels."""
+    whole = geometry.exact and xla.compile and isinstance(model, UnrolledModel)
+    return WHOLE if whole else patch_mover(xla)
 
 
 def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     """The PINN that ``config`` names, with initial weights."""
-    mover, generator = patch_mover(config), GENERATORS[config.model.kind]
+    mover, generator = patch_mover(config.xla), GENERATORS[config.model.kind]
     pinn = PtychoPINN(
         generator=generator(
             settings=config.model,
             geometry=geometry,
             seed=config.seed,
-            mover=generator_mover(config, geometry),
+            mover=generator_mover(config.model, config.xla, geometry),
             name="generator",
         ),
         geometry=geometry,
@@ -75,7 +76,7 @@ def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
         settings=baseline_settings(config),
         geometry=geometry,
         seed=config.seed + 10_000,
-        mover=patch_mover(config),
+        mover=patch_mover(config.xla),
         name="baseline",
     )
     model.build((config.batch_size, 1, geometry.N, geometry.N))

@@ -11,6 +11,7 @@ by means of 2 × 2 pixels and doubled by linear interpolation, which leave no ch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,6 @@ import tensorflow as tf
 from ptycho.networks.layers import SETTINGS, Layer, Model, sizes
 from ptycho.networks.weights import set_weights
 
-FEATURES = (12, 24, 32)  # complex, at each resolution
-BLOCKS = (1, 2, 3)  # on the way down; the last resolution's
 REACH = 64  # pixels, beyond which nothing counts
 WEIGHTS = Path(__file__).resolve().parent.parent / "pretrained" / "prior" / "weights.npz"
 
@@ -110,23 +109,30 @@ class Denoiser(Model):
     """``[x (B, H, W, 4), ν (B, H, W, 1)]`` to the change of the object ``(B, H, W, 2)``; H, W multiples of 4.
 
     x: real parts of object and request, then their imaginary parts, in units of the noise σ₀; ν: the
-    logarithm of each pixel's noise over σ₀.
+    logarithm of each pixel's noise over σ₀. ``features``: complex ones at each resolution; ``blocks``: on the
+    way down, the last those of the last resolution.
     """
 
-    def __init__(self, seed: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        features: Sequence[int] = (12, 24, 32),
+        blocks: Sequence[int] = (1, 2, 3),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.enter = [ComplexConv(n, seed + 100 * i, name=f"enter_{i}") for i, n in enumerate(FEATURES)]
+        self.enter = [ComplexConv(n, seed + 100 * i, name=f"enter_{i}") for i, n in enumerate(features)]
         self.down = [
             [GatedBlock(seed + 1000 + 100 * i + 10 * k, name=f"down_{i}_{k}") for k in range(count)]
-            for i, count in enumerate(BLOCKS)
+            for i, count in enumerate(blocks)
         ]
         self.leave = [
             ComplexConv(n, seed + 50 + 100 * i, side=1, name=f"leave_{i}")
-            for i, n in enumerate(FEATURES[:-1])
+            for i, n in enumerate(features[:-1])
         ]
         self.up = [
             [GatedBlock(seed + 2000 + 100 * i + 10 * k, name=f"up_{i}_{k}") for k in range(max(count, 2))]
-            for i, count in enumerate(BLOCKS[:-1])
+            for i, count in enumerate(blocks[:-1])
         ]
         self.last = ComplexConv(1, seed + 9, zero=True, name="last")
 
@@ -148,15 +154,15 @@ class Denoiser(Model):
         return self.last(z)
 
 
-def new_denoiser(seed: int = 0) -> Denoiser:
-    """A network that changes nothing yet."""
-    network = Denoiser(seed, name="denoiser")
+def new_denoiser(seed: int = 0, **sizes: Sequence[int]) -> Denoiser:
+    """Return a network that changes nothing yet, of some ``sizes`` (features and blocks)."""
+    network = Denoiser(seed, name="denoiser", **sizes)
     network([tf.zeros((1, 4, 4, 4)), tf.zeros((1, 4, 4, 1))])
     return network
 
 
 def load_denoiser(file: Path = WEIGHTS) -> Denoiser:
-    """The network whose weights are in ``file``, arrays by path."""
+    """Return the network whose weights are in ``file``, arrays by path."""
     network = new_denoiser()
     with np.load(file, allow_pickle=False) as stored:
         set_weights(network, dict(stored))

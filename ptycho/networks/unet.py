@@ -15,11 +15,6 @@ from ptycho.physics import SEPARABLE, PatchMover
 from ptycho.physics.waves import Waves
 
 
-def encoder_filters(N: int, scale: int) -> list[int]:
-    """Filters of the encoder: 32·s, 64·s, 128·s at N = 64, one more doubling for each doubling of N."""
-    return [32 * scale * 2**i for i in range(UNetModel.halvings(N))]
-
-
 class UNet(Layer):
     """Encoder and two decoders; amplitude by a sigmoid, phase by ``π·tanh``, on the central N/2 × N/2.
 
@@ -45,7 +40,8 @@ class UNet(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.settings, self.geometry, self.mover = settings, geometry, mover
-        filters = encoder_filters(geometry.N, settings.filters_scale)
+        # 32·s, 64·s, 128·s at N = 64, one more doubling for each doubling of N
+        filters = [32 * settings.filters_scale * 2**i for i in range(settings.halvings(geometry.N))]
         channels = geometry.group_size if settings.object_big else 1
         self.encoder = Encoder(filters, seed, name="encoder")
         self.amplitude = Decoder(filters[1:][::-1], channels, seed + 1000, name="amplitude")

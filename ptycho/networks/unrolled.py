@@ -12,11 +12,6 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import Layer, conv, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
-FEATURES = 5  # Re O, Im O, Re g, Im g, illumination; and the misfit, if it is asked for
-# Objects are of order 0.3, their updates of order 0.03: the CNNs see, and give, numbers of order one.
-OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
-LEAST_MISFIT = 1e-4
-
 
 class ResidualCNN(Layer):
     """Correction of an object estimate, computed on a grid that is ``coarsening`` times coarser.
@@ -140,7 +135,7 @@ class Unrolled(Layer):
     def build(self, input_shape):
         self.level = self.add_weight(shape=(), initializer="ones", name="level")
         for cnn in self.cnns:
-            cnn.build((input_shape[0], self.side, self.side, FEATURES + self.settings.misfit))
+            cnn.build((input_shape[0], self.side, self.side, 5 + self.settings.misfit))
 
     def call(self, x, offsets, probe, start=None):
         """Object regions ``(B, R, R)`` complex64.
@@ -160,7 +155,7 @@ class Unrolled(Layer):
             objects = objects + g
             features = self._features(objects, g, light.illumination, self._misfit(change, x))
             correction, hidden = cnn(features, hidden)
-            correction *= CORRECTION_GAIN
+            correction *= 0.3  # of the order of an object; the CNN gives numbers of order one
             objects = objects + physics.of_parts(correction[..., 0], correction[..., 1], g)
         return initial + physics.pad_to(objects - inner, self.geometry.region_size)
 
@@ -229,18 +224,18 @@ class Unrolled(Layer):
         return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))
 
     def _misfit(self, change, x):
-        """What the CNNs see of the misfit, ``(B, 1, 1)``; None if nothing."""
+        """Return the CNNs' input of the misfit, ``(B, 1, 1)``; None: it is not used."""
         if not self.settings.misfit:
             return None
         square = physics.intensity(change)
         left = tf.reduce_sum(square, axis=tuple(range(1, square.shape.rank)))
-        share = tf.sqrt(left / tf.reduce_sum(self._energy(x), axis=1) + LEAST_MISFIT**2)
+        share = tf.sqrt(left / tf.reduce_sum(self._energy(x), axis=1) + 1e-4**2)
         return tf.math.log(share)[:, None, None] / 4
 
     def _features(self, objects, g, illumination, misfit):
-        """What a CNN sees, ``(B, side, side, 5)`` or one more."""
+        """Return the input of a CNN, ``(B, side, side, 5)`` or one more: O, g, illumination, misfit."""
         light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
-        objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
+        objects, g = 4.0 * objects, 30.0 * g  # of order 0.3 and 0.03: the CNN takes numbers of order one
         parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
         extra = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
         return tf.stack([*parts, light, *extra], axis=-1)

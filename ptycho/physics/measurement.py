@@ -26,8 +26,6 @@ from ptycho.physics.fresnel import fresnel_field, propagate
 from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 
-MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
-
 
 def forward(
     objects: Waves,
@@ -284,7 +282,7 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
 
         F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + ε₁²)] − ψ_m,   Ψ = F ψ
 
-    All modes are scaled alike, which is the smallest change that gives the measured sum.
+    All modes are scaled alike, which is the smallest change that gives the measured sum; ε₁ = 0.001.
 
     Args:
         waves: ψ, ``(…, K, n, n)`` complex64: all, or the central square outside which they are zero, of
@@ -296,7 +294,7 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
         As ``waves``.
     """
     far_fields = far_field(waves, measured.shape[-1])
-    to_measured = measured * tf.math.rsqrt(total_light(far_fields) + MODULUS_FLOOR**2)
+    to_measured = measured * tf.math.rsqrt(total_light(far_fields) + 1e-3**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
     return from_far_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ptycho.config import AberratedProbe, ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.config import AberratedProbe, ConfigError, OwnProbe, ProbeConfig, RunProbe, ScanRunConfig, check
+from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dark_frames import dark_frames
-from ptycho.preparation.detector import SAMPLED
-from ptycho.preparation.geometry import lonely, place_on_object
+from ptycho.preparation.geometry import isolated, place_on_object
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
@@ -31,8 +33,6 @@ from ptycho.scan.probe import make_probe, masked
 log = logging.getLogger(__name__)
 
 FEWEST = 3  # patterns: one or two leave the object and the beam open
-MUCH = 0.01  # of the frames, left out
-WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
 def make_dataset(
@@ -41,7 +41,7 @@ def make_dataset(
     scratch: Path,
     advance: Advance = silent,
 ) -> tuple[ScanGeometry, Dataset, list[Finding]]:
-    """The scan with its usable frames alone, their patterns in groups, and what was settled.
+    """Return the scan with its usable frames alone, their patterns in groups, and the findings.
 
     The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩`` (of a near field,
     whose window is wider than the detector, what of P arrives on it): amplitudes of the object are against
@@ -51,17 +51,28 @@ def make_dataset(
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
     found += scan.decisions[len(usual.decisions) :]
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
-    if lost > MUCH:
+    if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
         log.warning("%s: %.2g %% of the intensity", found[-1], 100 * lost)
     patterns, good = Patterns(copy), scan.detector.good_pixels
-    kept = _usable(scan, patterns, config, found)
-    modes, why = choose_probe(scan, config)
+    kept = _usable(scan, patterns, config.data, found)
+    modes, why = choose_probe(scan, config.probe, config.run)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     seen = seen_power(modes, scan.fresnel, good)
     modes = np.sqrt(some.statistics.mean_energy / seen) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     modes = modes.astype(np.complex64)
-    data = _group(scan, some, Beam(modes, _on_the_object(scan.positions[kept])), config, good)
+    beam = Beam(modes, _on_the_object(scan.positions[kept]))
+    data = Dataset(
+        amplitudes=some,
+        beam=beam,
+        photon_scale=1.0,
+        counts=scan.counts,
+        good=None if good.all() else good,
+        fresnel=scan.fresnel,
+        between=space_between_slices(scan, config.solver),
+        **_layout(beam.positions, scan.N, config.patterns_in_group, bool(config.tiles)),
+    )
+    data = _with_tiling(data)
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
@@ -71,75 +82,59 @@ def make_dataset(
     return usual, data, found
 
 
-def _on_the_object(positions: np.ndarray) -> np.ndarray:
-    """Return positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
+def _on_the_object(positions: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
+    """Return positions ``(J, 2)`` float32 with a margin; whole pixels where all are within ``tolerance``."""
     positions = shift_to_margin(positions, MARGIN)
-    if np.abs(positions - np.round(positions)).max() < WHOLE:
+    if np.abs(positions - np.round(positions)).max() < tolerance:
         positions = np.round(positions)
     return positions.astype(np.float32)
 
 
-def _group(
-    scan: ScanGeometry,
-    patterns: Patterns,
-    beam: Beam,
-    config: ScanRunConfig,
-    good: np.ndarray | None,
-) -> Dataset:
-    """Patterns under a beam, in groups; ``good``: pixels ``(N, N)`` of the patterns; None: all are."""
-    positions = beam.positions
-    tiles, image = bool(config.tiles), np.zeros(len(positions), np.int32)
-    groups = grouped(positions, image, config.patterns_in_group, tiles)
-    data = Dataset(
-        amplitudes=patterns,
-        beam=beam,
-        image=image,
-        groups=groups,
-        photon_scale=1.0,
-        object_size=even_side(scan.N + int(np.ceil(positions.max())) + 1 + MARGIN),
-        region_size=smallest_region(positions, groups, scan.N),
-        counts=scan.counts,
-        good=None if good is None or good.all() else good,
-        exact=bool(np.any(positions != np.round(positions))),
-        tiles=tiles,
-        fresnel=scan.fresnel,
-        between=space_between_slices(scan, config.solver),
-    )
-    if not tiles:
+def _layout(positions: np.ndarray, N: int, group_size: int, tiles: bool) -> dict[str, Any]:
+    """Return the groups of positions ``(J, 2)``, and the sizes of their regions and of the object."""
+    image = np.zeros(len(positions), np.int32)
+    groups = grouped(positions, image, group_size, tiles)
+    return {
+        "image": image,
+        "groups": groups,
+        "object_size": even_side(N + int(np.ceil(positions.max())) + 1 + MARGIN),
+        "region_size": smallest_region(positions, groups, N),
+        "exact": bool(np.any(positions != np.round(positions))),
+        "tiles": tiles,
+    }
+
+
+def _with_tiling(data: Dataset) -> Dataset:
+    """Return tiles with the lattice of single patterns: the scored part does not depend on the grouping."""
+    if not data.tiles:
         return data
-    each = np.arange(len(positions), dtype=np.int32)[:, None]
-    singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
-    return replace(data, stated_tiling=singles.tiling)  # what is scored does not depend on the grouping
+    each = np.arange(len(data.positions), dtype=np.int32)[:, None]
+    singles = replace(data, groups=each, region_size=smallest_region(data.positions, each, data.N))
+    return replace(data, stated_tiling=singles.tiling)
 
 
-def map_positions(
-    scan: ScanGeometry, data: Dataset, matrix: np.ndarray, config: ScanRunConfig
-) -> tuple[ScanGeometry, Dataset]:
-    """The scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
+def map_positions(scan: ScanGeometry, data: Dataset, matrix: np.ndarray) -> tuple[ScanGeometry, Dataset]:
+    """Return a scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
     corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
     scan = replace(scan, positions=corners, object_size=size)
-    return scan, _moved(scan, data, data.positions.astype(float) @ matrix.T, config)
-
-
-def move_positions(scan: ScanGeometry, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
-    """The patterns of a scan, each moved by so many object pixels, ``moves (J, 2)``."""
-    return _moved(scan, data, data.positions.astype(float) + moves, config)
+    return scan, at_positions(data, data.positions.astype(float) @ matrix.T)
 
 
 def place_patterns(
-    scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig
+    scan: ScanGeometry, data: Dataset, positions: np.ndarray
 ) -> tuple[ScanGeometry, Dataset, np.ndarray]:
     """Return the scan and its patterns at other positions ``(J, 2)``, and their common shift in pixels."""
     corners, size = place_on_object(positions, scan.N)
     scan = replace(scan, positions=corners, object_size=size)
-    placed = _moved(scan, data, positions, config)
+    placed = at_positions(data, positions)
     return scan, placed, np.rint((placed.positions - positions).mean(axis=0)).astype(int)
 
 
-def _moved(scan: ScanGeometry, data: Dataset, positions: np.ndarray, config: ScanRunConfig) -> Dataset:
-    """The patterns of a scan at positions ``(J, 2)`` of any origin, under the same beam."""
+def at_positions(data: Dataset, positions: np.ndarray) -> Dataset:
+    """Return the patterns of a scan at positions ``(J, 2)`` of any origin, under the same beam."""
     beam = replace(data.beam, positions=_on_the_object(positions))
-    return _group(scan, data.amplitudes, beam, config, data.good)
+    layout = _layout(beam.positions, data.N, data.group_size, data.tiles)
+    return _with_tiling(replace(data, beam=beam, stated_tiling=None, **layout))
 
 
 def check_enough(count: int, path: str) -> None:
@@ -152,56 +147,54 @@ def check_enough(count: int, path: str) -> None:
         )
 
 
-def _usable(
-    scan: ScanGeometry, patterns: Patterns, config: ScanRunConfig, found: list[Finding]
-) -> np.ndarray:
-    """Indices of the patterns that saw the beam and are not far from all others."""
-    dark = dark_frames(patterns, scan.detector.good_pixels, config.data.dark_frames)
+def _usable(scan: ScanGeometry, patterns: Patterns, config: DataConfig, found: list[Finding]) -> np.ndarray:
+    """Return indices of the patterns that saw the beam and are not far from all others."""
+    dark = dark_frames(patterns, scan.detector.good_pixels, config.dark_frames)
     if dark.any():
         found.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
     alone = np.zeros(len(dark), bool)
-    alone[lonely(scan.positions)] = True
+    alone[isolated(scan.positions)] = True
     if alone.any():
         found.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
-    check_enough(len(kept), config.data.paths)
+    check_enough(len(kept), config.paths)
     return kept
 
 
 def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
-    """What is said of frames that saw no beam, ``dark (J,)``; many of them are a warning."""
+    """Return what is said of frames that saw no beam, ``dark (J,)``; warn of more than 1 % of all."""
     first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
     share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
     why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
     finding = Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why)
-    if dark.mean() > MUCH:
+    if dark.mean() > 0.01:
         log.warning("%s", finding)
     return finding
 
 
-def choose_probe(scan: ScanGeometry, config: ScanRunConfig) -> tuple[np.ndarray, str]:
-    """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
-    if isinstance(config.probe, RunProbe):
-        return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
-    if isinstance(config.probe, AberratedProbe):
-        probe = electron_probe(config.probe, scan.N, *_lengths(scan, "probe=aberrated"))
-        return masked(probe, config.probe)[None].astype(np.complex64), "probe=aberrated"
-    if not isinstance(config.probe, OwnProbe):
-        return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
+def choose_probe(scan: ScanGeometry, probe: ProbeConfig, run: str | None) -> tuple[np.ndarray, str]:
+    """Return the modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and their source."""
+    if isinstance(probe, RunProbe):
+        return masked(probe_of_run(Path(str(run)), scan.N), probe), f"that of {run}"
+    if isinstance(probe, AberratedProbe):
+        wave = electron_probe(probe, scan.N, *_lengths(scan, "probe=aberrated"))
+        return masked(wave, probe)[None].astype(np.complex64), "probe=aberrated"
+    if not isinstance(probe, OwnProbe):
+        return make_probe(probe, scan.N)[None], f"probe={probe.kind}"
     if scan.probe is None:
         good = scan.detector.good_pixels
-        mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
+        mean = np.square(scan.patterns(slice(0, SampleOptions().frames)).astype(float)).mean(axis=0)
         root = pupil(mean, good)
         start = lens(root, 0.0) if scan.fresnel is None else brought_back(root, scan.fresnel)
-        return masked(start[None], config.probe), "not specified: estimated from the patterns"
+        return masked(start[None], probe), "not specified: estimated from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"
-    modes = masked(scan.probe[np.argsort(-power)], config.probe)
+    modes = masked(scan.probe[np.argsort(-power)], probe)
     check(
         modes[0].any(),
         "probe.mask_diameter_px",
-        config.probe.mask_diameter_px,
+        probe.mask_diameter_px,
         "larger: the probe lies outside",
     )
     return modes, several if len(power) > 1 else "the file's"

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SAMPLED = 64  # frames that are looked at before all are read
-
 
 @dataclass(frozen=True, eq=False)
 class Detector:

@@ -13,9 +13,6 @@ from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, waves_of
 
-ATOMIC_M = 2e-10  # of a pixel: lengths below it are given in Å
-FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
-LARGEST_PROBE = 1e15  # its square is summed in single precision
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
 
 
@@ -33,7 +30,7 @@ class PixelSize:
     def text(self) -> str:
         if self.metres is None:
             return "unknown: lengths are in pixels"
-        unit, size = ("Å", 1e10) if max(self.metres) < ATOMIC_M else ("nm", 1e9)
+        unit, size = ("Å", 1e10) if max(self.metres) < 2e-10 else ("nm", 1e9)
         row, col = (size * value for value in self.metres)
         return f"{row:.4g} {unit}" if abs(row - col) < 1e-6 * row else f"{row:.4g} × {col:.4g} {unit}"
 
@@ -197,18 +194,17 @@ def remove_common_fraction(positions: np.ndarray, unit: str, tolerance: float = 
     return np.round(steps) if centred or unit != "px" else positions
 
 
-def unfit_probe(probe: np.ndarray, frame: tuple[int, int]) -> str | None:
-    """Why a probe ``(K, h, w)`` of a file, square or as large as a ``frame``, cannot be used, or None."""
+def unfit_probe(probe: np.ndarray, frame: tuple[int, int], most: float = 1e15) -> str | None:
+    """Return why a probe ``(K, h, w)`` of a file cannot be used, or None.
+
+    It must be square or as large as a ``frame``, and not above ``most``: single precision sums its square.
+    """
     if probe.shape[1] != probe.shape[2] and probe.shape[1:] != frame:
         return f"has shape {probe.shape} and is not square"
     largest = float(np.abs(probe).max())
     if largest == 0:
         return "is zero"
-    return (
-        f"reaches {largest:.3g}, and more than {LARGEST_PROBE:g} is refused"
-        if largest > LARGEST_PROBE
-        else None
-    )
+    return f"reaches {largest:.3g}, and more than {most:g} is refused" if largest > most else None
 
 
 def resampled_probe(
@@ -256,14 +252,14 @@ def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant
     )
 
 
-def lonely(positions: np.ndarray) -> np.ndarray:
-    """Indices ``(n,)`` of positions far from all others, by the median distance to the nearest one."""
+def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:
+    """Return indices ``(n,)`` of positions ``far`` times the median nearest distance from all others."""
     from scipy.spatial import cKDTree
 
     if len(positions) < 3:
         return np.zeros(0, int)
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
-    return np.flatnonzero(nearest > FAR * max(_step(positions), 1e-9))
+    return np.flatnonzero(nearest > far * max(_step(positions), 1e-9))
 
 
 def drop_words(frames: Sequence[int] | np.ndarray) -> str:

@@ -1,6 +1,6 @@
 """The good pixels of a scan: without those that file and user name, and those that are clearly defective.
 
-What is left out is said with its share of the light, and with a warning where that is more than ``MUCH``.
+Pixels that are left out are reported with their share of the intensity, and from 1 % on with a warning.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.marks import clipped, find_marks, lost_frames
-from ptycho.preparation.pixels import FAR, dark_gaps, hot_pixels, judge_negative, outlying_pixels
+from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
 from ptycho.readers.mask_file import read_mask
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
-
-MUCH = 0.01  # of the light, in pixels that are taken for defective
 
 
 @dataclass(eq=False)
@@ -50,7 +48,7 @@ class Pixels:
         self.good = self.good & ~bad
         held = f"{bad.sum()} {what}, {100 * share:.2g} % of the intensity"
         self.why.append(f"{held} ({key})")
-        if share > MUCH:
+        if share > 0.01:
             text = f"bad pixels: {held}, masked; if they are valid, {key}"
             self.decisions.append(Finding.warning(text))
 
@@ -58,13 +56,13 @@ class Pixels:
 def find_good_pixels(
     raw: RawScan, config: DataConfig, sample: np.ndarray, name_frames: Callable[[np.ndarray], None]
 ) -> Pixels:
-    """Good pixels, from ``sample (K, H, W)``, some frames in the file's own numbers.
+    """Return the good pixels, from ``sample (K, H, W)``, some frames in the file's own numbers.
 
     Args:
         name_frames: raises with the numbers of all frames that lack some of the pixels ``good (H, W)``.
 
     Raises:
-        ConfigError: no pixel is good, no light is there, or what is there cannot be counted.
+        ConfigError: no pixel is good, all are dark, or their numbers cannot be counted.
     """
     good, why = _stated(raw, config)
     good, why = _without_marks(sample, raw.patterns.dtype, good, why)
@@ -93,7 +91,7 @@ def find_good_pixels(
 
 
 def _stated(raw: RawScan, config: DataConfig) -> tuple[np.ndarray, list[str]]:
-    """Pixels ``(H, W)`` that nobody calls bad, and what was said."""
+    """Return pixels ``(H, W)`` that neither file nor user call bad, and why others are."""
     height, width = raw.patterns.shape[1:]
     good = np.ones((height, width), bool) if raw.good is None else raw.good.copy()
     why = ["the file's mask"] if raw.good is not None else []
@@ -111,7 +109,7 @@ def _stated(raw: RawScan, config: DataConfig) -> tuple[np.ndarray, list[str]]:
 def _without_marks(
     sample: np.ndarray, dtype: np.dtype, good: np.ndarray, why: list[str]
 ) -> tuple[np.ndarray, list[str]]:
-    """The pixels ``(H, W)`` without those that hold marks, or were never finite, in frames that are whole."""
+    """Return ``good (H, W)`` without pixels that hold marks, or were never finite, in whole frames."""
     missing, finite = find_marks(sample, dtype), np.isfinite(sample)
     usual = missing.mean(axis=0) >= 0.5
     whole = ~lost_frames(missing, good & ~usual)
@@ -126,7 +124,7 @@ def _without_marks(
 
 def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> None:
     """Leave out what is marked by, or wrong below, zero; say what is noise."""
-    negative = judge_negative(numbers, pixels.good, config.negative)
+    negative = classify_negative(numbers, pixels.good, config.negative)
     left = pixels.good & ~negative.bad
     if (not left.any() and pixels.good.any()) or numbers[:, left].sum() < 0:
         raise ConfigError(
@@ -135,8 +133,7 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
         )
     pixels.drop(negative.bad, "below zero", "data.negative=noise keeps them")
     pixels.noise = negative.sigma
-    if config.negative != "noise":
-        pixels.lowest = -FAR * negative.sigma if config.negative == "auto" else 0.0
+    pixels.lowest = negative.lowest
     if negative.noisy:
         why = (
             f"{negative.noisy} pixels have numbers below zero, which scatter about it; the pixels stay, and "
@@ -163,7 +160,7 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
 
 
 def _refuse_nothing(pixels: Pixels, count: int) -> None:
-    """Raise where no pixel is good, or no light on those that are."""
+    """Raise where no pixel is good, or the good ones are dark."""
     if not pixels.good.any():
         said = ", ".join(pixels.why)
         raise ConfigError(f"mask: no pixel is good ({said}); is it inverted? turn it over where it is stored")

@@ -24,11 +24,10 @@ from ptycho.readers.frames import listed
 from ptycho.scan.finding import Finding
 
 BITS = (10, 12, 14, 16, 20, 24)  # of converters whose ends are known in wider numbers
-LOST = 0.1  # of the good pixels: a frame that lacks more is lost, and takes no pixel with it
 
 
 def no_counts(dtype: np.dtype) -> np.ndarray:
-    """Numbers, float64 and sorted, that stand for no count wherever they are."""
+    """Return numbers, float64 and sorted, that stand for no count in any pixel."""
     tops = [2**b - k for b in (32, 64) for k in (1, 2)] + [2**31 - 1, 2**63 - 1]
     if dtype.kind == "f":
         return np.unique(np.array(tops, np.float64).astype(dtype).astype(np.float64))
@@ -38,7 +37,7 @@ def no_counts(dtype: np.dtype) -> np.ndarray:
 
 
 def find_marks(frames: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Where ``frames (K, H, W)`` of a file's ``dtype`` hold no count, but a mark, NaN or infinity."""
+    """Return where ``frames (K, H, W)`` of a file's ``dtype`` hold a mark, NaN or infinity, not a count."""
     found = ~np.isfinite(frames)
     numbers = no_counts(dtype)
     if len(numbers) and np.any(frames >= numbers[0], where=~found):
@@ -47,15 +46,18 @@ def find_marks(frames: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def clipped(sample: np.ndarray) -> np.ndarray:
-    """Pixels ``(H, W)`` of which most frames ``(K, H, W)`` hold the end of a converter of fewer bits."""
+    """Return pixels ``(H, W)`` that in most frames ``(K, H, W)`` hold the end of a smaller converter."""
     largest = sample.max(axis=0)
     ends = np.array([2**b - k for b in BITS for k in (1, 2)], np.float64)
     return np.isin(largest, ends) & repeated(sample, largest)
 
 
-def lost_frames(missing: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """Of frames with ``missing (K, H, W)`` numbers, those that lack many of the pixels ``good (H, W)``."""
-    return np.sum(missing & good, axis=(1, 2)) > LOST * max(int(good.sum()), 1)
+def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.1) -> np.ndarray:
+    """Return which frames with ``missing (K, H, W)`` numbers lack a ``share`` of the pixels ``good (H, W)``.
+
+    Such a frame is lost as a whole, and makes no pixel bad in the others.
+    """
+    return np.sum(missing & good, axis=(1, 2)) > share * max(int(good.sum()), 1)
 
 
 @dataclass(eq=False)

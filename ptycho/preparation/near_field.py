@@ -14,9 +14,9 @@ A beam that diverges makes the pattern that a parallel one makes at the distance
 scaling theorem: Paganin, Coherent X-Ray Optics, appendix B). Its probe is what remains of it beside the
 spherical wave.
 
-The window is wider than the detector, by pixels that were not measured: light comes in from there and leaves,
-and a window that ends with the detector would wrap it around, which spoils the object altogether. ``F/4`` is
-added on every side: as much as waves of half the steepest slope go aside.
+The window is wider than the detector, by pixels that were not measured: intensity is scattered in and out
+across its edge, and a window that ends with the detector would wrap it around. ``F/4`` is added on every
+side: as much as waves of half the steepest slope go aside.
 """
 
 from __future__ import annotations
@@ -31,14 +31,8 @@ from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.preparation.geometry import PixelSize, interpolated
-from ptycho.preparation.window import PADDED, Window, fast_side
+from ptycho.preparation.window import Window, WindowOptions, fast_side
 from ptycho.readers.raw_scan import RawScan
-
-SPARE = 4  # pixels of the margin beyond F/4: probes are moved by fractions of a pixel in it
-FRAME, MIDDLE = 1 / 8, 1 / 2  # of the detector's sides: its outer frame on each side, and its middle
-AS_BRIGHT = 0.5  # darkest place of the frame over the middle: near fields have more, diffuse far ones 0.37
-PEAK = 6.0  # brightest place over the mean, of a near field at most
-SMOOTHED = 1 / 8  # of the detector's side: a place
 
 
 @dataclass(frozen=True)
@@ -77,8 +71,8 @@ class NearField:
 
     @property
     def margin(self) -> int:
-        """Pixels beside the detector, on every side."""
-        return math.ceil(max(self.fresnel.numbers) / 4) + SPARE
+        """Pixels beside the detector, on every side: F/4, and 4 by which probes are shifted."""
+        return math.ceil(max(self.fresnel.numbers) / 4) + 4
 
     @property
     def way(self) -> str:
@@ -125,10 +119,12 @@ def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataC
     return NearField(raw.energy_eV, raw.distance_m, binned, config.source_distance_m)
 
 
-def near_field_window(near: NearField, detector: tuple[int, ...], b: int) -> Window:
-    """The whole detector ``(H, W)``, its middle in the middle, with a margin around it."""
+def near_field_window(
+    near: NearField, detector: tuple[int, ...], b: int, options: WindowOptions = WindowOptions()
+) -> Window:
+    """Return the window of the whole detector ``(H, W)``, its middle in the middle, with a margin."""
     whole = max(2 * (-(-(n - n // 2) // b)) for n in detector)
-    most = min(2 * int(PADDED * max(detector) / b / 2), LARGEST_N)
+    most = min(2 * int(options.padded * max(detector) / b / 2), LARGEST_N)
     N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
     beside = (N - whole) // 2
     why = (
@@ -139,7 +135,7 @@ def near_field_window(near: NearField, detector: tuple[int, ...], b: int) -> Win
 
 
 def aliasing(near: NearField, N: int) -> str | None:
-    """A warning where the transfer function turns by more than π from sample to sample."""
+    """Return a warning where the transfer function turns by more than π from sample to sample."""
     if not near.fresnel.aliases(N):
         return None
     wider = 2 * math.ceil(max(near.fresnel.numbers) / 2)
@@ -177,21 +173,28 @@ def magnification_hint(near: NearField | None, looks_near: bool) -> str:
     return f"{said}, with data.physics=near_field" if near is None and looks_near else ""
 
 
-def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
-    """A warning where a mean pattern ``(H, W)`` looks like a near field: no dark surround, no bright middle.
+def looks_like_near_field(
+    mean: np.ndarray, good: np.ndarray, edge: float = 0.5, peak: float = 6.0, part: float = 1 / 8
+) -> str | None:
+    """Return a warning where a mean pattern ``(H, W)`` has no dark surround and no bright maximum.
 
     The far field of a beam that is narrower than the window falls off towards the detector's edge, and is
-    brightest somewhere; light that fills a detector evenly has hardly come from far.
+    brightest somewhere; a near field fills the detector evenly.
+
+    Args:
+        edge: least intensity of the outer frame over the mean of the middle (diffuse far fields have 0.37).
+        peak: largest intensity over the mean, of a near field at most.
+        part: of the detector's side: the width of the outer frame, and of the smoothing.
     """
     frame, middle = np.ones(mean.shape, bool), np.zeros(mean.shape, bool)
-    frame[_part(mean.shape, 1 - 2 * FRAME)] = False
-    middle[_part(mean.shape, MIDDLE)] = True
+    frame[_part(mean.shape, 1 - 2 * part)] = False
+    middle[_part(mean.shape, 1 / 2)] = True
     if not (good & frame).any() or not (good & middle).any():
         return None
-    size = max(3, round(SMOOTHED * min(mean.shape)))
+    size = max(3, round(part * min(mean.shape)))
     smooth = uniform_filter(np.where(good, mean, mean[good].mean()), size, mode="nearest")
     dim = smooth[good & frame].min()
-    if not dim > AS_BRIGHT * mean[good & middle].mean() or smooth.max() > PEAK * mean[good].mean():
+    if not dim > edge * mean[good & middle].mean() or smooth.max() > peak * mean[good].mean():
         return None
     return (
         "the patterns look like a near field: the intensity reaches the edge of the detector and has no "

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.good_pixels import Pixels
 from ptycho.preparation.photon_gain import Gain, photon_gain
 from ptycho.readers.domain import squares_are_whole
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
-LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones
-FEWEST = 4  # frames, however large
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How many frames are looked at before all are read."""
+
+    frames: int = 64
+    most_bytes: int = 2**29  # of these frames in double precision,
+    fewest: int = 4  # frames, however large
 
 
 def find_numbers(
-    raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
+    raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding], options: SampleOptions
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """What the frames hold; the indices of some, spread over the scan, and these themselves."""
-    fitting = max(FEWEST, LOOKED_AT // (8 * math.prod(raw.patterns.shape[1:])))
-    some = min(SAMPLED, len(frames), fitting)
+    """Return the domain of the frames, the indices of a sample spread over the scan, and the sample."""
+    fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
+    some = min(options.frames, len(frames), fitting)
     spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
     sample = raw.patterns.read(spread).astype(np.float64)
     largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))

@@ -28,16 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-VALUES = 2**22  # intensities that are looked at
-LEVELS = 6  # different whole numbers that must occur
-LIT = 1000  # intensities that are not zero
-ROUNDING = 1e-6  # relative, of an intensity after a few operations in single precision
-OFF = 0.005  # from a whole number, of an intensity of the lattice
-STRAY = 1e-3  # share of the intensities that may be off it: interpolated bad pixels
 SUMS = 4 * 2 ** np.arange(12)  # classes of the sum of a block: 5–8, 9–16, …
-BLOCKS = 2000  # that a class needs
-CLASSES = 4  # the lowest ones, over which the sum grows tenfold
-LOW, HIGH = 0.9, 1.25  # of R: in all classes, in the lowest ones
 WEIGHTS = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
 
 
@@ -48,18 +39,25 @@ class Gain(NamedTuple):
     why: str
 
 
-def photon_gain(intensities: np.ndarray, good: np.ndarray, precision: float = ROUNDING) -> Gain:
-    """The gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
+def photon_gain(
+    intensities: np.ndarray,
+    good: np.ndarray,
+    precision: float = 1e-6,
+    most: int = 2**22,
+    stray: float = 1e-3,
+) -> Gain:
+    """Return the gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
 
     Args:
-        precision: relative error of an intensity.
+        precision: relative error of an intensity; by default after a few operations in single precision.
+        most: intensities that are looked at.
+        stray: share of them that may be no multiple of the gain (interpolated bad pixels), or below zero.
     """
-    some = intensities[:: max(1, -(-intensities.size // VALUES))]
-    some, lit = np.where(good, some, 0), some[:, good]
-    if np.mean(lit < 0) > STRAY:
+    some = intensities[:: max(1, -(-intensities.size // most))]
+    some, values = np.where(good, some, 0), some[:, good]
+    if np.mean(values < 0) > stray:
         return Gain(None, "there are negative values: read noise")
-    lit = lit[lit > 0]
-    q = quantum(lit, precision)
+    q = quantum(values[values > 0], precision, stray)
     if q is not None:
         return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), good)
     steps = pixel_steps(intensities[:, good])
@@ -76,12 +74,12 @@ def photon_gain(intensities: np.ndarray, good: np.ndarray, precision: float = RO
 def pixel_steps(
     values: np.ndarray, dark: float = 0.2, fewest: int = 100, fitting: float = 0.98, off: float = 1e-4
 ) -> np.ndarray:
-    """The step ``(n,)`` of each pixel in which single photons are seen; empty where they are no steps.
+    """Return the step ``(n,)`` of each pixel in which single photons are seen; empty where they are no steps.
 
     Args:
         values: ``(K, P)``, intensities from 0 up.
         dark: share of the frames that leave a pixel dark where single photons are seen.
-        fewest: number of such pixels that tells.
+        fewest: such pixels, at least.
         fitting: share of them all of whose values are whole multiples of the smallest.
         off: largest distance from a multiple: of rounding alone.
     """
@@ -95,30 +93,39 @@ def pixel_steps(
 
 
 def _with_photon_noise(q: float, said: str, counts: np.ndarray, good: np.ndarray) -> Gain:
-    """The gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons."""
+    """Return the gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons.
+
+    R is at least 0.9 in all classes, and 1.25 at most in the lowest four, over which the sum grows tenfold.
+    """
     ratios = noise_ratios(counts, good)
-    low = ratios[:CLASSES]
+    low = ratios[:4]
     said += f", noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
-    if len(low) < CLASSES or min(ratios) < LOW or max(low) > HIGH:
+    if len(low) < 4 or min(ratios) < 0.9 or max(low) > 1.25:
         return Gain(None, f"{said}: not clearly photon noise")
     return Gain(q, f"{said}: photon noise")
 
 
-def quantum(values: np.ndarray, precision: float = ROUNDING) -> float | None:
-    """The largest q of which positive ``values (n,)`` are whole multiples; None if there is none."""
-    if len(values) < LIT:
+def quantum(
+    values: np.ndarray, precision: float = 1e-6, stray: float = 1e-3, fewest: int = 1000, levels: int = 6
+) -> float | None:
+    """Return the largest q of which positive ``values (n,)`` are whole multiples; None if there is none.
+
+    ``fewest`` values must be there, with so many different ``levels``; the rest as of :func:`photon_gain`.
+    """
+    if len(values) < fewest:
         return None
     different, often = _different(values, precision)
-    if len(different) < LEVELS:
+    if len(different) < levels:
         return None
     gaps = np.diff(different)
     candidates = np.concatenate([different[np.argsort(often)[-3:]], _most_common(gaps)])
     tried = np.unique((candidates[:, None] / np.arange(1, 5)).ravel())[::-1]
-    return next((q for q in (_refined(q, different, often, precision) for q in tried) if q is not None), None)
+    refined = (_refined(q, different, often, precision, stray, levels) for q in tried)
+    return next((q for q in refined if q is not None), None)
 
 
 def _different(values: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
-    """The values that occur, those closer than their error as one, and how often each does."""
+    """Return the values that occur, those closer than their error as one, and how often each does."""
     ordered = np.sort(values)
     first = np.flatnonzero(np.diff(ordered, prepend=-1.0) > precision * ordered)
     often = np.diff(np.append(first, len(ordered)))
@@ -126,15 +133,23 @@ def _different(values: np.ndarray, precision: float) -> tuple[np.ndarray, np.nda
 
 
 def _most_common(gaps: np.ndarray) -> np.ndarray:
-    """The gap that most others are within 1 % of."""
+    """Return the gap that most others are within 1 % of."""
     logs = np.sort(np.log(gaps))
     within = np.searchsorted(logs, logs + 0.01) - np.arange(len(logs))
     start = int(np.argmax(within))
     return np.exp(np.median(logs[start : start + within[start]]))[None]
 
 
-def _refined(q: float, different: np.ndarray, often: np.ndarray, precision: float) -> float | None:
-    """q to the precision of all values, if they are multiples of it."""
+def _refined(
+    q: float,
+    different: np.ndarray,
+    often: np.ndarray,
+    precision: float,
+    stray: float,
+    levels: int,
+    off: float = 0.005,
+) -> float | None:
+    """Return q to the precision of all values, if they are multiples of it to ``off`` q."""
     top, reach = different[-1] / q, 8.0
     limit = 0.1 / precision  # beyond, a multiple cannot be determined from another number
     while True:
@@ -142,16 +157,16 @@ def _refined(q: float, different: np.ndarray, often: np.ndarray, precision: floa
         n, weight = np.rint(different[near] / q), often[near]
         if np.any(n > 0):
             q = float(np.sum(weight * n * different[near]) / np.sum(weight * n * n))
-        off = np.abs(different[near] / q - n) > OFF + precision * n
-        if np.sum(weight[off]) > STRAY * np.sum(weight):
+        aside = np.abs(different[near] / q - n) > off + precision * n
+        if np.sum(weight[aside]) > stray * np.sum(weight):
             return None
         if reach > min(top, limit):
-            return q if len(np.unique(n)) >= LEVELS else None
+            return q if len(np.unique(n)) >= levels else None
         reach *= 2
 
 
-def noise_ratios(counts: np.ndarray, good: np.ndarray) -> list[float]:
-    """R of the module for classes of rising sums, of counts ``(K, H, W)``; classes of few blocks left out."""
+def noise_ratios(counts: np.ndarray, good: np.ndarray, fewest: int = 2000) -> list[float]:
+    """Return R of counts ``(K, H, W)`` for classes of rising sums that have the ``fewest`` blocks or more."""
     if min(good.shape) < 3:
         return []
     usable = _blocks(good[None], np.ones((3, 3)))[0] == 9
@@ -161,12 +176,12 @@ def noise_ratios(counts: np.ndarray, good: np.ndarray) -> list[float]:
     )
     which, n = np.searchsorted(SUMS, sums), len(SUMS) + 1
     above, below = np.bincount(which, differences**2, n), np.bincount(which, variances, n)
-    enough = np.bincount(which, minlength=n) >= BLOCKS
+    enough = np.bincount(which, minlength=n) >= fewest
     return [float(above[i] / below[i]) for i in range(1, n - 1) if enough[i]]
 
 
 def _blocks(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted sums of all 3 × 3 pixels, ``(K, H − 2, W − 2)`` of ``(K, H, W)``."""
+    """Return weighted sums of all 3 × 3 pixels, ``(K, H − 2, W − 2)`` of ``(K, H, W)``."""
     height, width = images.shape[1] - 2, images.shape[2] - 2
     shifts = ((i, j) for i in range(3) for j in range(3))
     return sum(weights[i, j] * images[:, i : i + height, j : j + width] for i, j in shifts)

@@ -7,8 +7,8 @@ below zero   A number that most frames repeat is a mark of a bad pixel (−1 in 
 hot          far above its neighbours in the mean, *and* by about as much in every frame, *and* nothing of
              the kind opposite: what the sample scatters changes over the scan, and the spots of a lattice
              come in pairs. A beam at the zero frequency is its own opposite
-dead         never lit, where its neighbours say that many photons should have come; of wider gaps, whole rows
-             or columns between bright ones, and rectangles with bright pixels all around
+dead         always zero where its neighbours are bright; of wider gaps, whole rows or columns between bright
+             ones, and rectangles with bright pixels all around
 ============ =============================================================================================
 
 ``sample (K, H, W)`` are frames spread over the scan, as stored.
@@ -23,19 +23,22 @@ from scipy.ndimage import binary_dilation, find_objects, label, median_filter
 
 from ptycho.scan.optics import fill_bad_pixels
 
-SURE = 6  # frames at least that repeat a mark, where so many were looked at
-MARKS = 2  # different numbers that mark pixels, at most
-FAR = 10.0  # scatters below zero: no noise
-HOT_SIGMAS, HOT_TIMES = 12.0, 5.0  # above the median of the neighbours: in units of √(that + 1), of that + 1
-STEADY = 0.5  # half the spread of what a hot pixel adds in the frames, of its median
-LIT = 20.0  # photons on average among the neighbours of a dead pixel
-GAP_QUANTA, GAP_LIGHT = (
-    100.0,
-    0.01,
-)  # of a line beside a gap, in all frames: photons, and of the brightest line
-BLOCK = 2  # pixels on each side that are the neighbours
 AROUND = np.ones((3, 3), bool)  # the opposite of a pixel: to a pixel, as the zero frequency is known
-BEAM_PIXELS, BEAM_SHARE = 2, 0.01  # from the zero frequency; of the light: no defect, but the beam
+
+
+@dataclass(frozen=True)
+class DefectOptions:
+    """When a pixel is hot or dead; m is the median of its neighbours."""
+
+    reach: int = 2  # pixels on each side that are the neighbours
+    hot_sigmas: float = 12.0  # above m, in units of √(m + 1)
+    hot_times: float = 5.0  # times m + 1
+    steady: float = 0.5  # half the spread over the frames of what a hot pixel adds, over its median
+    dead_photons: float = 20.0  # on average among the neighbours of a dead pixel
+    gap_photons: float = 100.0  # in all frames, of the lines beside a gap
+    gap_share: float = 0.01  # of the brightest line, likewise
+    beam_pixels: int = 2  # from the zero frequency: no defect, but the beam,
+    beam_share: float = 0.01  # with this share of the intensity
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,75 +49,82 @@ class Negative:
         bad: ``(H, W)`` bool, pixels that are marked, or wrong.
         noisy: pixels whose numbers below zero are noise.
         sigma: standard deviation of the noise, in the patterns' own numbers; 0: there is none.
+        lowest: numbers below it are errors, in any frame.
     """
 
     bad: np.ndarray
     noisy: int
     sigma: float
+    lowest: float
 
 
-def judge_negative(sample: np.ndarray, good: np.ndarray, rule: str = "auto") -> Negative:
-    """What the numbers below zero of ``sample (K, H, W)`` are, on the pixels ``good (H, W)``.
+def classify_negative(
+    sample: np.ndarray, good: np.ndarray, rule: str = "auto", marks: int = 2, far: float = 10.0
+) -> Negative:
+    """Return what the numbers below zero of ``sample (K, H, W)`` are, on the pixels ``good (H, W)``.
 
     Args:
+        marks: different numbers that mark pixels, at most.
+        far: scatters below zero from which on a number is an error, not noise.
         rule: ``auto``: see above; ``noise``: all of them are; ``bad``: pixels that have some are bad.
     """
     lowest = sample.min(axis=0)
     below = good & (lowest < 0)
     if rule == "bad" or not below.any():
-        return Negative(below, 0, 0.0)
+        return Negative(below, 0, 0.0, -np.inf if rule == "noise" else 0.0)
     bad = np.zeros_like(good) if rule == "noise" else below & repeated(sample, lowest)
     values = sample[:, below & ~bad]
     values = values[values < 0]
     if rule == "auto" and len(values):
-        few = len(np.unique(values)) <= MARKS and np.array_equal(values, np.rint(values))
+        few = len(np.unique(values)) <= marks and np.array_equal(values, np.rint(values))
         bad |= below & (few and 2 * np.sum(below & ~bad) < np.sum(good))
-        bad |= below & (lowest < -FAR * _scatter(values))
+        scatter = float(1.4826 * np.median(-values))  # of noise about zero; some values are wrong
+        bad |= below & (lowest < -far * scatter)
     noisy = below & ~bad
     left = sample[:, noisy]
     sigma = float(np.sqrt(np.mean(np.square(left[left < 0])))) if noisy.any() else 0.0
-    return Negative(bad, int(noisy.sum()), sigma)
+    return Negative(bad, int(noisy.sum()), sigma, -far * sigma if rule == "auto" else -np.inf)
 
 
-def repeated(sample: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """``(H, W)``: half the frames or more hold this ``number (H, W)`` of their pixel."""
-    return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), SURE))
+def repeated(sample: np.ndarray, number: np.ndarray, fewest: int = 6) -> np.ndarray:
+    """Return where ``(H, W)`` half the frames, and the ``fewest``, hold this ``number (H, W)``."""
+    return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), fewest))
 
 
-def _scatter(negative: np.ndarray) -> float:
-    """The standard deviation of noise about zero, from its negative numbers ``(n,)``, some of them wrong."""
-    return float(1.4826 * np.median(-negative))
-
-
-def outlying_pixels(mean: np.ndarray, good: np.ndarray, wrap: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels of a mean intensity ``(H, W)`` far above their good neighbours, and dark ones among bright.
+def outlying_pixels(
+    mean: np.ndarray, good: np.ndarray, wrap: bool = False, options: DefectOptions = DefectOptions()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bright and dark outliers ``(H, W)`` of a mean intensity ``(H, W)``, against good neighbours.
 
     Args:
         wrap: the zero frequency is at sample 0, and opposite edges are neighbours.
     """
-    around = median_filter(
-        fill_bad_pixels(mean, good), size=2 * BLOCK + 1, mode="wrap" if wrap else "nearest"
+    size, mode = 2 * options.reach + 1, "wrap" if wrap else "nearest"
+    around = median_filter(fill_bad_pixels(mean, good), size=size, mode=mode)
+    bright = mean > np.maximum(
+        around + options.hot_sigmas * np.sqrt(around + 1), options.hot_times * (around + 1)
     )
-    bright = good & (mean > around + HOT_SIGMAS * np.sqrt(around + 1)) & (mean > HOT_TIMES * (around + 1))
-    return bright, good & (mean == 0) & (around > LIT)
+    return good & bright, good & (mean == 0) & (around > options.dead_photons)
 
 
-def dark_gaps(intensity: np.ndarray, good: np.ndarray, wrap: bool = False) -> np.ndarray:
-    """Gaps ``(H, W)`` between the modules of a detector that holds zeros there, in frames ``(K, H, W)``.
+def dark_gaps(
+    intensity: np.ndarray, good: np.ndarray, wrap: bool = False, options: DefectOptions = DefectOptions()
+) -> np.ndarray:
+    """Return gaps ``(H, W)`` between detector modules, which are zero in all frames ``(K, H, W)``.
 
     Args:
         wrap: the zero frequency is at sample 0; it is brought to the middle first, so that what lies between
             rows is between them on the detector.
     """
-    lit, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
-    quanta = total / (lit.min() if lit.size else 1.0)  # at least so many photons
+    positive, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
+    quanta = total / (positive.min() if positive.size else 1.0)  # at least so many photons
     quanta, usable = (np.fft.fftshift(each) if wrap else each for each in (quanta, good))
-    gaps = _rectangles(quanta, usable & (quanta == 0), LIT * len(intensity))
+    gaps = _rectangles(quanta, usable & (quanta == 0), options.dead_photons * len(intensity))
     for axis in (0, 1):
         lines = quanta.sum(axis=1 - axis)
         for start, stop in _runs(lines == 0):
             beside = lines[[start - 1, stop]] if start > 0 and stop < len(lines) else np.zeros(2)
-            if beside.min() > max(GAP_QUANTA, GAP_LIGHT * lines.max()):
+            if beside.min() > max(options.gap_photons, options.gap_share * lines.max()):
                 gaps[(slice(start, stop), slice(None))[:: 1 - 2 * axis]] = True
     return (np.fft.ifftshift(gaps) if wrap else gaps) & good
 
@@ -125,52 +135,53 @@ def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _rectangles(light: np.ndarray, dark: np.ndarray, bright: float) -> np.ndarray:
-    """Those parts of ``dark (H, W)`` that fill a rectangle whose surround has ``bright`` light everywhere."""
+def _rectangles(intensity: np.ndarray, dark: np.ndarray, bright: float) -> np.ndarray:
+    """Return the parts of ``dark (H, W)`` that fill a rectangle whose whole surround is above ``bright``."""
     labels, _ = label(dark)
-    found = np.zeros_like(dark)
+    gaps = np.zeros_like(dark)
     for number, (rows, cols) in enumerate(find_objects(labels), 1):
         inside = rows.start > 0 and rows.stop < len(dark) and cols.start > 0 and cols.stop < dark.shape[1]
         if inside and np.all(labels[rows, cols] == number):
-            around = light[rows.start - 1 : rows.stop + 1, cols.start - 1 : cols.stop + 1].copy()
+            around = intensity[rows.start - 1 : rows.stop + 1, cols.start - 1 : cols.stop + 1].copy()
             around[1:-1, 1:-1] = np.inf
-            found[rows, cols] = around.min() > bright
-    return found
+            gaps[rows, cols] = around.min() > bright
+    return gaps
 
 
 def hot_pixels(
-    frames: np.ndarray, good: np.ndarray, bright: np.ndarray, centre: tuple[int, int], wrap: bool = False
+    frames: np.ndarray,
+    good: np.ndarray,
+    bright: np.ndarray,
+    centre: tuple[int, int],
+    wrap: bool = False,
+    options: DefectOptions = DefectOptions(),
 ) -> np.ndarray:
-    """Those of the ``bright`` pixels ``(H, W)`` that shine by themselves.
+    """Return those of the ``bright`` pixels ``(H, W)`` that are hot.
 
     Args:
         frames: intensities ``(K, H, W)``.
         centre: the zero frequency, (row, col); sample 0 with ``wrap``.
     """
     hot = bright & ~binary_dilation(_opposite(bright, centre, wrap), AROUND)
-    light = frames.mean(axis=0, dtype=float)
-    share = light / max(light[good].sum(), np.finfo(float).tiny)
+    mean = frames.mean(axis=0, dtype=float)
+    share = mean / max(mean[good].sum(), np.finfo(float).tiny)
     for row, col in np.argwhere(hot):
-        beam = share[row, col] > BEAM_SHARE and _distance((row, col), centre, good.shape, wrap) <= BEAM_PIXELS
-        hot[row, col] = not beam and _is_steady(_excess(frames, good, row, col, wrap))
+        near = _distance((row, col), centre, good.shape, wrap) <= options.beam_pixels
+        low, middle, high = np.percentile(_excess(frames, good, row, col, wrap, options.reach), (16, 50, 84))
+        steady = (high - low) / 2 <= options.steady * middle
+        hot[row, col] = steady and not (near and share[row, col] > options.beam_share)
     return hot
 
 
 def _distance(pixel: tuple[int, int], centre: tuple[int, int], shape: tuple[int, ...], wrap: bool) -> int:
-    """Rows or columns between two pixels, whichever are more; over the edges with ``wrap``."""
+    """Return rows or columns between two pixels, whichever are more; over the edges with ``wrap``."""
     apart = np.abs(np.subtract(pixel, centre))
     return int((np.minimum(apart, shape - apart) if wrap else apart).max())
 
 
-def _is_steady(excess: np.ndarray) -> bool:
-    """Whether what a pixel has beyond its neighbours, ``(K,)``, is about the same in all frames."""
-    low, middle, high = np.percentile(excess, (16, 50, 84))
-    return bool((high - low) / 2 <= STEADY * middle)
-
-
-def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool) -> np.ndarray:
-    """Intensity of a pixel in each frame above the median of its good neighbours, ``(K,)``."""
-    steps = np.arange(-BLOCK, BLOCK + 1)
+def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool, reach: int) -> np.ndarray:
+    """Return the intensity ``(K,)`` of a pixel in each frame above the median of its good neighbours."""
+    steps = np.arange(-reach, reach + 1)
     rows, cols = row + steps, col + steps
     if wrap:
         rows, cols = rows % good.shape[0], cols % good.shape[1]
@@ -182,7 +193,7 @@ def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool
 
 
 def _opposite(flags: np.ndarray, centre: tuple[int, int], wrap: bool) -> np.ndarray:
-    """``flags (H, W)`` turned by half a turn about a pixel; False where that lies outside."""
+    """Return ``flags (H, W)`` turned by half a turn about a pixel; False where that lies outside."""
     turned = np.zeros_like(flags)
     places = 2 * np.array(centre) - np.argwhere(flags)
     if wrap:

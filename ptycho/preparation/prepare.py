@@ -22,7 +22,7 @@ from ptycho.preparation.geometry import (
     check_scanned,
     check_steps,
     drop_words,
-    lonely,
+    isolated,
     object_pixel,
     place_on_object,
     positions_in_pixels,
@@ -35,12 +35,12 @@ from ptycho.preparation.good_pixels import find_good_pixels
 from ptycho.preparation.marks import FrameCheck
 from ptycho.preparation.near_field import (
     NearField,
+    looks_like_near_field,
     magnification_hint,
     near_field_of,
     probe_in_window,
-    smell,
 )
-from ptycho.preparation.numbers import find_gain, find_numbers, repeated_frames
+from ptycho.preparation.numbers import SampleOptions, find_gain, find_numbers, repeated_frames
 from ptycho.preparation.pattern_window import pattern_side, zero_frequency
 from ptycho.preparation.several_scans import place_scans
 from ptycho.preparation.window import finer_pixels
@@ -48,8 +48,6 @@ from ptycho.preparation.zingers import Zingers
 from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding, findings_of, warnings_of
-
-READ_AT_ONCE = 2**25  # bytes of raw frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +120,9 @@ class ScanGeometry:
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
 
     def copied(
-        self, scratch: Path, advance: Callable[[int], object] = lambda done: None
+        self, scratch: Path, advance: Callable[[int], object] = lambda done: None, block_bytes: int = 2**25
     ) -> tuple[ScanGeometry, FileArray]:
-        """All patterns ``(J, N, N)`` float32, in a nameless file in ``scratch``; read once, by blocks.
+        """Copy all patterns ``(J, N, N)`` float32 into a nameless file in ``scratch``, block by block.
 
         The scan comes back without the pixels that only some frame shows to be bad, which are zero in all.
 
@@ -134,7 +132,7 @@ class ScanGeometry:
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
         check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
         zingers = Zingers.begin(self.N) if self.counts and self.mends_zingers else None
-        for part in blocks_of(self.raw, len(self.frames)):
+        for part in blocks_of(self.raw, len(self.frames), block_bytes):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
             with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
@@ -146,7 +144,7 @@ class ScanGeometry:
         more, detector = check.finding(), self.detector
         if more is not None:
             detector = replace(detector, good=detector.good & ~check.bad)
-            for part in blocks_of(self.raw, len(self.frames)):
+            for part in blocks_of(self.raw, len(self.frames), block_bytes):
                 copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
         mended = None if zingers is None else zingers.replace_in(copy, detector.good_pixels)
         new = tuple(finding for finding in (more, mended) if finding is not None)
@@ -157,10 +155,10 @@ def _scan_index(raw: RawScan, frames: np.ndarray) -> np.ndarray:
     return np.zeros(len(frames), int) if raw.scan_index is None else raw.scan_index[frames]
 
 
-def blocks_of(raw: RawScan, count: int) -> list[slice]:
-    """So many frames in slices that are read at once."""
+def blocks_of(raw: RawScan, count: int, block_bytes: int = 2**25) -> list[slice]:
+    """Return ``count`` frames in slices of at most ``block_bytes`` in double precision."""
     height, width = raw.patterns.shape[1:]
-    step = max(1, READ_AT_ONCE // (height * width * 8))
+    step = max(1, block_bytes // (height * width * 8))
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
@@ -172,8 +170,8 @@ def _name_frames(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
     check.refuse()
 
 
-def interpret(raw: RawScan, config: DataConfig) -> ScanGeometry:
-    """Settle everything that can be, from the file, the configuration, and a look at some frames.
+def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = SampleOptions()) -> ScanGeometry:
+    """Determine how a scan is read, from the file, the configuration, and a sample of its frames.
 
     Raises:
         ConfigError: something cannot be determined; the message names the key that says it.
@@ -183,7 +181,7 @@ def interpret(raw: RawScan, config: DataConfig) -> ScanGeometry:
     frames = checked_frames(config, raw.patterns.shape[0])
     check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
-    domain, looked_at, sample = find_numbers(raw, config, frames, found)
+    domain, looked_at, sample = find_numbers(raw, config, frames, found, sampling)
     found += map(Finding.warning, repeated_frames(sample, looked_at))
     pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
     good, mean = pixels.good, pixels.mean
@@ -191,7 +189,7 @@ def interpret(raw: RawScan, config: DataConfig) -> ScanGeometry:
     gain = find_gain(raw, config, sample, pixels, found)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     near = near_field_of(raw, pitch, config)
-    doubt = smell(mean, good) if near is None and config.physics is None else None
+    doubt = looks_like_near_field(mean, good) if near is None and config.physics is None else None
     if near is not None:
         found.append(Finding("physics", "near field", near.way))
     elif doubt is not None:
@@ -321,11 +319,6 @@ def _pixel(
     return pixel, f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {width}"
 
 
-def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
-    """Whether the columns are exchanged already: those of a table, of a named array, and PtyLab's are."""
-    return format_ == "ptylab" or config.positions_file is not None or config.keys.positions is not None
-
-
 def in_object_pixels(
     positions: np.ndarray, raw: RawScan, config: DataConfig, pixel: PixelSize, side: int
 ) -> tuple[np.ndarray, list[str]]:
@@ -338,7 +331,9 @@ def in_object_pixels(
     height, width = raw.patterns.shape[1:]
     shape = (width, height) if config.transpose else (height, width)
     why = [f"in {raw.unit}", f"convention of {raw.format}"]
-    if config.position_axes == "xy" and not _exchanged_by_reader(raw.format, config):
+    own_axes = config.positions_file is not None or config.keys.positions is not None
+    by_reader = own_axes or raw.format == "ptylab"  # these have their columns exchanged already
+    if config.position_axes == "xy" and not by_reader:
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
     ratio = 1 / config.bin if config.near_field else side / np.array(shape, float)
@@ -367,7 +362,7 @@ def _positions(
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
     positions = remove_common_fraction(positions, raw.unit)
     check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin, magnified)
-    alone = lonely(positions)
+    alone = isolated(positions)
     if len(alone):
         text = (
             f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "

@@ -18,7 +18,7 @@ from ptycho.config.memory import (
     solver_parts,
     training_parts,
 )
-from ptycho.preparation.geometry import drop_words, lonely
+from ptycho.preparation.geometry import drop_words, isolated
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.raw_scan import RawScan
@@ -48,7 +48,7 @@ def check_room(config: ScanRunConfig, scan: ScanGeometry, scratch: Path) -> None
 def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
     """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
     name = config.data.name
-    near = np.delete(scan.positions, lonely(scan.positions), axis=0)
+    near = np.delete(scan.positions, isolated(scan.positions), axis=0)
     M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
     modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
     parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)

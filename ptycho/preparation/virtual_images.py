@@ -14,11 +14,6 @@ import numpy as np
 
 from ptycho.preparation.prepare import ScanGeometry, blocks_of
 
-INNER, OUTER = 0.5, 1.1  # of R
-BRIGHT = 0.3  # of the mean pattern's brightest pixels: its disk
-MOST = 2**31  # pixels of all frames that are read for a picture
-LOOKED_AT = 256  # frames, whose mean shows the disk
-
 
 def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
     """Return rows and columns of positions ``(J, 2)`` that fill a raster; None: they do not."""
@@ -28,22 +23,35 @@ def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
     return shape if even and shape[0] * shape[1] == len(positions) else None
 
 
-def virtual_images(scan: ScanGeometry) -> dict[str, np.ndarray] | None:
-    """Return images ``(rows, columns)`` by name; None: no raster, a near field, or too many frames."""
+def virtual_images(
+    scan: ScanGeometry,
+    inner: float = 0.5,
+    outer: float = 1.1,
+    disk: float = 0.3,
+    most_pixels: int = 2**31,
+    sampled: int = 256,
+) -> dict[str, np.ndarray] | None:
+    """Return images ``(rows, columns)`` by name; None: no raster, a near field, or too many frames.
+
+    Args:
+        inner, outer: radius of the bright field, and from which the dark field begins, over R.
+        disk: of the brightest pixels of the mean of ``sampled`` frames: those above it are the disk.
+        most_pixels: of all frames that are read for the images.
+    """
     shape = raster_of(scan.positions)
-    if shape is None or scan.near_field is not None or len(scan.frames) * scan.N**2 > MOST:
+    if shape is None or scan.near_field is not None or len(scan.frames) * scan.N**2 > most_pixels:
         return None
     axis = np.arange(scan.N) - scan.N // 2
     sums = [np.zeros(len(scan.frames)) for _ in range(4)]
-    good, some = scan.detector.good_pixels, np.linspace(0, len(scan.frames) - 1, LOOKED_AT).astype(int)
+    good, some = scan.detector.good_pixels, np.linspace(0, len(scan.frames) - 1, sampled).astype(int)
     mean = np.square(scan.patterns(np.unique(some))).mean(axis=0)
-    radius = np.sqrt(np.count_nonzero(mean > BRIGHT * np.percentile(mean, 99.5)) / np.pi)
+    radius = np.sqrt(np.count_nonzero(mean > disk * np.percentile(mean, 99.5)) / np.pi)
     far = np.hypot(axis[:, None], axis)
-    inside, outside = good & (far < INNER * radius), good & (far > OUTER * radius)
+    inside, outside = good & (far < inner * radius), good & (far > outer * radius)
     weights = np.stack([inside, outside, good, good * axis[:, None], good * axis], axis=-1).astype(np.float32)
     for part in blocks_of(scan.raw, len(scan.frames)):
-        light = np.square(scan.patterns(part)).reshape(-1, scan.N**2)
-        sums[0][part], sums[1][part], total, *sides = (light @ weights.reshape(-1, 5)).T
+        intensity = np.square(scan.patterns(part)).reshape(-1, scan.N**2)
+        sums[0][part], sums[1][part], total, *sides = (intensity @ weights.reshape(-1, 5)).T
         sums[2][part], sums[3][part] = sides / np.maximum(total, 1e-30)
     order = np.lexsort((np.round(scan.positions[:, 1], 3), np.round(scan.positions[:, 0], 3)))
     bright, dark, rows, columns = (values[order].reshape(shape) for values in sums)

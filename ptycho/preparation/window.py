@@ -9,6 +9,7 @@ not square or has an odd side. What the window holds beyond the detector has no 
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,16 @@ from scipy import fft
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.scan.finding import Finding
 
-PADDED = 1.5  # times the detector's longer side: no window is larger
-FALLING, FAINT = 2.5, 0.1  # light an eighth of the way in over that at the edge; and there, photons a pixel
-LARGE = 256  # a side from which it is said where nearly all of the light is
-NEARLY_ALL = 0.999
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """How large a window is, and what is reported of it."""
+
+    padded: float = 1.5  # times the detector's longer side: no window is larger
+    falling: float = 2.5  # intensity an eighth of the way in over that at the edge
+    faint: float = 0.1  # photons in a pixel at the edge
+    large: int = 256  # side above which a window with nearly all of the intensity is named
+    nearly_all: float = 0.999  # of the intensity
 
 
 class Window(NamedTuple):
@@ -31,8 +38,10 @@ class Window(NamedTuple):
     warning: str | None
 
 
-def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
-    """The window that holds a detector with the zero frequency at ``centre``; ``mean (H, W)`` intensity.
+def whole_detector(
+    mean: np.ndarray, centre: tuple[int, int], b: int, options: WindowOptions = WindowOptions()
+) -> Window:
+    """Return the window of a detector with its zero frequency at ``centre``; ``mean (H, W)`` intensity.
 
     A square detector of even side with the zero frequency in its middle is taken as it is; else N is the
     next even number with a fast Fourier transform.
@@ -42,31 +51,35 @@ def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
     needed = max(fast_side(-(-reach // b)), SMALLEST_N)
     if set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N:
         needed = reach // b
-    most = min(2 * int(PADDED * max(shape) / b / 2), LARGEST_N)
+    most = min(2 * int(options.padded * max(shape) / b / 2), LARGEST_N)
     N = max(min(needed, most), SMALLEST_N)
     beyond = (N * b) ** 2 - _inside(np.ones(shape), centre, N * b)
     why = f"the whole detector of {shape[0]} × {shape[1]} around the zero frequency"
     why += f", {100 * beyond / (N * b) ** 2:.2g} % of it unmeasured pixels beside that" if beyond else ""
     if needed > N:
-        return Window(N, why.replace("the whole", "most of the"), _cut_off(mean, centre, b, N, needed))
-    if N > LARGE:
-        narrow = _of_most_light(mean, centre, b, N)
-        why += f"; {100 * NEARLY_ALL:.1f} % of the intensity is within data.N={narrow}" if narrow < N else ""
+        warning = _cut_off(mean, centre, b, N, needed, options.padded)
+        return Window(N, why.replace("the whole", "most of the"), warning)
+    if options.large < N:
+        share = options.nearly_all
+        narrow = _of_most_intensity(mean, centre, b, N, share)
+        why += f"; {100 * share:.1f} % of the intensity is within data.N={narrow}" if narrow < N else ""
     return Window(N, f"{why}; set data.N to change it", None)
 
 
-def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | None:
-    """What is found where light falls off towards the detector's edge and is not nothing there.
+def finer_pixels(
+    photons: np.ndarray, good: np.ndarray, N: int, options: WindowOptions = WindowOptions()
+) -> Finding | None:
+    """Return a finding where the intensity falls off towards the detector's edge and is above zero there.
 
-    Then it goes on beyond, and the object is finer than pixels of ``λz/(N·p)``. What they cannot hold is
-    taken for wrong positions. A window with unmeasured pixels around the detector has finer ones.
+    Then scattering goes on beyond, and the object is finer than pixels of ``λz/(N·p)``. The fit takes the
+    rest for position errors. A window with unmeasured pixels around the detector has finer pixels.
 
     Args:
         photons: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
     """
-    finer = fast_side(round(PADDED * N))
+    finer = fast_side(round(options.padded * N))
     edge, further_in = (_ring(photons, good, depth) for depth in (0, min(photons.shape) // 8))
-    if finer > LARGEST_N or not (edge > FAINT and further_in > FALLING * edge):
+    if finer > LARGEST_N or not (edge > options.faint and further_in > options.falling * edge):
         return None
     return Finding(
         "intensity at the detector edge",
@@ -77,27 +90,27 @@ def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | Non
 
 
 def _ring(image: np.ndarray, good: np.ndarray, depth: int) -> float:
-    """Mean over the good pixels that lie so deep in an image ``(H, W)``."""
+    """Return the mean over the good pixels that lie so deep in an image ``(H, W)``."""
     rows, cols = (np.minimum(np.arange(n), np.arange(n)[::-1]) for n in image.shape)
     there = good & (np.minimum(rows[:, None], cols) == depth)
     return float(image[there].mean()) if there.any() else 0.0
 
 
 def fast_side(side: int) -> int:
-    """The smallest even number from ``side`` up that has small prime factors alone."""
+    """Return the smallest even number from ``side`` up that has small prime factors alone."""
     return 2 * int(fft.next_fast_len(-(-side // 2)))
 
 
 def _inside(image: np.ndarray, centre: tuple[int, int], side: int) -> float:
-    """Sum of an image ``(H, W)`` over the window of ``side`` around ``centre``."""
+    """Return the sum of an image ``(H, W)`` over the window of ``side`` around ``centre``."""
     rows, cols = (slice(max(0, c - side // 2), max(0, c + side // 2)) for c in centre)
     return float(image[rows, cols].sum())
 
 
-def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: int) -> str:
-    """The warning of a window that is too small."""
+def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: int, padded: float) -> str:
+    """Return the warning of a window that is too small."""
     held = _inside(mean, centre, N * b) / max(float(mean.sum()), np.finfo(float).tiny)
-    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{PADDED} times the detector's longer side"
+    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{padded} times the detector's longer side"
     remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
     return (
         f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
@@ -105,9 +118,9 @@ def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: 
     )
 
 
-def _of_most_light(mean: np.ndarray, centre: tuple[int, int], b: int, N: int) -> int:
-    """The smallest window with ``NEARLY_ALL`` of the light of that of side N."""
-    wanted = NEARLY_ALL * _inside(mean, centre, N * b)
+def _of_most_intensity(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, share: float) -> int:
+    """Return the smallest window with a ``share`` of the intensity of that of side N."""
+    wanted = share * _inside(mean, centre, N * b)
     sides = range(SMALLEST_N, N + 1, 2)
     first = bisect_left(sides, wanted, key=lambda side: _inside(mean, centre, side * b))
     return min(fast_side(sides[min(first, len(sides) - 1)]), N)

@@ -20,21 +20,13 @@ AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], bool)
 
 @dataclass(frozen=True)
 class ZingerLimits:
-    """From when on photons in a pixel are a zinger.
+    """From when on photons in a pixel are a zinger."""
 
-    Attributes:
-        others: times the most that it and its neighbours hold in all other frames.
-        neighbours: times the most that its eight neighbours hold in the same frame.
-        noise: standard errors of photons, beside both.
-        least: photons, beside both.
-        frames: of which there must be so many, for others to be known.
-    """
-
-    others: float = 1.5
-    neighbours: float = 3.0
-    noise: float = 10.0
-    least: float = 20.0
-    frames: int = 20
+    others: float = 1.5  # times the most that it and its neighbours hold in all other frames
+    neighbours: float = 3.0  # times the most that its eight neighbours hold in the same frame
+    noise: float = 10.0  # standard errors of photons, beside both
+    least: float = 20.0  # photons, beside both
+    frames: int = 20  # that there must be, for others to be known
 
     def exceeds(self, photons: np.ndarray, factor: float, known: np.ndarray) -> np.ndarray:
         """Return where ``photons`` are more than so many times what is ``known``, noise apart."""

@@ -19,9 +19,6 @@ from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers.raw_scan import ReadOptions
 
-NAMED = 12  # arrays that an error names
-TOLD = 5  # problems that an error tells of
-LONGEST = 600  # letters of a line; names and texts in a file may have any length
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
 
 
@@ -112,6 +109,7 @@ class Archive(ABC):
 
     kind: ClassVar[str]
     lenient: ClassVar[bool] = False
+    longest: ClassVar[int] = 600  # letters of a line; names and texts in a file may have any length
 
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         self.path, self.strict = Path(path), False
@@ -153,8 +151,8 @@ class Archive(ABC):
         """Whether the array at a key is one of MATLAB's, whose last axes count images, not its first."""
         return False
 
-    def names(self, most: int = NAMED + 1) -> list[str]:
-        """Keys of its arrays, ``most`` at most."""
+    def names(self, most: int) -> list[str]:
+        """Return keys of its arrays, ``most`` at most."""
         return []
 
     def text(self, key: str) -> str | None:
@@ -192,7 +190,7 @@ class Archive(ABC):
 
     def complain(self, problem: str) -> None:
         """Note a problem."""
-        problem = shown(problem, LONGEST)
+        problem = shown(problem, self.longest)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -203,11 +201,11 @@ class Archive(ABC):
         elif (line := f"skipped: {why}") not in self.warnings:
             self.warnings.append(line)
 
-    def refuse(self) -> None:
-        """Raise :class:`ConfigError` with the problems, if there are any."""
+    def refuse(self, most: int = 5) -> None:
+        """Raise :class:`ConfigError` with ``most`` of the problems, if there are any."""
         if self.problems:
-            more = f"; and {len(self.problems) - TOLD} more" if len(self.problems) > TOLD else ""
-            raise ConfigError(f"{self.path}: {'; '.join(self.problems[:TOLD])}{more}")
+            more = f"; and {len(self.problems) - most} more" if len(self.problems) > most else ""
+            raise ConfigError(f"{self.path}: {'; '.join(self.problems[:most])}{more}")
 
     def absorb(self, other: Archive) -> None:
         """Take over what was noted in a second file."""
@@ -235,11 +233,11 @@ class Archive(ABC):
             self.complain(f"lacks {', '.join(lacking)}; it has {self.listed()}")
         return not lacking
 
-    def listed(self, declared: bool = False) -> str:
-        """Some of its keys; with their shapes and dtypes, if these are to be ``declared``."""
-        names = self.names()
-        more = ["…"] if len(names) > NAMED else []
-        named = [shown(name, 60) + (f" {self._declared(name)}" if declared else "") for name in names[:NAMED]]
+    def listed(self, declared: bool = False, most: int = 12) -> str:
+        """Return ``most`` of its keys; with their shapes and dtypes, if these are to be ``declared``."""
+        names = self.names(most + 1)
+        more = ["…"] if len(names) > most else []
+        named = [shown(name, 60) + (f" {self._declared(name)}" if declared else "") for name in names[:most]]
         return ", ".join(named + more) or "no arrays"
 
     def _declared(self, key: str) -> str:
@@ -248,6 +246,6 @@ class Archive(ABC):
 
 
 def describe_error(error: BaseException) -> str:
-    """What an exception says; a ``KeyError`` would add quotes."""
+    """Return what an exception says, in 300 letters at most; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
-    return shown(getattr(error, "strerror", None) or text, LONGEST // 2) or type(error).__name__
+    return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__

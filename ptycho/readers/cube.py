@@ -24,12 +24,11 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import describe_error
 from ptycho.readers.cube_axes import Cube, complete, listed, raster_positions
-from ptycho.readers.cube_extras import IN_MEMORY, is_zarr, read_by_rosettasciio, read_zarr
+from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
 from ptycho.readers.cube_records import frames_in_file, read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
 
-SAMPLED = 64  # frames that tell what their numbers are
 BY_NAME: dict[str, Callable[[Path], Cube]] = {
     ".raw": read_empad,
     ".mib": read_merlin,
@@ -75,7 +74,7 @@ def read(path: Path, options: ReadOptions) -> RawScan:
         raise ConfigError(f"{path}: {said}") from error
     raster = complete(options.raster, step, path)
     positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
-    some = source.read(np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(int)))
+    some = source.read(np.unique(np.linspace(0, count - 1, min(64, count)).astype(int)))
     domain = tell_domain(np.dtype(source.dtype), [some])
     notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", raster.text)
     name = path.suffix.lower().lstrip(".") or "cube"
@@ -97,7 +96,7 @@ def _read_matlab(path: Path) -> Cube:
     if not cubes:
         raise ConfigError("holds no array of three or four axes")
     size, name = max(cubes)
-    if 8 * size > IN_MEMORY:
+    if 8 * size > 2**33:
         raise ConfigError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
     cube = np.asarray(loadmat(path, variable_names=[name])[name])
     if cube.dtype.kind not in "fiu":

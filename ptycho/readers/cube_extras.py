@@ -26,7 +26,6 @@ from ptycho.readers.cube_axes import Axis, Cube, listed, step_m
 from ptycho.readers.cube_records import frames_in_file
 from ptycho.readers.raw_scan import Frames
 
-IN_MEMORY = 2**33  # bytes of an array that is read at once
 ZARR = (".zgroup", ".zarray", "zarr.json")
 
 
@@ -58,8 +57,8 @@ def _at_once(
 ) -> Cube:
     """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
     form, grid = listed(shape)
-    if (size := math.prod(shape) * dtype.itemsize) > IN_MEMORY:
-        raise ConfigError(f"takes {size} bytes; at most {IN_MEMORY} are read at once; save it as .hspy")
+    if (size := math.prod(shape) * dtype.itemsize) > 2**33:
+        raise ConfigError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
     return Cube(Frames(np.asarray(load()).reshape(form)), grid, step_m=step_m(axes))
 
 

@@ -55,7 +55,7 @@ def _find(file: Archive) -> tuple[str, list[Axis]] | None:
 
 
 def _axis(file: Archive, key: str, scale: str = "") -> Axis:
-    """The scale of HyperSpy, or the first step of EMD; nought: there is none."""
+    """The scale of HyperSpy, or the first step of EMD; zero: there is none."""
     found = file.read(f"{key}{scale}")
     places = [0.0] if found is None or not found.size else found.ravel()[:2].tolist()
     size = places[0] if scale else places[-1] - places[0]

@@ -1,4 +1,4 @@
-"""Whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
+"""Tell whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
 
 =========================== ==================================================================
 key ``diffamp``             ``amplitude``
@@ -8,8 +8,8 @@ key ``diffraction``         ``amplitude``, as the published PtychoPINN prepares 
 none of these               cannot be determined; the format says, or the user (``data.domain=``)
 =========================== ==================================================================
 
-Nought, one and two tell little, and a frame or a detector's edge may hold nothing else: numbers are read
-until ``ENOUGH`` that are not nought were seen, and one of at least ``TELLING`` among them.
+Zero, one and two do not distinguish these, and a frame or a detector's edge may hold nothing else: numbers
+are read until enough of them are above zero, and one is large enough.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-
-ENOUGH, TELLING = 1000, 2.5
-SQUARES_TO, ROOTS = 1e4, 10  # so many roots of numbers up to that; of larger ones float32 is too coarse
-SMALL = 50  # amplitudes are seldom larger
 
 
 class Domain(NamedTuple):
@@ -32,49 +28,54 @@ class Domain(NamedTuple):
     likely: str | None = None
 
 
-def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") -> Domain:
-    """What some patterns are.
+def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", enough: int = 1000) -> Domain:
+    """Return what some patterns are.
 
     Args:
         dtype: of the patterns.
         blocks: parts of them ``(…)``, in any order; no more are taken than are needed.
         key: their name in the file.
+        enough: numbers above zero that decide, if one of them is above 2.5.
     """
     if key == "diffamp":
         return Domain("amplitude", "the key of the patterns is diffamp")
     if dtype.kind in "iu":
         return Domain("counts", f"the patterns are {dtype}")
-    seen, largest, whole, roots, n_roots = 0, 0.0, True, True, 0
+    count, largest, whole, roots, n_roots = 0, 0.0, True, True, 0
     for block in blocks:
-        lit = block[np.isfinite(block) & (block != 0)].astype(np.float64)
-        seen += lit.size
-        largest = max(largest, float(np.max(lit, initial=0.0)))
-        whole = whole and bool(np.all(lit == np.rint(lit)))
-        are_roots, squares = _roots(lit)
+        numbers = block[np.isfinite(block) & (block != 0)].astype(np.float64)
+        count += numbers.size
+        largest = max(largest, float(np.max(numbers, initial=0.0)))
+        whole = whole and bool(np.all(numbers == np.rint(numbers)))
+        are_roots, squares = _roots(numbers)
         roots, n_roots = roots and are_roots, n_roots + squares
-        if not (whole or roots) or (seen >= ENOUGH and largest >= TELLING):
+        if not (whole or roots) or (count >= enough and largest >= 2.5):
             break
-    if not seen:
+    if not count:
         return Domain(None, "the patterns hold nothing but zeros")
     if whole:
         return Domain("counts", "the patterns are whole numbers")
-    if roots and n_roots >= ROOTS:
+    if roots and n_roots >= 10:
         return Domain("amplitude", "the squares of the patterns are whole numbers")
     if key == "diffraction":
         return Domain("amplitude", "prepared files hold amplitudes as diffraction")
-    likely = "amplitude" if largest <= SMALL else "intensity"
+    likely = "amplitude" if largest <= 50 else "intensity"
     why = f"the patterns are no whole numbers and reach {largest:.4g}; perhaps data.domain={likely}"
     return Domain(None, why, likely)
 
 
 def squares_are_whole(amplitudes: np.ndarray) -> bool:
-    """Whether ``amplitudes (…)`` are square roots of counts: those of some that are no whole numbers."""
-    are_roots, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
-    return are_roots and roots >= ROOTS
+    """Return whether ``amplitudes (…)`` are square roots of counts, and enough of them no whole numbers."""
+    numbers = amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64)
+    are_roots, roots = _roots(numbers)
+    return are_roots and roots >= 10
 
 
-def _roots(lit: np.ndarray) -> tuple[bool, int]:
-    """Whether numbers ``(n,)``, none of them zero, can be roots of counts; and how many of them tell."""
-    squares = lit[(lit != np.rint(lit)) & (lit**2 <= SQUARES_TO)] ** 2
-    whole = np.all(lit >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
+def _roots(numbers: np.ndarray, largest: float = 1e4) -> tuple[bool, int]:
+    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole.
+
+    ``largest``: squares beyond it are too coarse in float32.
+    """
+    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= largest)] ** 2
+    whole = np.all(numbers >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
     return bool(whole), squares.size

@@ -6,7 +6,7 @@
 in ``entry/instrument/detector``
 ``detector_distance``               metres          or ``distance``
 ``{x,y}_pixel_size``                metres
-``beam_center_{x,y}``               pixels          zero frequency; nought: not set
+``beam_center_{x,y}``               pixels          zero frequency; zero: not set
 ``detectorSpecific/pixel_mask``     (H, W)          0 is good; also directly in ``detector``
 ``detectorSpecific/photon_energy``  eV              or ``entry/instrument/beam/incident_wavelength``, angstrom
 ``…/saturation_value``              counts          or ``countrate_correction_count_cutoff``
@@ -80,7 +80,7 @@ def _check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> di
 
 
 def _variant(file: Archive) -> Layout:
-    """Without a centre of nought, which was not set."""
+    """Without a centre of zero, which was not set."""
     unset = [read_plain(file, key) for key in CENTRE] == [0, 0]
     return replace(LAYOUT, centre=()) if unset else LAYOUT
 

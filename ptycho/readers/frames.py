@@ -9,8 +9,6 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns, Selected
 
-LISTED = 100  # frames that an error names
-
 
 class Choice(Protocol):
     """What the user says of the frames: leave out ``drop``, take every ``stride``-th, at most ``frames``."""
@@ -24,7 +22,7 @@ class Choice(Protocol):
 
 
 def checked_frames(config: Choice, count: int) -> np.ndarray:
-    """Indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, without those dropped."""
+    """Return indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, none dropped."""
     wrong = [index for index in config.drop if not 0 <= index < count]
     if wrong:
         raise ConfigError(
@@ -36,10 +34,10 @@ def checked_frames(config: Choice, count: int) -> np.ndarray:
     return np.flatnonzero(used)[: config.frames]
 
 
-def listed(indices: list[int]) -> tuple[str, str]:
-    """Numbers of frames as ``data.drop`` takes them, and how many more there are, in words."""
-    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
-    return ",".join(map(str, indices[:LISTED])), more
+def listed(indices: list[int], most: int = 100) -> tuple[str, str]:
+    """Return ``most`` numbers of frames as ``data.drop`` takes them, and in words how many more there are."""
+    more = f" and {len(indices) - most} more" if len(indices) > most else ""
+    return ",".join(map(str, indices[:most])), more
 
 
 def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:

@@ -3,7 +3,7 @@
 ======================= =========================================================================
 what a file may hold    what is done
 ======================= =========================================================================
-soft links              followed, ``DEEP`` of them at most
+soft links              followed, 16 of them at most
 external links          followed to files in the folder of the file that was named, in that which
                         ``data.links_root`` names, or below one of them
 external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
@@ -29,14 +29,11 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.readers.archive import DAMAGE, NAMED, Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.hdf5_chunks import Chunks
 from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
 from ptycho.readers.hdf5_storage import check_unpacking, examine
 from ptycho.readers.raw_scan import ReadOptions
-
-DEEP = 16  # links that lead to links
-IN_MEMORY = 2**31  # bytes of one array
 
 
 class Hdf5Archive(Archive):
@@ -82,7 +79,7 @@ class Hdf5Archive(Archive):
             return False
         return node is not None and (not attribute or attribute in getattr(node, "attrs", ()))
 
-    def names(self, most: int = NAMED + 1) -> list[str]:
+    def names(self, most: int) -> list[str]:
         found: list[str] = []
 
         def visit(name: str | bytes, node: object) -> bool | None:
@@ -163,13 +160,13 @@ class Hdf5Archive(Archive):
         self.notes.append(f"{source.label} is one of MATLAB's: its axes are in reverse, which is undone")
         return MatlabPatterns(source)
 
-    def _whole(self, dataset: h5py.Dataset, key: str) -> np.ndarray | None:
+    def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray | None:
         if dataset.shape is None:
             raise ArchiveError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
-        if size > IN_MEMORY:
+        if size > most_bytes:
             taken = f"{key} {dataset.shape} takes {size} bytes"
-            raise ArchiveError(f"{taken}; at most {IN_MEMORY} are read at once")
+            raise ArchiveError(f"{taken}; at most {most_bytes} are read at once")
         before = len(self.problems)
         examine(self, dataset, key)
         if len(self.problems) > before:
@@ -182,17 +179,18 @@ class Hdf5Archive(Archive):
 
     # ---- links
 
-    def walk(self, group: h5py.Group, path: str, left: int = DEEP, follow: bool = True) -> Any:
-        """The group or dataset at ``path`` from ``group``; None if nothing is.
+    def walk(self, group: h5py.Group, path: str, left: int = 16, follow: bool = True) -> Any:
+        """Return the group or dataset at ``path`` from ``group``; None if nothing is.
 
         Args:
+            left: links that may lead to links.
             follow: links to other files; else such a link is given itself.
 
         Raises:
             ArchiveError: a link leads nowhere or away, or the file is damaged.
         """
         if left == 0:
-            raise ArchiveError(f"{path}: more than {DEEP} links that lead to links")
+            raise ArchiveError(f"{path}: too many links that lead to links")
         node = group.file if path.startswith("/") else group
         for name in [part for part in path.split("/") if part not in ("", ".")]:
             if isinstance(node, h5py.ExternalLink):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import h5py
 
-from ptycho.files.npz import MAX_EXPANSION, SMALL
+from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import ArchiveError
 
 with contextlib.suppress(ImportError):
@@ -74,11 +74,8 @@ class Chunks:
             place = dataset.file.filename, info.byte_offset, info.size
             if info.byte_offset is None or place in self._sound:
                 continue
-            if size > SMALL and size > MAX_EXPANSION * info.size:
-                raise ArchiveError(
-                    f"has a chunk of {info.size} bytes that expand to {size}; more than {MAX_EXPANSION}-fold "
-                    "is refused; rechunk it with h5repack"
-                )
+            if bomb := expands_too_much(info.size, size):
+                raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [each for k, each in enumerate(filters) if not info.filter_mask >> k & 1]
             content = dataset.id.read_direct_chunk(corner)[1] if used else b""
             problem = wrong_with(content, size, used) if used else _of_length(info.size, size)

@@ -6,7 +6,7 @@ one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
 several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
 =========================== ================================================================================
 
-Opening reads ``LOOKED_AT`` patterns at most, to tell counts from intensities.
+Opening reads four patterns at most, to tell counts from intensities.
 
 MATLAB 7.3 files have the axes of every array in reverse, as MATLAB stores columns first. A dataset is one of
 MATLAB's if it has the attribute ``MATLAB_class``, which ``save -v7.3`` writes and ``h5write`` does not, or if
@@ -26,13 +26,11 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import gather
 from ptycho.readers.archive import DAMAGE, Archive, Patterns, describe_error
-from ptycho.readers.hdf5_storage import LOOKED_AT, check_unpacking, examine
+from ptycho.readers.hdf5_storage import check_unpacking, examine, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
 
-LARGEST_FRAME = 2**30  # bytes of one pattern
-CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
 MATLAB = b"MATLAB 7.3 MAT-file"
 
 
@@ -102,8 +100,11 @@ class Hdf5Patterns(Patterns):
         return count
 
 
-def open_patterns(file: Hdf5Archive, *keys: str | None) -> Hdf5Patterns | None:
-    """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
+def open_patterns(file: Hdf5Archive, *keys: str | None, cache: int = 2**27) -> Hdf5Patterns | None:
+    """Open the patterns at some keys, one after the other; None, and a problem, if they are no patterns.
+
+    ``cache``: bytes of unpacked chunks that are kept, of all datasets together.
+    """
     if not keys or None in keys:
         return None
     before = len(file.problems)
@@ -119,16 +120,16 @@ def open_patterns(file: Hdf5Archive, *keys: str | None) -> Hdf5Patterns | None:
     if len(found) < len(keys) or len(file.problems) > before:
         return None
     some = np.concatenate(looked)
-    found = {key: _cached(dataset, CACHE // len(found)) for key, dataset in found.items()}
-    source = Hdf5Patterns(file, found, some[np.unique(np.linspace(0, len(some) - 1, LOOKED_AT).astype(int))])
+    found = {key: _cached(dataset, cache // len(found)) for key, dataset in found.items()}
+    source = Hdf5Patterns(file, found, some[spread(len(some))])
     shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(found.items())[:3])
     more = f", … ({len(found)} datasets)" if len(found) > 3 else ""
     file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
     return source
 
 
-def _fitting(file: Hdf5Archive, key: str) -> h5py.Dataset | None:
-    """The dataset at ``key`` if it can be patterns; if not, why is a problem."""
+def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset | None:
+    """Return the dataset at ``key`` if it can be patterns of ``most`` bytes; if not, why is a problem."""
     dataset = file.dataset(key) if file.require(key) else None
     if dataset is None:
         return None
@@ -140,8 +141,8 @@ def _fitting(file: Hdf5Archive, key: str) -> h5py.Dataset | None:
         problem = f"{key} {shape} holds no patterns"
     elif dataset.dtype.kind not in "fiu":
         problem = f"{key} {shape} is {dataset.dtype}; must be real numbers"
-    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > LARGEST_FRAME:
-        problem = f"{key} {shape} has patterns of more than {LARGEST_FRAME} bytes"
+    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > most:
+        problem = f"{key} {shape} has patterns of more than {most} bytes"
     if problem:
         file.complain(problem)
     return None if problem else dataset

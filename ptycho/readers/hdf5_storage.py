@@ -21,10 +21,6 @@ from ptycho.readers.hdf5_chunks import filters_of
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
 
-LARGEST_CHUNK = 2**31  # bytes; a whole chunk is unpacked to read a part of it
-NESTED = 4  # virtual datasets of virtual datasets
-LOOKED_AT = 4  # patterns
-
 
 def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0) -> np.ndarray:
     """See whether a dataset can be read, and how much of it was written; what is wrong goes to ``file``.
@@ -38,7 +34,7 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
     """
     before, total = len(file.problems), math.prod(dataset.shape[: dataset.ndim - inner])
     try:
-        missing, some = _examine(file, dataset, inner, name, NESTED)
+        missing, some = _examine(file, dataset, inner, name)
     except DAMAGE as error:
         file.complain(f"{name} is damaged ({describe_error(error)})")
         return np.zeros(0, int)
@@ -53,27 +49,27 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
 
 
 def _examine(
-    file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int
+    file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int = 4
 ) -> tuple[int, np.ndarray]:
-    """How many entries were not written, and some that were."""
+    """Return how many entries were not written, and some that were."""
     for problem in _unreadable(dataset):
         file.complain(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
-    spread = np.unique(np.linspace(0, max(0, total - 1), LOOKED_AT).astype(int))
+    some = spread(total)
     if dataset.is_virtual:
-        return min(total, _missing_of_sources(file, dataset, inner, name, left)), spread
+        return min(total, _missing_of_sources(file, dataset, inner, name, left)), some
     if dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
         layout = dataset.id.get_create_plist().get_layout()
         empty = layout == h5py.h5d.CONTIGUOUS and total and dataset.id.get_storage_size() == 0
-        return (total if empty else 0), spread
+        return (total if empty else 0), some
     if dataset.id.get_num_chunks() == _chunks(dataset.shape, dataset.chunks):
-        return 0, spread
+        return 0, some
     complete, first = _complete(dataset, inner)
-    return total - complete, first if len(first) else spread
+    return total - complete, first if len(first) else some
 
 
 def check_unpacking(
-    file: Hdf5Archive, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = NESTED
+    file: Hdf5Archive, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = 4
 ) -> None:
     """See that HDF5 can unpack a part of a dataset without a crash; ``box``: its first axes.
 
@@ -101,7 +97,13 @@ def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
     )
 
 
-def _unreadable(dataset: h5py.Dataset) -> Iterator[str]:
+def spread(count: int, most: int = 4) -> np.ndarray:
+    """Return at most so many indices, spread over ``count``."""
+    return np.unique(np.linspace(0, max(0, count - 1), most).astype(int))
+
+
+def _unreadable(dataset: h5py.Dataset, largest: int = 2**31) -> Iterator[str]:
+    """Yield why HDF5 cannot read a dataset; ``largest``: bytes of a chunk, which is unpacked as a whole."""
     if dataset.external:
         names = ", ".join(str(entry[0]) for entry in dataset.external[:3])
         yield f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack"
@@ -110,8 +112,8 @@ def _unreadable(dataset: h5py.Dataset) -> Iterator[str]:
             known = f" ({name})" if name else ""
             yield f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin"
     size = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-    if size > LARGEST_CHUNK:
-        yield f"is in chunks of {size} bytes, more than {LARGEST_CHUNK}; rechunk it with h5repack"
+    if size > largest:
+        yield f"is in chunks of {size} bytes, more than {largest}; rechunk it with h5repack"
 
 
 def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
@@ -129,14 +131,14 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
     starts = starts[counts == _chunks(dataset.shape[outer:], dataset.chunks[outer:])]
     extents = np.minimum(steps, np.array(lead) - starts)  # the last chunks reach beyond the dataset
     complete = int(np.prod(extents, axis=1).sum()) if len(starts) else 0
-    chosen = starts[np.unique(np.linspace(0, max(0, len(starts) - 1), LOOKED_AT).astype(int))[: len(starts)]]
+    chosen = starts[spread(len(starts))[: len(starts)]]
     return complete, np.ravel_multi_index(tuple(chosen.T), lead) if len(chosen) else np.zeros(0, int)
 
 
 def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
     """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
     if left == 0:
-        file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
+        file.complain(f"{name}: too many virtual datasets of virtual datasets")
         return 0
     entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
     unfilled, lost = dataset.size, 0

@@ -8,7 +8,7 @@
                                 ``data.position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster
 ``probe``, ``object``           (h, w) with modes before it, and (h, w); complex, or MATLAB's real and imag
-``good``, ``bad``               (H, W): other than nought where a pixel counts, or does not
+``good``, ``bad``               (H, W): other than zero where a pixel counts, or does not
 ``dark``, ``flat``              (H, W), or several, of which the mean is taken
 ``energy_eV``, ``distance_m``   a number, in its ``units`` or in eV and metres
 ``detector_pixel_m``            a number, or (row, col)
@@ -42,7 +42,6 @@ NAMES = {"HDF5": "hdf5", "NPZ": "npz"}
 PATTERNS = ("entry/data/data", "exchange/data", "entry/measurement/Eiger/data", "diffamp")
 VALUES = ("probe", "object", "good", "bad", "dark", "flat", "energy_eV", "distance_m", "detector_pixel_m")
 KEYS = ("patterns", *POSITIONS, *VALUES)
-MOST_NAMES = 2000  # of arrays, among which the largest is looked for
 
 
 def detect(file: Archive) -> bool:
@@ -102,10 +101,10 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
     )
 
 
-def largest(file: Archive) -> list[str]:
-    """Return the key of the largest array of three or four axes, in a list; empty: there is none."""
+def largest(file: Archive, most: int = 2000) -> list[str]:
+    """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are looked at."""
     sizes = {}
-    for key in file.names(MOST_NAMES):
+    for key in file.names(most):
         entry = file.entry(key)
         if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
             sizes[key] = math.prod(entry.shape)

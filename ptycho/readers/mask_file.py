@@ -13,9 +13,6 @@ from ptycho.readers.archive import Archive
 from ptycho.readers.places import find_container
 from ptycho.readers.tiff import read_image
 
-TOO_LARGE = 2**28  # pixels
-LARGEST = 10_000  # arrays in a file
-
 
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
     """Bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
@@ -55,10 +52,14 @@ def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     raise ConfigError("is no NPY, NPZ, HDF5 or TIFF file")
 
 
-def _only(file: Archive, shape: tuple[int, int]) -> np.ndarray:
-    """The image of this shape, or the only one."""
-    shapes = {key: entry.shape for key in file.names(LARGEST) if (entry := file.entry(key)) is not None}
-    images = [key for key, held in shapes.items() if held and len(held) == 2 and math.prod(held) < TOO_LARGE]
+def _only(
+    file: Archive, shape: tuple[int, int], most_pixels: int = 2**28, most_arrays: int = 10_000
+) -> np.ndarray:
+    """Return the image of this shape, or the only one."""
+    shapes = {key: entry.shape for key in file.names(most_arrays) if (entry := file.entry(key)) is not None}
+    images = [
+        key for key, held in shapes.items() if held and len(held) == 2 and math.prod(held) < most_pixels
+    ]
     fitting = [key for key in images if shapes[key] == shape] or images
     if len(fitting) != 1:
         raise ConfigError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")

@@ -27,11 +27,8 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzError, NpzFile
-from ptycho.files.text import shown
-from ptycho.readers.archive import LONGEST, NAMED, Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.readers.archive import Archive, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.raw_scan import ReadOptions
-
-TEXT = 1000  # bytes of the longest text that is read
 
 
 class NpzArchive(Archive):
@@ -48,7 +45,7 @@ class NpzArchive(Archive):
         try:
             self.file = NpzFile(path)
         except NpzError as error:
-            raise ConfigError(f"{path}: {shown(str(error), LONGEST // 2)}") from error
+            raise ConfigError(f"{path}: {describe_error(error)}") from error
 
     def close(self) -> None:
         self.file.close()
@@ -65,15 +62,15 @@ class NpzArchive(Archive):
         except NpzError:
             return Entry(None, None)
 
-    def names(self, most: int = NAMED + 1) -> list[str]:
+    def names(self, most: int) -> list[str]:
         return self.file.keys[:most]
 
-    def text(self, key: str) -> str | None:
+    def text(self, key: str, most_bytes: int = 1000) -> str | None:
         try:
             header = self._header(key, "U") if self.holds(key) else None
         except ArchiveError:
             return None
-        short = header is not None and header.shape == () and 0 < header.dtype.itemsize < TEXT
+        short = header is not None and header.shape == () and 0 < header.dtype.itemsize < most_bytes
         return str(self.file.read(header)) if header and short else None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:

@@ -19,7 +19,7 @@
 =========================== ======================== =====================================================
 
 Signs: probe positions, increasing with the object's column and row; the object's middle is at ``(h/2, w/2)``.
-Positions that all lie within ``METRES`` of each other cannot be pixels: loaders exist that write metres under
+Positions that all lie within 0.05 of each other cannot be pixels: loaders exist that write metres under
 these names.
 """
 
@@ -41,11 +41,10 @@ CONTRACTS = {
     ("ci_intensity_v2", "count_intensity"): "counts",
     ("legacy_v1", "normalized_amplitude"): "amplitude",
 }
-METRES = 0.05
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    """Positions with the unit that their span tells, and the object, which they are places on."""
+    """Return positions with the unit that follows from their span, and the object."""
     names = POSITIONS[0] if file.holds_any(*POSITIONS[0]) else POSITIONS[1]
     found = read_columns(file, names, options, None, "px") if file.require(*names) else None
     if found is None:
@@ -58,9 +57,9 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
     return Placement(found.positions, unit, values=values)
 
 
-def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray) -> str:
+def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray, metres: float = 0.05) -> str:
     span = float(np.max(np.nanmax(positions, axis=0) - np.nanmin(positions, axis=0)))
-    if len(positions) > 1 and 0 < span < METRES:
+    if len(positions) > 1 and 0 < span < metres:
         why = "taken as metres, not as pixels; set data.unit=px to change it"
         file.notes.append(f"{', '.join(names)} span {span:.3g}: {why}")
         return "m"

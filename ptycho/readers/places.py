@@ -23,7 +23,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, foldslice, positions_table
-from ptycho.readers.archive import LONGEST, Archive, Patterns, Selected
+from ptycho.readers.archive import Archive, Patterns, Selected
 from ptycho.readers.cube_axes import raster_positions
 from ptycho.readers.frames import paired
 from ptycho.readers.hdf5 import Hdf5Archive
@@ -137,7 +137,7 @@ def join(
     """The patterns that there are positions for, in their own order, and those; their values are merged.
 
     Args:
-        numbers: ``(J,)`` of the patterns; None: they are counted from nought. Without numbers of the
+        numbers: ``(J,)`` of the patterns; None: they are counted from zero. Without numbers of the
             positions both have one order.
     """
     source = source.order_for(len(found.positions), file)
@@ -238,7 +238,7 @@ def make_scan(
         file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
     file.refuse()
     assert source is not None and found is not None
-    notes, warnings = ([shown(line, LONGEST) for line in lines] for lines in (file.notes, file.warnings))
+    notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
     said: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
     return RawScan(name, source, positions=found.positions, unit=found.unit, **said)
 

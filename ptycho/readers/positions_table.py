@@ -28,7 +28,6 @@ from ptycho.config import ConfigError
 from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import UNITS
 
-LARGEST = 2**28  # bytes of a table
 COMMENTS = "#%"
 AXES = {"x": "col", "col": "col", "column": "col", "y": "row", "row": "row"}
 UNIT_WORDS = dict.fromkeys(("px", "pixel", "pixels"), "px") | {
@@ -95,18 +94,18 @@ def read_table(
     return Table(positions, found, (where, "positions are taken as the probe's, not the sample's"))
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, most: int = 2**28) -> bytes:
     try:
         if path.exists() and not path.is_file():  # a pipe or a device would never end
             raise ConfigError("is no file")
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(most + 1)
         if not content.strip():
             raise ConfigError("is empty")
         if content.startswith((b"PK", b"\x89HDF")):
             raise ConfigError("is no table (CSV, TXT, NPY) but an archive of arrays")
-        if len(content) > LARGEST:
-            raise ConfigError(f"is larger than {LARGEST} bytes; is it a table?")
+        if len(content) > most:
+            raise ConfigError(f"is larger than {most} bytes; is it a table?")
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         said = error if isinstance(error, ConfigError) else reason

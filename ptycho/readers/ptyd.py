@@ -3,7 +3,7 @@
 =========================== =============== ==================================================================
 ``chunks/<i>/data``         (M, H, W)       intensities; a chunk may lie in a part file, an external link
 ``chunks/<i>/positions``    (M, 2) metres   **(y, x)** of the probe on the object
-``chunks/<i>/weights``      (M, H, W)       nought where a pixel does not count; or empty
+``chunks/<i>/weights``      (M, H, W)       zero where a pixel does not count; or empty
 ``meta/weight2d``           (H, W)          the same for all patterns
 ``meta/energy``             keV
 ``meta/distance``           metres
@@ -31,7 +31,6 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import check_centre
 
 CENTRES = {"fftshift": "centre", "fft": "corner"}
-SOME = 4  # chunks whose own weights are looked at
 
 
 def _chunks(file: Archive) -> list[str]:
@@ -96,10 +95,10 @@ def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None
     return check_centre(file, source, float(row), float(col))
 
 
-def _own_weights(file: Archive) -> np.ndarray | None:
-    """Of each pattern's own weights, those of the first patterns of some chunks."""
+def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
+    """Return the weights of the first patterns of ``most`` chunks, where each pattern has its own."""
     chunks = _chunks(file)
-    keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // SOME)]]
+    keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // most)]]
     there = [key for key in keys if (entry := file.entry(key)) and entry.shape and len(entry.shape) == 3]
     weights = [found.read(slice(0, 1))[0] for key in there if (found := file.patterns(key)) is not None]
     if not weights:

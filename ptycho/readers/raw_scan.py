@@ -84,7 +84,7 @@ class RawScan:
         dark, flat: ``(H, W)``, to subtract from and to divide a pattern by.
         scan_index: ``(J,)`` integers, which scan a pattern belongs to.
         numbers: ``(J,)`` integers, by which a product refers to the file's patterns; None: all are there,
-            counted from nought.
+            counted from zero.
         notes: what was found where and what was taken for granted, a line each, for the log.
         warnings: what looks wrong, a line each.
     """

@@ -133,6 +133,8 @@ def open_raw(config: DataConfig) -> RawScan:
         every = replace(config, shared=None, drop=(), stride=1, frames=None)
         scans = [open_raw(replace(every, file=(file,))) for file in config.file]
         return join_scans(scans, config.file)
+    step = config.stated_scan_step_m()
+    raster = Raster(config.scan_shape, None if step is None else (step, step), config.scan_path)
     options = ReadOptions(
         format=config.format,
         keys=config.keys.stated(),
@@ -145,16 +147,10 @@ def open_raw(config: DataConfig) -> RawScan:
         drop=config.drop,
         stride=config.stride,
         frames=config.frames,
-        raster=_raster(config),
+        raster=None if raster == Raster(None, None) else raster,
         stated=config.stated_quantities(),
     )
     return open_scan(config.path, options)
-
-
-def _raster(config: DataConfig) -> Raster | None:
-    step = config.stated_scan_step_m()
-    raster = Raster(config.scan_shape, None if step is None else (step, step), config.scan_path)
-    return None if raster == Raster(None, None) else raster
 
 
 def _choose_archive(path: Path) -> type[Archive]:

@@ -25,7 +25,7 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import MAX_EXPANSION, SMALL
+from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import Archive, Patterns, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.places import place_scan
@@ -190,8 +190,6 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
             f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes; "
             "copy it anew"
         )
-    if needs > SMALL and needs > MAX_EXPANSION * size:
-        raise ConfigError(
-            f"{path}: {size} bytes declare {shape} of {dtype}, {needs} bytes; that much is refused"
-        )
+    if bomb := expands_too_much(size, needs):
+        raise ConfigError(f"{path}: declares {shape} of {dtype}: {bomb}")
     return Series(path, number, (math.prod(shape[:-2]), shape[-2], shape[-1]), dtype, start)

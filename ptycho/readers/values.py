@@ -136,7 +136,7 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
 
 
 def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
-    """``(H, W)``, True where a pixel counts, from a mask: ``good``, ``bad`` (not nought), or ``cxi`` bits."""
+    """``(H, W)``, True where a pixel counts, from a mask: ``good``, ``bad`` (not zero), or ``cxi`` bits."""
     mask = None if key is None else file.read(key, "fiub", needed)
     if key is None or mask is None:
         return None

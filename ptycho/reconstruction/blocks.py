@@ -25,14 +25,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
-    NEARLY,
     OBJECT_ALONE,
     Fit,
     Terms,
@@ -45,10 +43,6 @@ from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 
-BEGINNING = 35  # steps of a block alone, before they are joined
-LEVELLING = 10  # steps of the whole scan
-SHORT = 6  # steps near what is nearly found
-WHOLE_PIXELS = 3_000_000  # of an object whose vectors are held at once
 Window = tuple[slice, slice]  # rows and columns
 
 
@@ -134,41 +128,38 @@ class Stage(NamedTuple):
     whole: bool = False
 
 
-def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network | None = None) -> Fit:
-    """The object from nothing, then with what else is free; ``coarse``: of an object that begins so."""
-    found = fit_from_constant(terms, start, min(steps, BEGINNING), coarse)
-    return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
+def begin(terms: Terms, start: State, free: Freedom, steps: int, projected: bool = False) -> Fit:
+    """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
+    steps = min(steps, terms.options.block_steps)
+    found = fit_from_constant(terms, start, steps, projected)
+    return found if free == OBJECT_ALONE else fit(terms, found.state, free, steps, terms.options.preliminary)
 
 
 def level(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
-    """Phases that vary slowly from block to block, which none of them sees: a few steps of all."""
-    return fit(terms, start, OBJECT_ALONE, min(steps, LEVELLING), 0.0)
+    """Fit phases that vary slowly from block to block, which no block determines: a few steps of all."""
+    return fit(terms, start, OBJECT_ALONE, min(steps, terms.options.level_steps), 0.0)
 
 
 def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
-    """From the joined object until steps gain little, then near what a network takes it for."""
-    found = fit(terms, start, free, steps, NEARLY)
+    """Fit from the joined object until steps gain little, then near the output of a network."""
+    found = fit(terms, start, free, steps, terms.options.preliminary)
     if terms.learned is None:
         return found
-    last = fit_learned(terms, found.state, terms.learned, 1, steps=SHORT)
+    last = fit_learned(terms, found.state, terms.learned, 1, steps=terms.options.short_steps)
     return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
 
 
 def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
-    """A few steps more, from a fit that has ended, of patterns most of which it has seen."""
+    """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
     if terms.learned is not None:
-        return fit_learned(terms, start, terms.learned, 1, steps=SHORT)
-    return fit(terms, start, free, min(steps, SHORT))
+        return fit_learned(terms, start, terms.learned, 1, steps=terms.options.short_steps)
+    return fit(terms, start, free, min(steps, terms.options.short_steps))
 
 
 TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
 FROM_NOTHING = (Stage("begin", begin, True), *TO_THE_END)
+FROM_DIFFERENCE_MAP = (Stage("difference map", partial(begin, projected=True), True), *TO_THE_END)
 ONCE_MORE = (Stage("once more", go_on),)
-
-
-def from_coarse(network: Network) -> tuple[Stage, ...]:
-    """:data:`FROM_NOTHING`, where objects begin coarse."""
-    return Stage("strongly denoised start", partial(begin, coarse=network), True), *TO_THE_END
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,18 +199,20 @@ class Blockwise:
     """How a scan is fitted in blocks.
 
     Attributes:
-        patterns: of a block, at most; None: :data:`BLOCK_PIXELS`.
+        patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
         crew: who fits them.
         cache: where fits are kept.
+        whole_pixels: of an object whose vectors are held at once, at most.
     """
 
     patterns: int | None = None
     crew: Crew = alone
     cache: Cache = field(default_factory=NoCache)
+    whole_pixels: int = 3_000_000
 
     def most(self, N: int) -> int:
         """How many patterns of N × N pixels a block has at most."""
-        return max(1, BLOCK_PIXELS // N**2) if self.patterns is None else self.patterns
+        return block_patterns(N) if self.patterns is None else self.patterns
 
     def divides(self, data: Dataset) -> bool:
         """Whether the patterns of a scan are more than a block's."""
@@ -254,7 +247,7 @@ def fit_in_blocks(
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
-            if state.object.size <= WHOLE_PIXELS:
+            if state.object.size <= how.whole_pixels:
                 levelled = stage.fit(terms, state, own, steps)
                 state, evaluations = levelled.state, evaluations + levelled.evaluations
             continue
@@ -314,8 +307,8 @@ def digest_of_task(task: Task) -> str:
     """Return what the fit of a block is known by."""
     learned = task.terms.learned
     networks = () if learned is None else (learned.strength, learned.network)
-    coarse = getattr(task.fit, "keywords", {}).get("coarse")
-    return digest_of(task.terms, task.start, task.free, task.steps, *networks, coarse)
+    projected = getattr(task.fit, "keywords", {}).get("projected")
+    return digest_of(task.terms, task.start, task.free, task.steps, *networks, projected)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

@@ -39,29 +39,17 @@ CAUSES = (POSITION_MAP, PATTERN_SHIFT, MOTION, POINT_SPREAD, BACKGROUND)
 
 @dataclass(frozen=True)
 class CauseLimits:
-    """When a cause is named; measured on simulated scans with one error each.
+    """When a cause is named; measured on simulated scans with one error each."""
 
-    Attributes:
-        gain: of χ², at least; 400 is twenty standard errors of one number.
-        share: of the χ² beyond photon noise, at least.
-        ahead: times the gain of the next cause.
-        least: gain of a cause that is plausible; 60: four standard errors of each of four numbers.
-        comparable: its gain over that of the best cause, at least.
-        motion: half a variance of the sample's motion along an axis, px², at least.
-        step: in object pixels, of the differences by which derivatives along positions are taken.
-        patterns: number of them that is enough, of a large scan: a predicted pattern costs five.
-        unregularised: steps without a regulariser before the tests.
-    """
-
-    gain: float = 400.0
-    share: float = 0.015
-    ahead: float = 1.5
-    least: float = 60.0
-    comparable: float = 0.5
-    motion: float = 0.03
-    step: float = 0.5
-    patterns: int = 1024
-    unregularised: int = 10
+    gain: float = 400.0  # of χ², at least: twenty standard errors of one number
+    share: float = 0.015  # of the χ² beyond photon noise, at least
+    ahead: float = 1.5  # times the gain of the next cause
+    least: float = 60.0  # gain of a plausible cause: four standard errors of each of four numbers
+    comparable: float = 0.5  # its gain over that of the best cause, at least
+    motion: float = 0.03  # px²: half a variance of the sample's motion along an axis, at least
+    step: float = 0.5  # px, of the differences by which derivatives along positions are taken
+    patterns: int = 1024  # of a large scan that are used: a predicted pattern costs five
+    unregularised: int = 10  # steps without a regulariser before the tests
 
 
 @dataclass(frozen=True, eq=False)

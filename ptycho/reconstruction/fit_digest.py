@@ -32,10 +32,11 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     content.update(_digest_of_patterns(noise))
     data = noise.data
     kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
+    version_ = program_version()
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
     content.update(
         repr(
-            (kind, terms.moves, terms.weight_waves, terms.prior, free, steps, others, program_version())
+            (kind, terms.moves, terms.weight_waves, terms.prior, terms.options, free, steps, others, version_)
         ).encode()
     )
     return content.hexdigest()[:24]

@@ -26,11 +26,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.split import split_patterns
 
-SHARE = 0.1  # q, and of the patterns
-SPARSE = 5.0  # patterns that illuminate a pixel, on average, below which photons are held out
-FEW = 60  # patterns, below which it is photons, too
-PLACING = 12  # steps that find the positions and flux of held-out patterns
-
 
 @dataclass(frozen=True, eq=False)
 class HoldOut:
@@ -39,22 +34,26 @@ class HoldOut:
     Attributes:
         likelihood: of what is held out.
         kind: ``patterns``, ``photons`` or ``noise``.
+        share: q, of the photons or the noise.
+        placing_steps: that find the positions and flux of held-out patterns.
     """
 
     likelihood: ScanLikelihood
     kind: str = "patterns"
+    share: float = 0.1
+    placing_steps: int = 12
 
     @property
     def kept_share(self) -> float:
         """Return the share of the photons that is fitted."""
-        return 1 - SHARE if self.kind == "photons" else 1.0
+        return 1 - self.share if self.kind == "photons" else 1.0
 
     def places(self, state: State, free: Freedom) -> State:
         """Return the state of what is held out: object and beam of a state, with positions of its own."""
         if self.kind == "noise":
             return state
         if self.kind == "photons":
-            rate = np.float32(SHARE / (1 - SHARE))
+            rate = np.float32(self.share / (1 - self.share))
             return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
         data = self.likelihood.data
         weights = data.beam.opr_weights
@@ -66,7 +65,7 @@ class HoldOut:
         own = replace(free, probe=False, background=False, object=False)
         if not (free.positions or free.flux or free.probe_variation):
             return there
-        return fit(Terms(self.likelihood, moves="each"), there, own, PLACING).state
+        return fit(Terms(self.likelihood, moves="each"), there, own, self.placing_steps).state
 
     def score(self, state: State, free: Freedom) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
@@ -76,25 +75,35 @@ class HoldOut:
         return (each + 2 * fitted) / self.likelihood.pixels
 
 
-def hold_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, HoldOut]:
-    """Return what is fitted of a scan of one object, and what is held out; both in units of ``whole``."""
+def hold_out(
+    whole: ScanLikelihood, seed: int, share: float = 0.1, sparse: float = 5.0, few: int = 60
+) -> tuple[ScanLikelihood, HoldOut]:
+    """Return what is fitted of a scan of one object, and the held-out ``share``; both in units of ``whole``.
+
+    Photons or noise are held out of a ``few`` patterns, or where fewer than ``sparse`` illuminate a pixel.
+    """
     data, count = whole.data, len(whole.data.positions)
-    if coverage(data) >= SPARSE and count >= FEW:
-        split = split_patterns(data.positions, max(1, round(SHARE * count)), [seed, 6])
+    if not is_sparse(data, sparse, few):
+        split = split_patterns(data.positions, max(1, round(share * count)), [seed, 6])
         kept, out = (replace(whole, data=data.subset(part, 1)) for part in split)
         return kept, HoldOut(out)
     rng, amplitudes = np.random.default_rng([seed, 6]), data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
         counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
-        thinned = rng.binomial(counts, SHARE)
+        thinned = rng.binomial(counts, share)
         parts = [(whole.unit * np.sqrt(n)).astype(np.float32) for n in (counts - thinned, thinned)]
         kept, out = (replace(whole, instead=part) for part in parts)
-        return kept, HoldOut(out, "photons")
-    ratio = np.sqrt(SHARE / (1 - SHARE))
+        return kept, HoldOut(out, "photons", share)
+    ratio = np.sqrt(share / (1 - share))
     noise = whole.unit / 2 * rng.standard_normal(amplitudes.shape)
     fitted, left = ((amplitudes + part).astype(np.float32) for part in (noise * ratio, -noise / ratio))
-    kept = replace(whole, instead=fitted, unit=whole.unit / np.sqrt(1 - SHARE))
-    return kept, HoldOut(replace(whole, instead=left, unit=whole.unit / np.sqrt(SHARE)), "noise")
+    kept = replace(whole, instead=fitted, unit=whole.unit / np.sqrt(1 - share))
+    return kept, HoldOut(replace(whole, instead=left, unit=whole.unit / np.sqrt(share)), "noise", share)
+
+
+def is_sparse(data: Dataset, sparse: float = 5.0, few: int = 60) -> bool:
+    """Return whether a scan has so few or so sparse patterns that leaving one out tears a hole."""
+    return coverage(data) < sparse or len(data.positions) < few
 
 
 def coverage(data: Dataset) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks
-from ptycho.reconstruction.solver import NEARLY, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.patterns import MiddleRows
@@ -39,7 +39,7 @@ def begin_at_larger_pixels(
     if how is not None and how.divides(view.data):
         found = fit_in_blocks(terms, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
     else:
-        found = fit(terms, there, OBJECT_ALONE, steps, NEARLY)
+        found = fit(terms, there, OBJECT_ALONE, steps, terms.options.preliminary)
     return replace(start, object=view.finer_object(found.state.object))
 
 

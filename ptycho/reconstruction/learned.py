@@ -12,6 +12,7 @@ Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,11 +27,20 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import object_light
 
-LEAST, LIT = 0.02, 0.1  # of the strongest light: what is changed, and what tells the noise
-RANGE = 3.0  # of the logarithm of a pixel's noise over the mean
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
-TILE = 512  # pixels, that are changed at once
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """Which part of an object a network is shown; shares are of the strongest illumination."""
+
+    least: float = 0.02  # above which pixels are changed
+    bright: float = 0.1  # above which they determine the noise
+    span: float = 3.0  # of the logarithm of a pixel's noise over the mean
+
+
+VIEW = ViewOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,56 +72,59 @@ class View:
     box: tuple[slice, slice]
 
 
-def view(likelihood: ScanLikelihood, state: State) -> View:
-    """The lit part of an object, with what its patterns ask for: ``−σ²`` times the gradient of −log p."""
+def view(likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW) -> View:
+    """Return the illuminated part of an object, and ``−σ²`` times the gradient of −log p there."""
     curvature = (2 / likelihood.photon**2) * object_light(state)
     light = curvature / curvature.max()
-    deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, LEAST**2))
+    deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, options.least**2))
     gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
-    lit = light > LEAST
+    lit = light > options.least
     rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    noise = float(np.sqrt(np.mean(deviation[light > LIT] ** 2)))
+    noise = float(np.sqrt(np.mean(deviation[light > options.bright] ** 2)))
     object_, request = (
         _filled(np.where(lit, wave, 0)[box]) / noise for wave in (state.object, -(deviation**2) * gradient)
     )
     inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
-    relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -RANGE, RANGE)[..., None]
+    relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)[
+        ..., None
+    ]
     return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
 
 
 def opinion(
-    learned: Learned,
-    likelihood: ScanLikelihood,
-    state: State,
-    noise: float = 1.0,
+    learned: Learned, likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW
 ) -> Anchor:
-    """Return what a network takes the object for, as a penalty on the distance to it.
+    """Return a network's output for the object, as a penalty on the distance to it.
 
-    Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
-    tenth of the strongest light. ``noise``: the network is given so many times σ, and trusted as much less.
+    Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest
+    illumination.
     """
-    seen = view(likelihood, state)
-    change = noise * apply(learned.network, seen.inputs / np.float32(noise), seen.relative)
+    seen = view(likelihood, state, options)
+    change = apply(learned.network, seen.inputs, seen.relative)
     height, width = state.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
-    share = np.clip((seen.light[seen.box] - LEAST) / (LIT - LEAST), 0, 1)
+    share = np.clip((seen.light[seen.box] - options.least) / (options.bright - options.least), 0, 1)
     target = state.object.copy()
     target[seen.box] += (share * change).astype(np.complex64)
-    brightest = (noise * np.min(seen.deviation)) ** -2
-    weight = learned.strength * np.maximum(seen.light, LIT) * brightest
+    brightest = np.min(seen.deviation) ** -2
+    weight = learned.strength * np.maximum(seen.light, options.bright) * brightest
     return Anchor(target, weight.astype(np.float32))
 
 
-def apply(network: Network, inputs: np.ndarray, relative: np.ndarray) -> np.ndarray:
-    """A network's output ``(H, W, 2)`` float32, tile by tile; the same as of the whole but for rounding.
+def apply(
+    network: Network, inputs: np.ndarray, relative: np.ndarray, tile: int = 512, reach: int = REACH
+) -> np.ndarray:
+    """Return a network's output ``(H, W, 2)`` float32, tile by tile; as of the whole but for rounding.
 
     Args:
         inputs: ``(H, W, 4)``, relative: ``(H, W, 1)``, float32; H and W multiples of 4.
+        tile: pixels that are computed at once; ``reach``: how far the network depends on its input.
     """
     height, width, _ = inputs.shape
     found = np.zeros((height, width, 2), np.float32)
-    for (row, rows), (column, columns) in ((one, other) for one in _tiles(height) for other in _tiles(width)):
+    parts = (_tiles(side, tile, reach) for side in (height, width))
+    for (row, rows), (column, columns) in itertools.product(*parts):
         seen = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
         part = network(*seen).numpy()[0]
         inner = part[row.start - rows.start :, column.start - columns.start :]
@@ -119,11 +132,11 @@ def apply(network: Network, inputs: np.ndarray, relative: np.ndarray) -> np.ndar
     return found
 
 
-def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
-    """Parts of an axis, and each with what the network sees around it."""
-    for start in range(0, count, TILE):
-        stop = min(start + TILE, count)
-        yield slice(start, stop), slice(max(start - REACH, 0), min(stop + REACH, count))
+def _tiles(count: int, tile: int, reach: int) -> Iterator[tuple[slice, slice]]:
+    """Yield parts of an axis, and each with the input around it on which the output depends."""
+    for start in range(0, count, tile):
+        stop = min(start + tile, count)
+        yield slice(start, stop), slice(max(start - reach, 0), min(stop + reach, count))
 
 
 def _filled(image: np.ndarray, mode: str = "constant") -> np.ndarray:

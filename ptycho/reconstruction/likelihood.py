@@ -28,14 +28,19 @@ from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
 NOISE = ("poisson", "gaussian", "excess", "robust")
-DARKEST = 0.02  # photons that are expected everywhere: a single one where none is expected is no catastrophe
-SMALLEST = 1e-4  # the same of amplitudes, whose slope at zero must be finite
-HUBER = 1.0  # h: twice the noise of an amplitude
 UNMEASURED = -1e30  # in place of an amplitude
 
 
-def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tensor | float = 0.0) -> tf.Tensor:
-    """The deviance of every pixel.
+def deviance(
+    rate: tf.Tensor,
+    amplitude: tf.Tensor,
+    noise: str,
+    excess: tf.Tensor | float = 0.0,
+    darkest: float = 0.02,
+    smallest: float = 1e-4,
+    h: float = 1.0,
+) -> tf.Tensor:
+    """Return the deviance of every pixel.
 
     Args:
         rate: λ, photons expected, ``(…)`` float32.
@@ -43,12 +48,15 @@ def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tenso
             may make it negative.
         noise: one of :data:`NOISE`.
         excess: ε, for ``excess``.
+        darkest: photons expected everywhere, so that one in a dark pixel has a finite weight.
+        smallest: the same of amplitudes, whose slope at zero must be finite.
+        h: of ``robust``: twice the noise of an amplitude.
     """
     if noise == "poisson":
-        return deviance_of_counts(rate + DARKEST, tf.square(amplitude) + DARKEST)
-    residual = tf.sqrt(rate + SMALLEST) - amplitude
+        return deviance_of_counts(rate + darkest, tf.square(amplitude) + darkest)
+    residual = tf.sqrt(rate + smallest) - amplitude
     if noise == "robust":
-        return 8 * HUBER**2 * (tf.sqrt(1 + tf.square(residual / HUBER)) - 1)
+        return 8 * h**2 * (tf.sqrt(1 + tf.square(residual / h)) - 1)
     return 4 * tf.square(residual) / (1 + tf.square(excess * amplitude))
 
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.blocks import (
+    FROM_DIFFERENCE_MAP,
     FROM_NOTHING,
     TO_THE_END,
     Blockwise,
     Stage,
     fit_in_blocks,
-    from_coarse,
 )
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import (
@@ -39,9 +39,6 @@ from ptycho.reconstruction.regulariser_selection import Regularisation, select_r
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import (
-    ENOUGH,
-    FIRST,
-    NEARLY,
     OBJECT_ALONE,
     Fit,
     Terms,
@@ -52,9 +49,6 @@ from ptycho.reconstruction.solver import (
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-
-BEAM_PIXELS = 2**23  # of the patterns that find the beam of a scan that is fitted in blocks
-ON_THE_CORE = 150  # steps of all that is free, once it is decided
 
 
 class Watch(Protocol):
@@ -144,7 +138,9 @@ def solve(
         whole, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
     )
     if selection.free != OBJECT_ALONE:  # steps are cheap there
-        selection.state = selection.fit(selection.state, selection.free, chosen.prior, ON_THE_CORE).state
+        selection.state = selection.fit(
+            selection.state, selection.free, chosen.prior, options.selection.core_steps
+        ).state
     beam = selection.state
     start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
@@ -157,9 +153,9 @@ def solve(
         start = replace(start, object=begun.astype(np.complex64))
     elif how.divides(data):
         start = _beam_in_the_middle(selection, terms, start)
-        stages = from_coarse(options.network) if selection.coarse else FROM_NOTHING
+        stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(terms, prior=selection.prior)
-        if coarse := begin_at_larger_pixels(weak, start, options.steps, how):
+        if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, options.steps, how)):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
@@ -208,20 +204,18 @@ def _finish(
     likelihood = terms.likelihood
     watched = partial(watch, free=free, likelihood=likelihood)
     if start.slices > 1:
-        return fit(terms, start, free, 2 * steps, ENOUGH / 5, watched)
+        return fit(terms, start, free, 2 * steps, terms.options.enough / 5, watched)
     if how.divides(likelihood.data):
         return fit_in_blocks(terms, start, free, steps, how, stages, likelihood.advance)
     return fit_to_the_end(terms, start, free, steps, watched)
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
-    """Fit the object alone as it was fitted on the core: at larger pixels first, or strongly denoised."""
-    options = selection.options
-    begun = begin_at_larger_pixels(replace(terms, prior=selection.prior), start, options.steps)
-    if begun and not selection.coarse:
+    """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
+    steps, weak = selection.options.steps, replace(terms, prior=selection.prior)
+    if not selection.projected and (begun := begin_at_larger_pixels(weak, start, steps)):
         return begun
-    network = options.network if selection.coarse else None
-    return fit_from_constant(terms, begun or start, min(options.steps, FIRST), network).state
+    return fit_from_constant(terms, start, min(steps, terms.options.first), selection.projected).state
 
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
@@ -230,17 +224,18 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
     if not (free.probe or free.background or mapped):
         return start
-    chosen = data.central(data.held_by(BEAM_PIXELS, selection.limits.count(data.N)))
+    chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
     some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
     flat = np.ones((part.object_size,) * 2)
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if free.probe_variation else there.opr_weights)
-    there = begin_at_larger_pixels(some, there, FIRST) or fit_from_constant(some, there, FIRST).state
+    first = terms.options.first
+    there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).state
     if free.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, free, ON_THE_CORE, NEARLY).state
+    found = fit(some, there, free, selection.limits.core_steps, terms.options.preliminary).state
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
     if not mapped:
         return start
@@ -251,7 +246,7 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))
 
 
-def fit_object(terms: Terms, data: Dataset, steps: int, enough: float = ENOUGH) -> np.ndarray:
+def fit_object(terms: Terms, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
     start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
     start = begin_at_larger_pixels(terms, start, steps) or start

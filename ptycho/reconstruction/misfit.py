@@ -17,9 +17,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
 from ptycho.scan.windows import inner_windows
 
-CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
-RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
-MANY = 60.0  # photons from which √n − √λ is normal with variance 1/4
 CONVENTIONS = {
     "r_factor": "Σ| |Ψ| − √n | / Σ√n over the measured pixels of all patterns, Ψ predicted from the stitched "
     "object and the probe, as both are",
@@ -95,7 +92,7 @@ def misfit(
             if data.counts:
                 rate = np.square(predicted.numpy().astype(float)) * photons
                 counted = np.square(x.numpy().astype(float)) * photons
-                each = 2 * kl_div(counted, np.maximum(rate, RATE_FLOOR))
+                each = 2 * kl_div(counted, np.maximum(rate, 1e-6))
                 deviance[part] = np.where(seen, each, 0).sum(axis=(1, 2))
                 expected = expected_residual(rate) * data.normalisation
                 noise[part] = _sums(tf.where(seen, tf.constant(expected, tf.float32), 0.0))
@@ -105,15 +102,18 @@ def misfit(
     return Misfit(residual, measured, noise, deviance, pixels, squared)
 
 
-def expected_residual(rate: np.ndarray) -> np.ndarray:
-    """``E|√n − √λ|`` for ``n ~ Poisson(λ)``, λ ``(…)``: exact sums, interpolated; ``√(2/π)/2`` for many."""
-    rates, values = _table()
-    return np.where(rate > MANY, (2 / np.pi) ** 0.5 / 2, np.interp(np.sqrt(rate), np.sqrt(rates), values))
+def expected_residual(rate: np.ndarray, many: float = 60.0) -> np.ndarray:
+    """Return ``E|√n − √λ|`` for ``n ~ Poisson(λ)``, λ ``(…)``: exact sums, interpolated.
+
+    Above ``many`` photons √n − √λ is normal with the variance ¼: ``√(2/π)/2``.
+    """
+    rates, values = _table(many)
+    return np.where(rate > many, (2 / np.pi) ** 0.5 / 2, np.interp(np.sqrt(rate), np.sqrt(rates), values))
 
 
 @lru_cache(1)
-def _table() -> tuple[np.ndarray, np.ndarray]:
-    rates = np.linspace(0, MANY**0.5, 400) ** 2  # evenly in √λ: few counts need close points
+def _table(many: float) -> tuple[np.ndarray, np.ndarray]:
+    rates = np.linspace(0, many**0.5, 400) ** 2  # evenly in √λ: few counts need close points
     n = np.arange(200)
     weights = poisson.pmf(n[None], rates[:, None])
     return rates, (weights * abs(np.sqrt(n)[None] - np.sqrt(rates)[:, None])).sum(axis=1)
@@ -131,7 +131,8 @@ def predictions(
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
     between = data.between if image.ndim == 3 else None
-    n = _side(data) if between is None else data.N
+    whole = between is not None or data.exact  # else the central square that is illuminated
+    n = data.N if whole else probe_support(data.probe)
     image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
@@ -150,13 +151,8 @@ def predictions(
         yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
 
 
-def _side(data: Dataset) -> int:
-    """Side of the central square that the probe lights; a probe that is moved lights all of it."""
-    return data.N if data.exact else probe_support(data.probe)
-
-
-def _chunks(patterns: np.ndarray, N: int) -> list[np.ndarray]:
-    count = max(1, CHUNK_PIXELS // N**2)
+def _chunks(patterns: np.ndarray, N: int, pixels: int = 2**20) -> list[np.ndarray]:
+    count = max(1, pixels // N**2)
     return [patterns[k : k + count] for k in range(0, len(patterns), count)]
 
 

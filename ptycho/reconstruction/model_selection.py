@@ -1,7 +1,7 @@
 """Select what is refined besides the object, by cross-validation on a scan's *core*.
 
 The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
-patterns at downsampled ones first, in a sparse scan from a constant and from a strongly denoised one. Then
+patterns at downsampled ones first, in a sparse scan from a constant and by the difference map. Then
 :data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
 explained better by the rule ``REFINED``: probe, positions, flux, further modes, background.
 The regulariser follows (:mod:`~.regulariser_selection`).
@@ -17,7 +17,8 @@ import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.cache import Cache, NoCache
-from ptycho.reconstruction.holdout import HoldOut, hold_out
+from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.prior import Prior, kind_of
@@ -26,11 +27,10 @@ from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import offer_slices
 from ptycho.reconstruction.solver import (
-    NEARLY,
+    FIT,
     OBJECT_ALONE,
     Fit,
     Terms,
-    coarse_to_fine,
     fit,
 )
 from ptycho.reconstruction.state import Freedom, State, more_modes
@@ -46,46 +46,31 @@ Choice = bool | None
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """How much is fitted to select a model.
+    """How much is fitted to select a model."""
 
-    Attributes:
-        core_pixels: of the patterns of the core; ``fewest`` patterns at least,
-        most_pixels: unless these have more pixels than this; then ``least`` patterns.
-        first_steps, steps: of the first fit, from a constant, and of the others, at most.
-        learned_rounds: of each weight of a learned prior.
-        next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
-            the best is a third of it, or as large).
-        depths: λ_z that are tried between slices, the weakest first.
-        modes: of the probe, at most.
-        opr_modes: by which it varies, at most.
-        variation: score test (:mod:`~.probe_variation`) from which they are tried (measured at N = 64: 1.13
-            to 1.24 under constant probes, 2.3 and more where the probe varies so that it helps).
-        background_excess: times what an uncertain object alone would give: a background.
-        darkest: share of the pixels whose mean intensity is the start of a background,
-        background_steps: of expectation maximisation from there.
-        noise_rounds, same_noise: until the noise of amplitudes changes by a smaller share.
-        again: fall of the log-deviance since a part of the beam was refused, from which on it is offered
-            again.
-    """
-
-    core_pixels: int = 2**20
-    fewest: int = 100
-    most_pixels: int = 2**23
-    least: int = 36
-    first_steps: int = 120
-    steps: int = 60
-    learned_rounds: int = 1
-    next_kind: float = 0.3
-    depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)
-    modes: int = 3
-    opr_modes: int = 3
-    variation: float = 1.5
-    background_excess: float = 5.0
-    darkest: float = 0.02
-    background_steps: int = 8
-    noise_rounds: int = 8
-    same_noise: float = 0.03
-    again: float = 0.1
+    core_pixels: int = 2**20  # of the patterns of the core,
+    fewest: int = 100  # which has so many patterns at least,
+    most_pixels: int = 2**23  # unless these have more pixels than this;
+    least: int = 36  # then so many patterns
+    first_steps: int = 120  # of the first fit, from a constant,
+    steps: int = 60  # and of the others, at most
+    poor_fit: float = 1.2  # deviance of a first fit under a known probe, from which a better start is sought
+    core_steps: int = 150  # of all refined parameters, once the model is selected
+    beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks
+    learned_rounds: int = 1  # of each weight of a learned prior
+    next_kind: float = 0.3  # least λ of a second-order regulariser over the best edge-preserving (measured)
+    depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)  # λ_z that are tried between slices
+    modes: int = 3  # of the probe, at most
+    opr_modes: int = 3  # by which it varies, at most,
+    variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
+    background_excess: float = 5.0  # times what an uncertain object alone would give: a background
+    darkest: float = 0.02  # share of the pixels whose mean intensity is the start of a background,
+    background_steps: int = 8  # of expectation maximisation from there
+    noise_rounds: int = 8  # until the noise of amplitudes changes
+    same_noise: float = 0.03  # by a smaller share
+    again: float = (
+        0.1  # fall of the log-deviance from which a part of the beam that was refused is tried again
+    )
 
     def count(self, N: int) -> int:
         """Return how many patterns of ``N × N`` the core has, at least."""
@@ -176,7 +161,7 @@ class Selection:
         options: what is specified.
         state, free, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
-        coarse: the object begins strongly denoised.
+        projected: the object begins with the difference map.
         decisions: in order; each is passed to ``tell``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
@@ -189,7 +174,7 @@ class Selection:
     state: State
     free: Freedom = OBJECT_ALONE
     last: Fit | None = None
-    coarse: bool = False
+    projected: bool = False
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
@@ -206,7 +191,12 @@ class Selection:
         self.decisions = [one for one in self.decisions if one.what != what]
 
     def fit(
-        self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
+        self,
+        state: State,
+        free: Freedom,
+        prior: Prior,
+        steps: int | None = None,
+        enough: float = FIT.preliminary,
     ) -> Fit:
         """Fit what is not held out."""
         options = self.options
@@ -325,24 +315,27 @@ def select_model(
 
 
 def _begin(selection: Selection) -> Fit:
-    """Fit the object alone, from a constant; in a sparse scan from a denoised one, if that explains more.
+    """Fit the object alone, from a constant, or from the difference map if that explains more.
 
-    Of large patterns, it begins at downsampled ones.
+    The latter is tried in sparse scans, and under a known probe where a constant leads to a poor fit. From a
+    constant, large patterns begin downsampled.
     """
     terms, steps = Terms(selection.kept, selection.prior), selection.limits.first_steps
-    if begun := begin_at_larger_pixels(terms, selection.state, steps):
-        return selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
-    found = selection.fit(selection.state, OBJECT_ALONE, selection.prior, steps)
-    if selection.holdout.kind == "patterns" or not selection.options.learned:
+    begun = begin_at_larger_pixels(terms, selection.state, steps) or selection.state
+    found = selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
+    selection.scores = selection.holdout.score(found.state, OBJECT_ALONE)
+    known = selection.options.probe is False
+    stuck = known and np.exp(selection.deviance) > selection.limits.poor_fit
+    if selection.kept.data.fresnel is not None or (selection.holdout.kind == "patterns" and not stuck):
         return found
-    coarse = coarse_to_fine(terms, selection.state, selection.options.network)
-    other = selection.fit(coarse, OBJECT_ALONE, selection.prior, steps)
-    scores, selection.scores = (selection.holdout.score(one.state, OBJECT_ALONE) for one in (other, found))
+    projected = difference_map(selection.kept, selection.state)
+    other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
+    scores = selection.holdout.score(other.state, OBJECT_ALONE)
     gain = compare_shares(scores, selection.scores)
-    selection.coarse = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
-    value = "strongly denoised first" if selection.coarse else "a constant"
-    selection.note("initial object", value, selection.describe(gain, selection.coarse))
-    return other if selection.coarse else found
+    selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
+    value = "by the difference map" if selection.projected else "a constant"
+    selection.note("initial object", value, selection.describe(gain, selection.projected))
+    return other if selection.projected else found
 
 
 def _offer(part: str) -> Callable[[Selection], None]:
@@ -453,8 +446,14 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     if data.counts:
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
+    if is_sparse(part) and part.fresnel is None:  # noise of a fit that is stuck would hide better ones
+        starts, terms = (start, difference_map(noise, start)), Terms(noise, options.weak_prior)
+        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
+        start = min(fits, key=lambda one: one.course[-1]).state
     for _ in range(limits.noise_rounds):
-        start = fit(Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, NEARLY).state
+        start = fit(
+            Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, FIT.preliminary
+        ).state
         ratio = _noise_ratio(noise, start)
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:

@@ -15,7 +15,7 @@ patterns have taken χ out; one: they do not miss it. An object may be wrong for
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -27,15 +27,23 @@ from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import object_light
 
-STEPS = 30
-GRAIN = 3.0  # pixels: σ of χ's features
-HEIGHT = 0.3  # rad: standard deviation of χ
-WELL_LIT = 0.5  # of the strongest light
-MOST_PIXELS, FEWEST = 2**21, 36  # of the patterns in the middle that are asked, and of these at least
+
+@dataclass(frozen=True)
+class PhaseOptions:
+    """Which phase χ is added, and how it is fitted."""
+
+    grain: float = 3.0  # pixels: σ of its features
+    height: float = 0.3  # rad: its standard deviation
+    steps: int = 30
+    bright: float = 0.5  # of the strongest illumination, above which it is compared
+    most_pixels: int = 2**21  # of the patterns in the middle that are fitted,
+    fewest: int = 36  # and of these at least
 
 
-def phase_left(terms: Terms, state: State, free: Freedom, seed: int) -> float:
-    """The share of a phase χ that stays in the object of a fit; see the module's text.
+def phase_left(
+    terms: Terms, state: State, free: Freedom, seed: int, options: PhaseOptions = PhaseOptions()
+) -> float:
+    """Return the share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
         terms: what the fit was of.
@@ -45,23 +53,25 @@ def phase_left(terms: Terms, state: State, free: Freedom, seed: int) -> float:
     """
     terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
     data = terms.likelihood.data
-    most = data.held_by(MOST_PIXELS, FEWEST)
+    most = data.held_by(options.most_pixels, options.fewest)
     if len(state.positions) > 2 * most:
         block = block_of(state, data.central(most))
         terms, state = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
     light = object_light(state)
-    lit = light > WELL_LIT * light.max()
-    put_in = draw_phase(lit, np.random.default_rng([seed, 11]))
+    lit = light > options.bright * light.max()
+    put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
     start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(terms, start, free, STEPS, enough=0.0).state.object
+    after = fit(terms, start, free, options.steps, enough=0.0).state.object
     left = np.angle(after * state.object.conj())
     return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
 
 
-def draw_phase(lit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """χ, ``(M, M)`` float64: smooth, of mean and plane zero over the pixels that are ``lit (M, M)`` bool."""
+def draw_phase(
+    lit: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
+) -> np.ndarray:
+    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the pixels ``lit (M, M)`` bool."""
     rows, columns = np.indices(lit.shape)
     planes = np.stack([np.ones(lit.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
-    noise = gaussian_filter(rng.normal(size=lit.shape), GRAIN)
+    noise = gaussian_filter(rng.normal(size=lit.shape), options.grain)
     smooth = noise - planes @ np.linalg.lstsq(planes[lit], noise[lit], rcond=None)[0]
-    return HEIGHT * smooth / smooth[lit].std()
+    return options.height * smooth / smooth[lit].std()

@@ -37,12 +37,8 @@ from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import LIT, Unknowns, lit_pixels, object_light
+from ptycho.reconstruction.unknowns import Unknowns, illuminated, lit_pixels, object_light
 from ptycho.scan.probe import energy_diameter
-
-SLOW = 0.5  # k_c over the reciprocal of the probe's diameter
-DENSE = 5.0  # patterns that light a pixel, on average
-FAR = 20  # steps from a constant, after which phases are known well enough to scale steps by them
 
 
 class Preconditioner:
@@ -72,8 +68,11 @@ class Preconditioner:
     def __call__(self, q: np.ndarray) -> np.ndarray:
         return self._operator(q)
 
-    def renew(self, unknowns: Unknowns, state: State, steps: int) -> None:
-        """Take the curvature at a state, so many steps from the start of the fit."""
+    def renew(self, unknowns: Unknowns, state: State, steps: int, far: int = 20) -> None:
+        """Take the curvature at a state, so many steps from the start of the fit.
+
+        ``far``: steps from a constant, after which phases are known well enough to scale steps by them.
+        """
         if not self._wanted:
             return
         scale = unknowns.scales["object"]
@@ -81,7 +80,7 @@ class Preconditioner:
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
-        if self._dense and (self._near or steps >= FAR):
+        if self._dense and (self._near or steps >= far):
             parts.append(slow_phases(state, scale, self._held(scale), stiffness, self._between))
         self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
 
@@ -110,10 +109,10 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
     return operator
 
 
-def overlaps_well(state: State) -> bool:
-    """Whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
+def overlaps_well(state: State, fewest: float = 5.0) -> bool:
+    """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
     lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
-    return len(state.positions) * lit >= DENSE * lit_pixels(state)
+    return len(state.positions) * lit >= fewest * lit_pixels(state)
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
@@ -144,8 +143,9 @@ def slow_phases(
     held: float,
     stiffness: np.ndarray | None,
     between: FreeSpace | None = None,
+    cutoff: float = 0.5,
 ) -> Part:
-    """The operator of slow phases, of waves ``(M, M)`` complex64, or slices, in the units of ``scale``.
+    """Return the operator of slow phases of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
 
     Args:
         state: O and the modes that illuminate it.
@@ -153,17 +153,18 @@ def slow_phases(
         held: curvature that is the same at all frequencies, over H.
         stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
         between: from one slice to the next.
+        cutoff: k_c over the reciprocal of the probe's diameter.
     """
     shape, size = state.object.shape[-2:], np.abs(state.object)
     unit = np.divide(state.object, size, out=np.ones_like(state.object), where=size > 0)
     light = object_light(state)
-    lit = light > LIT * light.max()
+    lit = illuminated(light)
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0
-    lengths = [energy_diameter(state.modes) / SLOW]
+    lengths = [energy_diameter(state.modes) / cutoff]
     if state.slices > 1:
         assert between is not None
-        lengths += [2 * np.pi * between.fresnel * probe_frequency(state.modes) / SLOW] * (state.slices - 1)
+        lengths += [2 * np.pi * between.fresnel * probe_frequency(state.modes) / cutoff] * (state.slices - 1)
         squares = squares * np.square(lengths)[:, None, None]
     else:
         squares = squares * lengths[0] ** 2

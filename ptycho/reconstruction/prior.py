@@ -25,8 +25,6 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.own_code import is_import_path, load
 
-STEP, BEND = 0.05, 0.02  # δ of first and of second differences: below it they are smoothed quadratically
-
 
 @dataclass(frozen=True)
 class Prior:
@@ -182,12 +180,22 @@ class Kind(NamedTuple):
     strengths: tuple[float, ...]
 
 
-_edges = Differences(functools.partial(_charbonnier, delta=STEP))
-_bends = Differences(functools.partial(_charbonnier, delta=BEND), order=2)
+def edge_preserving(delta: float = 0.05) -> Kind:
+    """Return the regulariser of first differences, quadratic below ``delta`` and linear above."""
+    term = Differences(functools.partial(_charbonnier, delta=delta))
+    return Kind(term, 4 / delta, (3.0, 10.0, 30.0, 100.0))
+
+
+def second_order(delta: float = 0.02) -> Kind:
+    """Return the regulariser of second differences, quadratic below ``delta`` and linear above."""
+    term = Differences(functools.partial(_charbonnier, delta=delta), order=2)
+    return Kind(term, 20 / delta, (3.0, 10.0, 30.0, 100.0))
+
+
 PRIORS = {
     "quadratic": Kind(Differences(_quadratic), 8.0, (10.0, 30.0, 100.0, 300.0)),
-    "edge_preserving": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
-    "second_order": Kind(_bends, 20 / BEND, (3.0, 10.0, 30.0, 100.0)),
+    "edge_preserving": edge_preserving(),
+    "second_order": second_order(),
 }
 
 

@@ -1,6 +1,6 @@
 """Minimisation by limited-memory BFGS: curvature from the last steps, one evaluation a step in the rule.
 
-    x ← x − t B g,   B the BFGS matrix of the last ``MEMORY`` pairs s = Δx, y = Δg (two-loop recursion)
+    x ← x − t B g,   B the BFGS matrix of the last pairs s = Δx, y = Δg (two-loop recursion)
 
 t begins at 1 and is changed until Wolfe's weak conditions hold: enough decrease, and a slope that has risen.
 Sources: Nocedal & Wright, Numerical Optimization, algorithms 7.4 and 7.5; Lewis & Overton, Math. Program. 141
@@ -11,17 +11,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-MEMORY = 12
-DECREASE, RISE = 1e-4, 0.9  # c₁ and c₂ of Wolfe's conditions
-TRIES = 10  # lengths of one step
-PRECISION = 3e-7  # of the value: a smaller increase is rounding
-
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Operator = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How many steps are remembered, and when a length is accepted."""
+
+    memory: int = 12  # pairs of steps
+    decrease: float = 1e-4  # c₁ of Wolfe's conditions
+    rise: float = 0.9  # c₂
+    tries: int = 10  # lengths of one step
+    precision: float = 3e-7  # of the value: a smaller increase is rounding
+
+
+SEARCH = SearchOptions()
 
 
 class Point(NamedTuple):
@@ -38,8 +48,10 @@ def plain(q: np.ndarray) -> np.ndarray:
     return q
 
 
-def minimise(function: Function, start: np.ndarray, scale: Operator = plain) -> Iterator[Point]:
-    """The start, then the point after every step, without end; it ends where no step leads down.
+def minimise(
+    function: Function, start: np.ndarray, scale: Operator = plain, options: SearchOptions = SEARCH
+) -> Iterator[Point]:
+    """Yield the start, then the point after every step, without end; it ends where no step leads down.
 
     Args:
         function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest
@@ -50,7 +62,7 @@ def minimise(function: Function, start: np.ndarray, scale: Operator = plain) -> 
     value, gradient = function(start)
     point = Point(start, value, gradient, 1)
     yield point
-    pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
+    pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=options.memory)
     vain = 0  # evaluations since the last point that led nowhere
     while True:
         direction = _direction(point.gradient, pairs, scale)
@@ -60,12 +72,12 @@ def minimise(function: Function, start: np.ndarray, scale: Operator = plain) -> 
                 return
             pairs.clear()
             continue
-        after = _search(function, point, direction, slope)
+        after = _search(function, point, direction, slope, options)
         if after is None:
             if not pairs:
                 return
             pairs.clear()
-            vain += TRIES
+            vain += options.tries
             continue
         step, change = after.x - point.x, after.gradient - point.gradient
         curvature = float(np.dot(step, change))
@@ -93,21 +105,23 @@ def _direction(
     return q
 
 
-def _search(function: Function, point: Point, direction: np.ndarray, slope: float) -> Point | None:
-    """A point along a direction at which Wolfe's weak conditions hold, or the lowest that was met."""
+def _search(
+    function: Function, point: Point, direction: np.ndarray, slope: float, options: SearchOptions
+) -> Point | None:
+    """Return a point along a direction at which Wolfe's weak conditions hold, or the lowest that was met."""
     low, high, length, best = 0.0, np.inf, 1.0, None
-    for tries in range(1, TRIES + 1):
+    for tries in range(1, options.tries + 1):
         x = point.x + np.float32(length) * direction
         value, gradient = function(x)
-        limit = point.value + DECREASE * length * slope + PRECISION * abs(point.value)
+        limit = point.value + options.decrease * length * slope + options.precision * abs(point.value)
         if not np.isfinite(value) or value > limit:
             high = length
             bend = value - point.value - slope * length
             lowest = -slope * length**2 / (2 * bend) if np.isfinite(bend) and bend > 0 else 0.0
             length = float(np.clip(lowest, low + 0.1 * (high - low), low + 0.5 * (high - low)))
-        elif float(np.dot(gradient, direction)) < RISE * slope:
+        elif float(np.dot(gradient, direction)) < options.rise * slope:
             low, best = length, Point(x, value, gradient, tries)
             length = 2 * low if np.isinf(high) else (low + high) / 2
         else:
             return Point(x, value, gradient, tries)
-    return None if best is None else best._replace(evaluations=TRIES)
+    return None if best is None else best._replace(evaluations=options.tries)

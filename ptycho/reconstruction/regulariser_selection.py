@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network
 from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
-from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit_learned
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.trial import Trial, best_of
 from ptycho.scan.comparison import CLEAR
@@ -87,7 +87,7 @@ def _try_classical(selection: Selection) -> list[Trial]:
     """
 
     def attempt(state: State, prior: Prior) -> Trial:
-        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
+        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).state
         return _trial(selection, Regularisation(prior), state)
 
     tried = [attempt(selection.state, Prior())]
@@ -125,7 +125,7 @@ def _try_depth(selection: Selection, start: Trial) -> list[Trial]:
     state, tried = start.state, list[Trial]()
     for depth in selection.limits.depths:
         prior = replace(start.hypothesis.prior, depth=depth)
-        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
+        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).state
         tried.append(_trial(selection, Regularisation(prior), state))
         if tried[-1].score > (tried[-2] if len(tried) > 1 else start).score:
             break

@@ -24,8 +24,6 @@ from scipy.stats import median_abs_deviation, norm
 from ptycho.reconstruction.misfit import predictions
 from ptycho.scan.dataset import Dataset
 
-DIM = 0.03  # ε, of the mean intensity of a pixel: amplitudes with noise are too bright where it is dark
-WORST = 0.9  # quantile of the patterns
 MISSED = {
     "unexplained_variance": "fraction of the variation between patterns that object and probe do not "
     "explain, noise excluded (products of neighbouring detector pixels, to which noise does not contribute), "
@@ -60,7 +58,7 @@ class Residuals:
     @property
     def worst_tenth(self) -> float:
         """What a tenth of the patterns exceed, less what a tenth of them exceed by noise."""
-        return self._quantile(self.missed - norm.ppf(WORST) * self.error, WORST)
+        return self._quantile(self.missed - norm.ppf(0.9) * self.error, 0.9)
 
     def _quantile(self, values: np.ndarray, share: float) -> float:
         """Of some values over the mean variation; NaN where nothing varies."""
@@ -118,17 +116,22 @@ def _scatters(values: np.ndarray) -> np.ndarray:
 
 
 def residuals(
-    image: np.ndarray, data: Dataset, mean: np.ndarray, patterns: np.ndarray | None = None
+    image: np.ndarray,
+    data: Dataset,
+    mean: np.ndarray,
+    patterns: np.ndarray | None = None,
+    dim: float = 0.03,
 ) -> Residuals:
-    """Of ``patterns`` (indices; None: all) of a dataset, under an object ``(M, M)`` complex64 and their beam.
+    """Return those of ``patterns`` (indices; None: all), under an object ``(M, M)`` complex64 and their beam.
 
     Args:
         image: the object.
         data: the patterns, and the beam that goes with the object.
         mean: ``⟨A²⟩`` of the scan, ``(N, N)``, zero frequency in the middle.
+        dim: ε over the mean intensity of a pixel, as noisy amplitudes are biased where it is dark.
     """
     known = np.fft.ifftshift(mean) * data.normalisation**2
-    weight = 1 / np.sqrt(known + DIM * known.mean())
+    weight = 1 / np.sqrt(known + dim * known.mean())
     missed, varied, error = [], [], []
     chosen = np.arange(len(data.positions)) if patterns is None else patterns
     for x, predicted in predictions(image, data, chosen):

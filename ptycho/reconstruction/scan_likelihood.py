@@ -20,12 +20,9 @@ from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
-AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")
 WORKER = "side_by_side"  # how its threads are called
-ON_A_GPU = 16  # times as many, so that it has enough to do
-KEPT = 2**28  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
     "modes": "modes",
@@ -70,6 +67,8 @@ class ScanLikelihood:
         instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
         advance: called with the number of patterns after each chunk.
         cache: where fits under this likelihood are kept.
+        chunk_pixels: of the patterns that are handled at once.
+        kept_bytes: of patterns that are kept in memory; more are read again each time.
     """
 
     data: Dataset
@@ -81,11 +80,13 @@ class ScanLikelihood:
     instead: Amplitudes | None = None
     advance: Advance = silent
     cache: Cache = field(default_factory=NoCache)
+    chunk_pixels: int = CHUNK_PIXELS
+    kept_bytes: int = 2**28
 
     @cached_property
     def chunk(self) -> int:
         """Patterns that are handled at once: one size, so that few functions are compiled."""
-        pixels = CHUNK_PIXELS * (ON_A_GPU if has_gpu() else 1)
+        pixels = self.chunk_pixels * (16 if has_gpu() else 1)  # a GPU needs more work at once
         return max(1, pixels // self.data.N**2)
 
     @property
@@ -102,8 +103,7 @@ class ScanLikelihood:
     def evaluate(self, state: State, parts: tuple[str, ...] = ()) -> Evaluation:
         """Of a state; gradients are computed of ``parts``, names of its attributes."""
         N, count = self.data.N, len(state.positions)
-        corners = np.floor(state.positions + 0.5).astype(np.int64)
-        fractions = (state.positions - corners).astype(np.float32)
+        corners, fractions = self.places(state)
         moved = "positions" in parts or bool(fractions.any())
         computed = computed_with({ARGUMENTS[part] for part in parts})
         between = self.data.between if state.slices > 1 else None
@@ -114,10 +114,10 @@ class ScanLikelihood:
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts if name != "object"}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            places, offsets, flux = self._filled(corners[part], fractions[part], state.flux[part])
-            modes = tf.constant(self._filled(state.probes(part))[0]) if state.varies else shared
+            places, offsets, flux = self.filled(corners[part], fractions[part], state.flux[part])
+            modes = tf.constant(self.filled(state.probes(part))[0]) if state.varies else shared
             lit, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
-            values, gradients = step(lit, *known, self._measured(part), *scales)
+            values, gradients = step(lit, *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
@@ -126,7 +126,7 @@ class ScanLikelihood:
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
         each = np.zeros(count)
-        chunks = self._slices
+        chunks = self.slices
         for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
             each[part] = values[:size]
@@ -147,8 +147,7 @@ class ScanLikelihood:
 
         Not compiled, because it is asked for once.
         """
-        corners = np.floor(state.positions + 0.5).astype(np.int64)
-        fractions = (state.positions - corners).astype(np.float32)
+        corners, fractions = self.places(state)
         between = self.data.between if state.slices > 1 else None
         step = likelihood_step(
             self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel, between
@@ -156,20 +155,26 @@ class ScanLikelihood:
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows, background = windows_of(state.object, self.data.N), tf.constant(state.background)
         found = np.empty((len(corners), *state.modes.shape[1:]), np.complex64)
-        for part in self._slices:
-            given = self._filled(corners[part], fractions[part], state.flux[part], state.probes(part))
+        for part in self.slices:
+            given = self.filled(corners[part], fractions[part], state.flux[part], state.probes(part))
             lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step(lit, *known, background, self._measured(part), *scales)
+            _, slopes = step(lit, *known, background, self.measured(part), *scales)
             found[part] = slopes["modes"][: part.stop - part.start, 0]
         return found
 
+    @staticmethod
+    def places(state: State) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nearest whole positions ``(J, 2)`` int64, and what is left of the positions, float32."""
+        corners = np.floor(state.positions + 0.5).astype(np.int64)
+        return corners, (state.positions - corners).astype(np.float32)
+
     @property
-    def _slices(self) -> list[slice]:
+    def slices(self) -> list[slice]:
         """Of the patterns, one for each chunk."""
         count = len(self.data.positions)
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
-    def _filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """The last chunk filled up with patterns of which nothing is measured, without light."""
         short = self.chunk - len(arrays[0])
         if not short:
@@ -179,19 +184,19 @@ class ScanLikelihood:
     @property
     def keeps(self) -> bool:
         """Whether the patterns stay in memory once they are read; else they are read each time."""
-        return 4 * self.data.N**2 * len(self.data.positions) <= KEPT
+        return 4 * self.data.N**2 * len(self.data.positions) <= self.kept_bytes
 
     def in_memory(self) -> ScanLikelihood:
         """The same with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
-    def _measured(self, part: slice) -> tf.Tensor:
+    def measured(self, part: slice) -> tf.Tensor:
         return self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
 
     @cached_property
     def _chunks(self) -> list[tf.Tensor]:
         """All patterns, where TensorFlow computes."""
-        return [self._read_chunk(part) for part in self._slices]
+        return [self._read_chunk(part) for part in self.slices]
 
     def _read_chunk(self, part: slice) -> tf.Tensor:
         """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""
@@ -236,18 +241,20 @@ def computed_with(wanted: set[str]) -> tuple[str, ...]:
     return next(names for names in sets if wanted <= set(names))
 
 
-def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
-    """The results in order, so that sums are the same on any number of cores; each call takes one.
+def side_by_side(
+    function: Callable[[Case], Result], cases: Sequence[Case], ahead: int = 8
+) -> Iterator[Result]:
+    """Yield the results in order, so that sums are the same on any number of cores; each call takes one.
 
-    Within such a call, one after the other.
+    Within such a call, one after the other. ``ahead``: calls for each core that are begun together.
     """
     count = cores()
     if len(cases) == 1 or count == 1 or threading.current_thread().name.startswith(WORKER):
         yield from map(function, cases)
         return
     pool = _workers(count)
-    for k in range(0, len(cases), AHEAD * count):
-        yield from pool.map(function, cases[k : k + AHEAD * count])
+    for k in range(0, len(cases), ahead * count):
+        yield from pool.map(function, cases[k : k + ahead * count])
 
 
 @cache

@@ -22,7 +22,7 @@ import numpy as np
 from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import NEARLY, Terms, fit
+from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.scan.comparison import REFINED, compare_shares
 
@@ -32,19 +32,12 @@ if TYPE_CHECKING:  # which knows this hypothesis
 
 @dataclass(frozen=True)
 class SliceOptions:
-    """How slices are tried.
+    """How slices are tried."""
 
-    Attributes:
-        steps: of a trial.
-        ratios: of neighbouring distances, coarse first.
-        rounds: at most, of distances at one ratio; a number of slices has so many times ``steps``.
-        slices: at most.
-    """
-
-    steps: int = 20
-    ratios: tuple[float, ...] = (1.6, 1.25, 1.1)
-    rounds: int = 6
-    slices: int = 6
+    steps: int = 20  # of a trial
+    ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
+    rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
+    slices: int = 6  # at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +140,7 @@ def _try(
     kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
     terms = Terms(kept, selection.prior, selection.options.moves, selection.options.lit)
-    state = fit(terms, replace(beam, object=slices), free, steps, NEARLY).state
+    state = fit(terms, replace(beam, object=slices), free, steps, terms.options.preliminary).state
     return Layers(kept, holdout, state, holdout.score(state, free))
 
 

@@ -2,7 +2,7 @@
 
     minimise  ½ Σ deviance(λ, n) + prior(O)
 
-over what is free, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
+over the refined parameters, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
 :mod:`~ptycho.reconstruction.unknowns`.
 """
 
@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.cache import NoCache
+from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, Network, opinion
+from ptycho.reconstruction.learned import Learned, opinion
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
@@ -26,15 +27,27 @@ from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
 
-RESTART = 100  # steps, after which curvatures are taken anew
-RENEWED = 10  # steps, after which the preconditioner is taken anew
-FIRST = 30  # of a fit from a constant, under a weaker regulariser
-WINDOW = 5  # steps over which the gain is looked at
-ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
-COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that the network is given, and κ
 OBJECT_ALONE = Freedom(False)
-ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
-NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """When fits end and renew their scales; gains are of −log p in a step, for each refined number."""
+
+    enough: float = 1e-4  # gain below which a fit has converged
+    preliminary: float = 1e-3  # the same of a beam, and of fits that others follow
+    window: int = 5  # steps over which the gain is averaged
+    restart: int = 100  # steps, after which curvatures are computed anew
+    renew: int = 10  # steps, after which the preconditioner is
+    first: int = 30  # steps of a fit from a constant, under a weaker regulariser
+    rounds: int = 3  # of a learned prior,
+    round_steps: int = 15  # and steps in each
+    block_steps: int = 35  # of a block alone, before blocks are joined
+    level_steps: int = 10  # of the whole scan, behind them
+    short_steps: int = 6  # of a block that is nearly at its end
+
+
+FIT = FitOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +81,7 @@ class Fit:
     @property
     def reach(self) -> float:
         """What the objective could come to in as many steps more, if they gained as much as the last ones."""
-        rate = _rate(self.course) if len(self.course) > WINDOW else np.inf
-        return self.course[-1] - (0.0 if self.converged else rate * len(self.course))
+        return self.course[-1] - (0.0 if self.converged else _rate(self.course) * len(self.course))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +96,7 @@ class Terms:
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
         anchor: a known object that holds it.
         weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
+        options: when its fits end.
     """
 
     likelihood: ScanLikelihood
@@ -93,6 +106,7 @@ class Terms:
     learned: Learned | None = None
     anchor: Anchor | None = None
     weight_waves: int | None = None
+    options: FitOptions = FIT
 
     def penalty(self, image: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return what is added to −log p for an object ``(M, M)``, and its gradient; None: nothing is."""
@@ -107,24 +121,24 @@ def fit(
     start: State,
     free: Freedom,
     steps: int,
-    enough: float = ENOUGH,
+    enough: float | None = None,
     watch: Callable[[State, float], object] = lambda state, value: None,
 ) -> Fit:
-    """The state from which at most so many steps lead down, or which no step makes clearly better.
+    """Return the state after at most so many steps, or from which no step is clearly better.
 
     Args:
         terms: the objective.
         start: where it begins.
-        free: what is found.
+        free: what is refined.
         steps: at most.
-        enough: gain of a step for each unknown with which it ends; where the patterns contradict the model,
-            so many times that as a pixel's mean deviance is above the one that noise leaves (McCullagh &
-            Nelder, Generalized Linear Models, section 9.2: dispersion).
+        enough: gain of a step for each refined number with which it ends; None: that of the options; where
+            the patterns contradict the model, so many times that as a pixel's mean deviance is above the one
+            that noise leaves (McCullagh & Nelder, Generalized Linear Models, section 9.2: dispersion).
         watch: called with the state and the objective after every step.
 
     A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
-    cache = terms.likelihood.cache
+    cache, enough = terms.likelihood.cache, terms.options.enough if enough is None else enough
     if isinstance(cache, NoCache):
         return _fit(terms, start, free, steps, enough, watch)
     name = f"fit-{digest_of(terms, start, free, steps, enough)}"
@@ -146,7 +160,7 @@ def _fit(
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
-    course, between = list[float](), terms.likelihood.data.between
+    course, between, options = list[float](), terms.likelihood.data.between, terms.options
     preconditioner = Preconditioner(terms.prior, terms.anchor, free, start, between)
     converged, limit = False, enough * _parameters(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
@@ -163,10 +177,10 @@ def _fit(
             watch(unknowns.state(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
-            converged = done > 2 * WINDOW and _rate(course) < limit * dispersion
-            if converged or len(course) > steps or done > RESTART:
+            converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
+            if converged or len(course) > steps or done > options.restart:
                 break
-            if done == WINDOW or done % RENEWED == 0:
+            if done == options.window or done % options.renew == 0:
                 preconditioner.renew(unknowns, unknowns.state(u), len(course))
         else:
             converged = True
@@ -174,19 +188,20 @@ def _fit(
     return Fit(state, course, evaluations, converged)
 
 
-def fit_from_constant(terms: Terms, start: State, steps: int, network: Network | None = None) -> Fit:
+def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
     The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
 
     Args:
-        network: with it, the object begins strongly denoised; see :func:`coarse_to_fine`.
+        projected: the difference map comes first; see :mod:`~.difference_map`.
     """
     weak = replace(terms, prior=terms.prior.weaker())
-    if network is not None:
-        start = coarse_to_fine(weak, start, network)
-    found = fit(weak, start, OBJECT_ALONE, min(steps, FIRST), NEARLY)
-    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, NEARLY))
+    if projected:
+        start = difference_map(terms.likelihood, start)
+    enough = terms.options.preliminary
+    found = fit(weak, start, OBJECT_ALONE, min(steps, terms.options.first), enough)
+    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(
@@ -196,13 +211,12 @@ def fit_to_the_end(
     steps: int,
     watch: Callable[[State, float], object] = lambda state, value: None,
 ) -> Fit:
-    """All that is free, until the beam stands; then the object alone under that beam, until it stands, too.
+    """Refine the selected parameters until the beam has converged, then the object alone until it has.
 
-    Then the object under the prior that was learned, if there is one.
-
-    Arguments are those of :func:`fit`.
+    The rounds of the learned prior follow, if there is one. Arguments: as :func:`fit`.
     """
-    found = fit(terms, start, free, steps, ENOUGH if free == OBJECT_ALONE else NEARLY, watch)
+    enough = None if free == OBJECT_ALONE else terms.options.preliminary
+    found = fit(terms, start, free, steps, enough, watch)
     left = steps - len(found.course) + 1
     if free != OBJECT_ALONE and left:
         found = _joined(found, fit(terms, found.state, OBJECT_ALONE, left, watch=watch))
@@ -215,50 +229,38 @@ def fit_further(terms: Terms, start: State, steps: int) -> Fit:
     """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
     if terms.learned is None:
         return fit(terms, start, OBJECT_ALONE, steps)
-    return fit_learned(terms, start, terms.learned, 1, steps=min(steps, OF_A_ROUND))
+    return fit_learned(terms, start, terms.learned, 1, steps=min(steps, terms.options.round_steps))
 
 
 def fit_learned(
     terms: Terms,
     start: State,
     learned: Learned,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
     watch: Callable[[State, float], object] = lambda state, value: None,
-    steps: int = OF_A_ROUND,
+    steps: int | None = None,
 ) -> Fit:
-    """The object near what a network takes it for, so many times in turns; see :mod:`~.learned`.
+    """Fit the object near a network's output, in so many ``rounds`` of ``steps``; see :mod:`~.learned`.
 
-    ``steps``: in each, at most. The beam stays as it is; the rest as in :func:`fit`.
+    None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
     """
     found = Fit(start, [], 0, True)
-    for _ in range(rounds):
+    for _ in range(terms.options.rounds if rounds is None else rounds):
         found = _joined(found, _round(terms, found.state, learned, watch=watch, steps=steps))
     return found
-
-
-def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
-    """An object that begins coarse: a network is given more noise than there is, less and less.
-
-    Where measured numbers are hardly more than unknowns, a fit from a constant ends in a wrong place; a
-    smooth object leads nearer to the right one (graduated non-convexity: Blake & Zisserman, 1987).
-    """
-    state = fit(terms, start, OBJECT_ALONE, OF_A_ROUND).state
-    for noise in COARSE:
-        state = _round(terms, state, Learned(network, TRUST), noise).state
-    return state
 
 
 def _round(
     terms: Terms,
     start: State,
     learned: Learned,
-    noise: float = 1.0,
     watch: Callable[[State, float], object] = lambda state, value: None,
-    steps: int = OF_A_ROUND,
+    steps: int | None = None,
 ) -> Fit:
-    """A network's opinion, and a short fit near it; ``noise`` as for :func:`~.learned.opinion`."""
-    anchor = opinion(learned, terms.likelihood, start, noise)
+    """Apply a network, then fit a few steps near its output."""
+    anchor = opinion(learned, terms.likelihood, start)
     there = replace(start, object=anchor.target)
+    steps = terms.options.round_steps if steps is None else steps
     return fit(replace(terms, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
 
@@ -267,9 +269,9 @@ def _joined(first: Fit, then: Fit) -> Fit:
     return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
 
 
-def _rate(course: list[float]) -> float:
-    """The gain of a step, of the last few."""
-    return (course[-1 - WINDOW] - course[-1]) / WINDOW
+def _rate(course: list[float], window: int = FIT.window) -> float:
+    """Return the gain of a step, averaged over a ``window``; infinite of shorter courses."""
+    return (course[-1 - window] - course[-1]) / window if len(course) > window else np.inf
 
 
 def _objective(
@@ -305,7 +307,7 @@ def _power(state: State) -> float:
 
 
 def _parameters(state: State, free: Freedom, terms: Terms) -> int:
-    """How many real numbers the patterns tell of: the lit part of the object, and what else is free."""
+    """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
     count = 2 * state.slices * lit_pixels(state) if free.object else 0
     count += 2 * (state.modes.size + state.opr_modes.size) * free.probe
     count += state.positions.size * free.positions + 2 * state.opr_weights.size * free.probe_variation

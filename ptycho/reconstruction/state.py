@@ -10,8 +10,6 @@ from ptycho.scan.beam import Beam, vary_probe
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import orthogonal_modes
 
-WEAK = 0.03  # power of a mode that is made where none is known
-
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -56,14 +54,14 @@ class State:
             normalisation: f, in whose units it is; None: the dataset's own.
         """
         ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
-        known = ratio * data.model_probe
+        known, background = ratio * data.model_probe, data.model_background
         wanted = len(known) if modes is None else modes
         return cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
             data.beam.flux,
-            ratio**2 * _background(data),
+            ratio**2 * (np.zeros((data.N, data.N), np.float32) if background is None else background),
             *_variation(data, ratio),
         )
 
@@ -130,10 +128,10 @@ class Freedom:
     probe_variation: bool = False
 
 
-def more_modes(known: np.ndarray, count: int) -> np.ndarray:
-    """At least ``count`` modes ``(K, N, N)``: the known ones, and products of the strongest with x, y, xy, ….
+def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray:
+    """Return ``count`` modes ``(K, N, N)`` or more: known ones, and the strongest times x, y, xy, ….
 
-    Each new one has ``WEAK`` of the strongest one's power and is orthogonal to all others.
+    Each new one has a share ``power`` of the strongest one's power and is orthogonal to all others.
     """
     N, modes = known.shape[-1], list(known)
     axis = np.arange(N) - N / 2
@@ -142,7 +140,7 @@ def more_modes(known: np.ndarray, count: int) -> np.ndarray:
         made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
         for mode in orthogonal_modes(np.stack(modes))[0]:
             made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
-        scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
+        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
         modes.append(scale * made)
     return np.stack(modes).astype(np.complex64)
 
@@ -153,9 +151,3 @@ def _variation(data: Dataset, ratio: np.float32) -> tuple[np.ndarray, np.ndarray
     if varied is None or weights is None:
         return np.zeros((0, data.N, data.N), np.complex64), np.zeros((len(data.positions), 0), np.complex64)
     return ratio * varied, weights
-
-
-def _background(data: Dataset) -> np.ndarray:
-    """The dataset's, in the units of a state; zero where none is known."""
-    known = data.model_background
-    return np.zeros((data.N, data.N), np.float32) if known is None else known

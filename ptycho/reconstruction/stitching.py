@@ -14,15 +14,12 @@ from scipy.spatial import cKDTree
 
 from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
-from ptycho.scan.coverage import COVERED
+from ptycho.scan.coverage import above
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import light_of
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.scan.windows import add_windows, placed_windows
 
-CHUNK = 256
-KEPT = 4
-NEIGHBOURS = 8  # of a group, with which its phase is compared
 Regions = np.ndarray | FileArray
 
 
@@ -32,9 +29,11 @@ class Layout:
 
     A region may reach beyond its object by ``margin`` pixels (with jitter); ``origins (G, 2)`` are its
     top-left samples on a canvas that is wider by the margin on every side.
+    ``chunk`` regions are handled at once.
     """
 
     data: Dataset
+    chunk: int = 256
 
     @property
     def margin(self) -> int:
@@ -109,7 +108,7 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
     groups and zero elsewhere, so that the squares of a regular grid tile (the published recipe).
     ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.refinement.refine`. A
     pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
-    the mean; the mask shows where the summed weight would be above ``COVERED`` of its maximum all the same.
+    the mean; the mask shows where the summed weight would be above a thousandth of its maximum all the same.
 
     Args:
         regions: ``(G, R, R)`` complex64, in memory or in a file.
@@ -160,8 +159,8 @@ def _weighted_mean(
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
     light, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
-    for start in range(0, data.n_groups, CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, data.n_groups, layout.chunk):
+        part = slice(start, start + layout.chunk)
         w = weights(layout, part)
         image, origins, turned = layout.image[part], layout.origins[part], regions[part] * factors[part]
         for i in np.unique(image):
@@ -174,7 +173,7 @@ def _weighted_mean(
     inner = slice(layout.margin, layout.side - layout.margin)
     total, light = total[:, inner, inner], light[:, inner, inner]
     stated, square = stated[:, inner, inner], square[:, inner, inner]
-    mask = light > COVERED * light.max()
+    mask = above(light)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]
@@ -208,7 +207,8 @@ def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
         ``(G,)`` complex64, ``|c_g| = 1``.
     """
     factors = np.ones(len(regions), np.complex64)
-    if not all(np.isfinite(regions[k : k + CHUNK]).all() for k in range(0, len(regions), CHUNK)):
+    starts = range(0, len(regions), layout.chunk)
+    if not all(np.isfinite(regions[k : k + layout.chunk]).all() for k in starts):
         return factors
     for i in np.unique(layout.image):
         mine = np.flatnonzero(layout.image == i)
@@ -225,7 +225,7 @@ def _synchronise(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarr
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
     ).tocsr()
     links = abs(agreement)
-    n_sets, member_of = connected_components(links > COVERED**2 * links.max(), directed=False)
+    n_sets, member_of = connected_components(links > 1e-3**2 * links.max(), directed=False)
     factors = np.ones(len(mine), np.complex64)
     for k in range(n_sets):
         members = np.flatnonzero(member_of == k)
@@ -247,9 +247,9 @@ def _leading_phases(agreement: csr_array) -> np.ndarray:
     return np.exp(1j * (np.angle(leading) - np.angle(leading.sum())))
 
 
-def _neighbours(origins: np.ndarray) -> np.ndarray:
-    """Pairs ``(g, h)``, g < h, of every group with its nearest neighbours; ``(K, 2)``."""
-    count = min(NEIGHBOURS + 1, len(origins))
+def _neighbours(origins: np.ndarray, nearest: int = 8) -> np.ndarray:
+    """Return pairs ``(g, h)``, g < h, of every group with its ``nearest`` neighbours; ``(K, 2)``."""
+    count = min(nearest + 1, len(origins))
     _, near = cKDTree(origins).query(origins, k=count)
     pairs = np.stack([np.repeat(np.arange(len(origins)), count), near.ravel()], axis=1)
     return np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
@@ -259,19 +259,20 @@ def _products(regions: Regions, mine: np.ndarray, layout: Layout, pairs: np.ndar
     """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128.
 
     Weighted regions are made chunk by chunk in the order of the scan, in which neighbours are a few chunks
-    apart at most; the last ``KEPT`` chunks stay in memory.
+    apart at most; the last four stay in memory.
     """
+    size = layout.chunk
 
-    @lru_cache(KEPT)
+    @lru_cache(4)
     def weighted(chunk: int) -> np.ndarray:
-        members = mine[chunk * CHUNK : (chunk + 1) * CHUNK]
+        members = mine[chunk * size : (chunk + 1) * size]
         return layout.illumination(members) * regions[members]
 
     origins, products = layout.origins[mine], np.empty(len(pairs), complex)
-    chunks = pairs // CHUNK
+    chunks = pairs // size
     for k in np.lexsort((chunks[:, 0], chunks[:, 1])):
         g, h = pairs[k]
-        of_g, of_h = weighted(chunks[k, 0])[g % CHUNK], weighted(chunks[k, 1])[h % CHUNK]
+        of_g, of_h = weighted(chunks[k, 0])[g % size], weighted(chunks[k, 1])[h % size]
         products[k] = _overlap(of_g, of_h, *(origins[h] - origins[g]))
     return products
 

@@ -33,25 +33,15 @@ from ptycho.scan.split import split_patterns
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """Which patterns a trial uses.
+    """Which patterns a trial uses."""
 
-    Attributes:
-        patterns: at most so many, in the middle of the scan.
-        pixels: of these patterns together, at most,
-        fewest: unless that would be fewer patterns than this.
-        holdout_every: one of so many patterns is held out.
-        spacing: of the probe's diameter; of two patterns nearer to each other one is left out, if there are
-            enough others.
-        least: patterns of a scan, below which nothing is claimed.
-        prior: of the object; without it, probes are missed at doses below 3000 photons a pattern (measured).
-    """
-
-    patterns: int = 60
-    pixels: int = 2**20
-    fewest: int = 36
-    holdout_every: int = 6
-    spacing: float = 0.1
-    least: int = 12
+    patterns: int = 60  # at most, in the middle of the scan
+    pixels: int = 2**20  # of these patterns together, at most,
+    fewest: int = 36  # unless that would be fewer patterns than this
+    holdout_every: int = 6  # one of so many patterns is held out
+    spacing: float = 0.1  # of the probe's diameter: one of two nearer patterns is left out if others suffice
+    least: int = 12  # patterns of a scan, below which nothing is claimed
+    # Of the object; without it, probes are missed at doses below 3000 photons a pattern (measured).
     prior: Prior = field(default_factory=lambda: Prior("quadratic", 10.0))
 
     def count(self, N: int) -> int:
@@ -136,7 +126,8 @@ class Sample:
         nominal, positions = self.data.positions.astype(float), self.held_out.data.positions.astype(float)
         matrix = np.eye(2)
         if not np.array_equal(nominal, state.positions):
-            matrix = map_between(nominal, state.positions)
+            one, two = (places - places.mean(axis=0) for places in (nominal, state.positions))
+            matrix = np.linalg.lstsq(one, two, rcond=None)[0].T
             positions = (positions - nominal.mean(axis=0)) @ matrix.T + state.positions.mean(axis=0)
         there = replace(state, positions=positions, flux=self.held_out.data.beam.flux)
         pairs = (self.fitted, state), (self.held_out, there)
@@ -146,12 +137,6 @@ class Sample:
     def beam_of(self, state: State) -> Beam:
         """Return the beam of a state, in the units of the dataset."""
         return state.beam(self.data.photon_scale, self.fitted.normalisation)
-
-
-def map_between(nominal: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return A ``(2, 2)`` of ``positions = A nominal + const`` by least squares."""
-    one, two = (places - places.mean(axis=0) for places in (nominal, positions))
-    return np.linalg.lstsq(one, two, rcond=None)[0].T
 
 
 def constant_object(data: Dataset, side: int) -> State:

@@ -30,19 +30,30 @@ from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import illuminated, object_light
 from ptycho.scan.error_map import ErrorMap
 
-DRAWS = 2
-STEPS = 16  # of the fit of a draw, at most
-ROUNDS = 3  # of a prior that was learned, instead
-WIDTH = 2.0  # of G, pixels
-MIDDLE_PIXELS, FEWEST = 2**22, 100  # of the patterns in the middle of a larger scan, and of these at least
-LIT = 0.1  # of the strongest light there
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
 
-def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> ErrorMap:
+@dataclass(frozen=True)
+class ErrorMapOptions:
+    """How an error map is computed."""
+
+    draws: int = 2  # of the noise
+    steps: int = 16  # of the fit of a draw, at most,
+    rounds: int = 3  # or of the learned prior
+    width: float = 2.0  # of G, pixels
+    middle_pixels: int = 2**22  # of the patterns in the middle of a larger scan,
+    fewest: int = 100  # and of these at least
+
+
+OPTIONS = ErrorMapOptions()
+
+
+def map_errors(
+    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
+) -> ErrorMap:
     """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
     Args:
@@ -51,20 +62,22 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
-    most = terms.likelihood.data.held_by(MIDDLE_PIXELS, FEWEST)
+    most = terms.likelihood.data.held_by(options.middle_pixels, options.fewest)
     if len(state.positions) > 2 * most and terms.likelihood.instead is None:
-        return _as_in_the_middle(terms, state, mask, seed, most)
-    amplitude, sideways = _deviations(terms, state, mask, seed)
+        return _as_in_the_middle(terms, state, mask, seed, most, options)
+    amplitude, sideways = _deviations(terms, state, mask, seed, options)
     return _error_map(state, mask, amplitude, sideways)
 
 
-def _as_in_the_middle(terms: Terms, state: State, mask: np.ndarray, seed: int, most: int) -> ErrorMap:
-    """The error map of a large scan: ``σ_a² L`` is what it is in the middle, and so that of the phase."""
+def _as_in_the_middle(
+    terms: Terms, state: State, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
+) -> ErrorMap:
+    """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
     block = block_of(state, terms.likelihood.data.central(most))
     inside, here = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
     part = object_light(here)
-    lit = mask[block.window] & (part > LIT * part.max())
-    both = _deviations(inside, here, mask[block.window], seed)
+    lit = mask[block.window] & illuminated(part)
+    both = _deviations(inside, here, mask[block.window], seed, options)
     light = object_light(state)
     known = mask & (light > 0)
     spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
@@ -80,28 +93,30 @@ def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: 
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
 
 
-def _deviations(terms: Terms, state: State, mask: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
+def _deviations(
+    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     light = object_light(state)
     found = state.projection.astype(complex)
     size = np.abs(found)
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
     radial, across = np.zeros(light.shape), np.zeros(light.shape)
-    for draw in range(DRAWS):
+    for draw in range(options.draws):
         likelihood = measure_again(terms.likelihood, [seed, 9, draw])
-        again = fit_again(replace(terms, likelihood=likelihood), state).projection
+        again = fit_again(replace(terms, likelihood=likelihood), state, options).projection
         change = along * (turn_towards(found, again, light * mask) - found)
-        radial += change.real**2 / DRAWS
-        across += change.imag**2 / DRAWS
-    amplitude, sideways = (np.sqrt(smooth(part, light, mask)) for part in (radial, across))
+        radial += change.real**2 / options.draws
+        across += change.imag**2 / options.draws
+    amplitude, sideways = (np.sqrt(smooth(part, light, mask, options.width)) for part in (radial, across))
     return amplitude, sideways
 
 
-def fit_again(terms: Terms, state: State) -> State:
-    """Where a state goes under other patterns; what was learned sees them, too."""
+def fit_again(terms: Terms, state: State, options: ErrorMapOptions = OPTIONS) -> State:
+    """Fit a state to other patterns; a learned prior is given them, too."""
     if terms.learned is None:
-        return fit(terms, state, OBJECT_ALONE, STEPS).state
-    return fit_learned(terms, state, terms.learned, ROUNDS).state
+        return fit(terms, state, OBJECT_ALONE, options.steps).state
+    return fit_learned(terms, state, terms.learned, options.rounds).state
 
 
 def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -109,11 +124,13 @@ def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np
     return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * found)))
 
 
-def smooth(variance: np.ndarray, light: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """``G[L v] / (L G[1])`` of ``variance (M, M)`` over the mask where there is light; else infinite."""
+def smooth(
+    variance: np.ndarray, light: np.ndarray, mask: np.ndarray, width: float = OPTIONS.width
+) -> np.ndarray:
+    """Return ``G[L v] / (L G[1])`` of ``variance (M, M)`` over the illuminated mask; else infinite."""
     known = mask & (light > 0)
     over, under = (
-        gaussian_filter(np.where(known, part, 0.0), WIDTH, mode="constant")
+        gaussian_filter(np.where(known, part, 0.0), width, mode="constant")
         for part in (light * variance, 1.0)
     )
     return np.divide(over, light * under, out=np.full(light.shape, np.inf), where=known)

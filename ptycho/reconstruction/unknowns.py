@@ -12,6 +12,7 @@ varies with weights that are refined change orthogonally to its first mode: the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +20,7 @@ import numpy as np
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.windows import add_windows_to, inner_windows
 
-FLOOR = 1e-3  # of the largest curvature: what little lights is held back
 POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")
-LIT = 0.1
-CHUNK = 256  # patterns
 COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 
@@ -90,9 +88,10 @@ class Unknowns:
         scales = {}
         for name, is_free in wanted.items():
             if is_free:
-                floored = np.maximum(curvature[name], FLOOR * curvature[name].max()) + 1e-30
                 added = diagonal if name == "object" else 0.0
-                scales[name] = np.sqrt(4 * floored / photon**2 + added).astype(np.float32)
+                scales[name] = np.sqrt(4 * (floored(curvature[name]) + 1e-30) / photon**2 + added).astype(
+                    np.float32
+                )
         columns, inside = _model(state.positions, model)
         waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
         return cls(state, scales, columns, inside, lit, not (free.object or free.probe), waves)
@@ -198,9 +197,9 @@ def object_light(state: State) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(state.positions + 0.5).astype(np.int64)
     lit, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
-    for k in range(0, len(corners), CHUNK):
-        flux = state.flux[k : k + CHUNK].astype(np.float32) ** 2
-        add_windows_to(light, flux[:, None, None] * lit, corners[k : k + CHUNK])
+    for part in _parts(len(corners)):
+        flux = state.flux[part].astype(np.float32) ** 2
+        add_windows_to(light, flux[:, None, None] * lit, corners[part])
     return light
 
 
@@ -218,8 +217,7 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     square = np.abs(image) ** 2
     slope = sum(np.abs(np.gradient(image, axis=axis)) ** 2 for axis in (0, 1)) / 2
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
-    for k in range(0, len(corners), CHUNK):
-        part = slice(k, k + CHUNK)
+    for part in _parts(len(corners)):
         flux = state.flux[part].astype(np.float32) ** 2
         seen = inner_windows(square, corners[part], N)
         brightness += np.einsum("j,jyx->yx", flux, seen)
@@ -233,8 +231,7 @@ def variation_curvatures(state: State) -> tuple[np.ndarray, np.ndarray]:
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
     of_modes, of_weights = np.zeros(powers.shape, np.float32), np.zeros(state.opr_weights.shape, np.float32)
-    for k in range(0, len(corners), CHUNK):
-        part = slice(k, k + CHUNK)
+    for part in _parts(len(corners)):
         seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
         of_modes += np.tensordot(np.abs(state.opr_weights[part].T) ** 2, seen, 1)
         of_weights[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
@@ -263,6 +260,20 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
 
 
 def lit_pixels(state: State) -> int:
-    """How many pixels of the object get more than a tenth of the largest light."""
-    light = object_light(state)
-    return int(np.count_nonzero(light > LIT * light.max()))
+    """Return how many pixels of the object are :func:`illuminated`."""
+    return int(np.count_nonzero(illuminated(object_light(state))))
+
+
+def illuminated(light: np.ndarray, share: float = 0.1) -> np.ndarray:
+    """Return where an illumination ``(M, M)`` is above a ``share`` of its maximum."""
+    return light > share * light.max()
+
+
+def floored(curvature: np.ndarray, share: float = 1e-3) -> np.ndarray:
+    """Return a curvature, a ``share`` of its maximum at least: it holds back what is hardly illuminated."""
+    return np.maximum(curvature, share * curvature.max())
+
+
+def _parts(count: int, size: int = 256) -> Iterator[slice]:
+    """Yield slices of so many patterns."""
+    return (slice(k, k + size) for k in range(0, count, size))

@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import DenoiserConfig
 from ptycho.evaluation.metrics import align
 from ptycho.files.atomic import write_atomically
-from ptycho.reconstruction.learned import LEAST, Learned, view
+from ptycho.reconstruction.learned import VIEW, Learned, view
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
@@ -22,7 +22,6 @@ from ptycho.simulation.kinds import choose_entry
 from ptycho.simulation.measured_like import PATHS
 
 STRENGTHS = (0.0, 3.0, 10.0, 30.0)  # λ of the prior that keeps edges
-STEPS = (15, 150)  # of a fit, by their logarithm
 PULLS = (1.0, 16.0)  # κ of a learned prior, by its logarithm
 
 
@@ -96,18 +95,20 @@ class Example:
             return cls(**stored)
 
 
-def make_example(scans: Scans, number: int, learned: Learned | None = None) -> Example:
-    """The fit of a scan: by a classical prior of random strength, or from that by one that is being learned.
+def make_example(
+    scans: Scans, number: int, learned: Learned | None = None, steps: tuple[int, int] = (15, 150)
+) -> Example:
+    """Fit a scan with a classical prior of random strength, or from there with one that is being learned.
 
-    ``learned``: its network, whose strength is drawn.
+    ``learned``: its network, whose strength is drawn; ``steps``: of the fit, drawn by their logarithm.
     """
     drawn, rng = scans.draw(number), np.random.default_rng([scans.config.seed, number, 1])
     data = drawn.stated
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
     start = State.of(data, np.ones((data.object_size,) * 2))
-    strength, steps = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(STEPS))))
+    strength, count = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(steps))))
     terms = Terms(likelihood, Prior("edge_preserving", float(strength)))
-    state = fit(terms, start, OBJECT_ALONE, steps).state
+    state = fit(terms, start, OBJECT_ALONE, count).state
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))
         state = fit_learned(terms, state, pull, rounds=int(rng.integers(1, 3))).state
@@ -120,7 +121,7 @@ def _compared(likelihood: ScanLikelihood, state: State, truth: np.ndarray, exact
     A wrong beam makes a phase plane and a scale of its own, which no prior can know.
     """
     seen = view(likelihood, state)
-    lit = seen.light > LEAST
+    lit = seen.light > VIEW.least
     if exact:
         along = np.vdot(np.where(lit, truth, 0), state.object)
         there = truth * (along / abs(along))

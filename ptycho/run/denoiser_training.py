@@ -18,7 +18,7 @@ from ptycho.config.memory import cores
 from ptycho.config.pretrain_config import DenoiserConfig
 from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
-from ptycho.reconstruction.learned import LIT, Learned, compiled
+from ptycho.reconstruction.learned import VIEW, Learned, compiled
 from ptycho.run import names
 from ptycho.run.denoiser_examples import Example, Scans, make_example
 from ptycho.run.pretraining import KindsTraining, geometric_mean
@@ -27,9 +27,6 @@ from ptycho.training.loop import LossTensors
 
 log = logging.getLogger(__name__)
 
-EASY = 0.01  # of the noise's energy: an error below it is hardly worth anything
-LEFT_OUT = 40  # scans, the first ones, that are not trained on; a fifth at most
-TRIED = 12  # batches of them
 Window = tuple[np.ndarray, ...]
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -37,7 +34,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DenoiserTraining(KindsTraining):
     """A training of the denoiser on windows of examples.
 
-    The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + EASY)`` over windows, v the light but at most a tenth
+    The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + 0.01)`` over windows, v the light but at most a tenth
     of the strongest: what is nearly right is worth as much as what is still wrong. ``error`` of a step is
     the geometric mean of what is left of a window's error, and so is ``val_error`` of scans left out.
 
@@ -61,7 +58,8 @@ class DenoiserTraining(KindsTraining):
 
     @property
     def left_out(self) -> int:
-        return min(LEFT_OUT, self.config.scans_again // 5)
+        """How many scans, the first ones, are not trained on."""
+        return min(40, self.config.scans_again // 5)
 
     def paths(self, kind: int) -> list[Path]:
         """Of the examples of a kind: fits by a classical prior (0), by what has been learned (1)."""
@@ -113,12 +111,12 @@ class DenoiserTraining(KindsTraining):
         """What is left of the error of edge-preserving fits, and of fits with the first version."""
         return {"error_left": {"classical": self.error(0), "learned": self.error(1)}}
 
-    def error(self, kind: int) -> float:
-        """What is left of the error in scans that are not trained on."""
+    def error(self, kind: int, batches: int = 12) -> float:
+        """Return what is left of the error in so many ``batches`` of scans that are not trained on."""
         paths = self.make_examples(kind)[: self.left_out]
         after = self.config.horizon or self.config.steps
         return geometric_mean(
-            [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(TRIED)]
+            [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(batches)]
         )
 
 
@@ -126,15 +124,14 @@ def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple
     """A training step and the measurement of a batch, both ``(x, ν, change, light) → error``."""
 
     def errors(inputs: tf.Tensor, relative: tf.Tensor, change: tf.Tensor, light: tf.Tensor) -> Pair:
-        weight = tf.minimum(light / LIT, 1)
+        weight = tf.minimum(light / VIEW.bright, 1)
         axes = (1, 2, 3)
         left = tf.reduce_sum(weight * tf.square(model([inputs, relative]) - change), axes)
         before = tf.reduce_sum(weight * tf.square(change), axes)
         noise = 2 * tf.reduce_sum(weight * tf.exp(2 * relative), axes) + 1e-3
         ratio = (left + 1e-6 * noise) / (before + 1e-6 * noise)
-        return tf.reduce_mean(tf.math.log(left / noise + EASY)), tf.exp(
-            tf.reduce_mean(tf.math.log(ratio)) / 2
-        )
+        loss = tf.reduce_mean(tf.math.log(left / noise + 0.01))  # errors far below the noise count little
+        return loss, tf.exp(tf.reduce_mean(tf.math.log(ratio)) / 2)
 
     @tf.function(autograph=False)
     def step(*batch: tf.Tensor) -> tf.Tensor:

@@ -21,12 +21,10 @@ from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.plausibility import LARGEST
+from ptycho.scan.plausibility import too_large
 from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.competitors import COMPETITORS, geometry_of
-
-ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
 
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
@@ -123,15 +121,15 @@ class LoadedModel:
         check(isinstance(B, int | np.integer) and B >= 1, "batch_size", B, "an integer >= 1")
         if self.general:
             check(probe is not None, "probe", probe, "given: this network has no probe of its own")
-        light = _checked_probe(setup.probe if probe is None else probe, N)
+        modes = _checked_probe(setup.probe if probe is None else probe, N)
         shifts = _checked_offsets(setup.offsets if offsets is None else offsets, groups, C)
         reach = float(np.abs(shifts).max())
         check(reach <= N / 2, "offsets", f"up to {reach:g} px", f"at most N/2 = {N / 2:g} px from the centre")
         R = N + max(setup.region_size - setup.N, math.ceil(2 * reach - 1e-3))
-        support = probe_support(light) if N != setup.N else max(probe_support(light), setup.support)
+        support = probe_support(modes) if N != setup.N else max(probe_support(modes), setup.support)
         step = self._step(Geometry(N, R, C, support))
         regions = np.empty((groups, R, R), np.complex64)
-        scaled = (s * f * light[None]).astype(np.complex64)
+        scaled = (s * f * modes[None]).astype(np.complex64)
         predict_into(regions, step, lambda part: (np.float32(f) * amplitudes[part], shifts[part]), scaled, B)
         return regions
 
@@ -168,7 +166,8 @@ class LoadedModel:
         """
         step, size = self.step_for(view), batch_size or self.config.batch_size or 1
         if self.general:
-            predict_in_rounds(regions, step, view, size, ROUNDS, start)
+            rounds = 2  # what overlaps agrees better in the second
+            predict_in_rounds(regions, step, view, size, rounds, start)
         else:
             predict_scan(regions, step, view, size, start)
 
@@ -244,10 +243,8 @@ class LoadedModel:
             raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")
         if not np.isfinite(amplitudes).all() or amplitudes.min() < 0 or not amplitudes.any():
             raise ConfigError("patterns is zero everywhere, or holds NaN, infinity or negative numbers")
-        if amplitudes.max() > LARGEST:
-            raise ConfigError(
-                f"patterns reaches {amplitudes.max():g}; must be at most {LARGEST:g}: amplitudes, √counts"
-            )
+        if wrong := too_large(amplitudes.max(), "patterns"):
+            raise ConfigError(wrong[0])
         return amplitudes.astype(np.float32, copy=False)
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 """Of these variables one is set where ``mpirun`` or ``srun`` has started the process."""
-PAUSE_S = 0.01  # between two looks for a message; MPI itself waits at full speed
 
 
 def started_by_mpi() -> bool:
@@ -113,7 +112,8 @@ def _serve(world: Any) -> None:
         world.send(answer, dest=0)
 
 
-def _receive(world: Any, source: int) -> Any:
+def _receive(world: Any, source: int, pause_s: float = 0.01) -> Any:
+    """Receive a message, looked for after every pause: MPI itself waits at full speed."""
     while not world.iprobe(source=source):
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
     return world.recv(source=source)

@@ -54,8 +54,8 @@ UNFINISHED = (  # patterns of the files of a training that goes on
 RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 
 
-def dataset(config: RunConfig, role: str) -> str:
-    return f"{DATASETS}/N{config.N}/gs{config.gridsize}/{role}.npz"
+def dataset(N: int, gridsize: int, role: str) -> str:
+    return f"{DATASETS}/N{N}/gs{gridsize}/{role}.npz"
 
 
 def recon(name: str) -> str:
@@ -70,7 +70,7 @@ def training_files(config: JobConfig) -> list[str]:
     """The files that a training run writes besides checkpoints and some figures."""
     files = [CONFIG, RECORD, METRICS, MANIFEST, LOG]
     if isinstance(config, RunConfig):
-        files += [dataset(config, role) for role in ("train", "val", "test")]
+        files += [dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")]
         files += [*TABLES, *([TRUTH] if config.imperfect else [])]
     files += [f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)]
     models = config.models if isinstance(config, TrainedConfig) else config.networks

@@ -8,6 +8,7 @@ network is built. No class is looked up by a name in a file, and nothing is unpi
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,8 @@ class Setup:
     @property
     def transmission(self) -> float:
         """⟨Σ A²⟩ / (s² Σ|P|²) of the training data: the mean |O|² that its patterns imply."""
-        light = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
-        return float((self.N / 2) ** 2 / light)
+        power = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
+        return float((self.N / 2) ** 2 / power)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The form of ``setup.npz``."""
@@ -88,10 +89,10 @@ def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
     )
 
 
-def regular_offsets(config: RunConfig, group_size: int) -> np.ndarray:
-    """Offsets ``(C, 2)`` float32 of a group of the regular grid, or of a single pattern."""
-    gridsize = config.gridsize if group_size == config.group_size else 1
-    steps = config.offset * (np.arange(gridsize) - (gridsize - 1) / 2)
+def regular_offsets(offset: float, group_size: int) -> np.ndarray:
+    """Return offsets ``(C, 2)`` float32 of a square group of the regular grid, or of a single pattern."""
+    gridsize = math.isqrt(group_size)
+    steps = offset * (np.arange(gridsize) - (gridsize - 1) / 2)
     return np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, ScanRunConfig, TrainedConfig
+from ptycho.config import ConfigError, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import Arrays, get_weights, set_weights
@@ -219,7 +219,7 @@ def describe_trainings(histories: dict[str, History]) -> dict[str, Any]:
     }
 
 
-def split_scan(scan: Dataset, config: ScanRunConfig) -> TrainingScans:
+def split_scan(scan: Dataset, val_fraction: float, seed: int) -> TrainingScans:
     """Divide the groups of a scan into those of training and of validation."""
-    training, validation = training_and_validation(scan, config.val_fraction, config.seed)
+    training, validation = training_and_validation(scan, val_fraction, seed)
     return TrainingScans(training, validation, training.offsets[0])

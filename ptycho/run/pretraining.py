@@ -24,12 +24,6 @@ from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
 from ptycho.training.optimizers import schedule_to_horizon
 
-EASY = 0.01  # relative error below which an example hardly gains by being better still
-AMPLITUDE = 0.5  # weight of the amplitudes' own error
-WORKERS = 3  # threads that make batches
-TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
-TRIED = 100  # new examples of each form of batches, by which the card tells the error
-AHEAD = 6  # batches that are made while another is trained on
 Step = Callable[[Batch], tf.Tensor]
 
 
@@ -74,14 +68,14 @@ class KindsTraining(Task):
     def steps(self, epoch: int) -> int:
         return max(0, min(self.row, self._length - epoch * self.row))
 
-    def batches(self, epoch: int, first: int) -> Iterator[Any]:
-        """Batches, made ahead by other threads."""
+    def batches(self, epoch: int, first: int, workers: int = 3, ahead: int = 6) -> Iterator[Any]:
+        """Yield batches; ``workers`` threads make so many ``ahead``."""
         draw, start = self.draw(epoch), epoch * self.row
         numbers = range(start + first, start + self.steps(epoch))
-        with ThreadPoolExecutor(WORKERS) as pool:
-            waiting = [pool.submit(draw, number) for number in numbers[:AHEAD]]
+        with ThreadPoolExecutor(workers) as pool:
+            waiting = [pool.submit(draw, number) for number in numbers[:ahead]]
             for place in range(len(numbers)):
-                waiting += [pool.submit(draw, number) for number in numbers[place + AHEAD :][:1]]
+                waiting += [pool.submit(draw, number) for number in numbers[place + ahead :][:1]]
                 yield waiting.pop(0).result()
 
     def summarise(self, history: History) -> Losses:
@@ -99,7 +93,7 @@ def geometric_mean(values: Any) -> float:
 class Pretraining(KindsTraining):
     """A training of the network of groups on examples that are drawn anew.
 
-    The loss is the mean of ``log(e + EASY) + AMPLITUDE·log(a + EASY)`` with e and a of
+    The loss is the mean of ``log(e + 0.01) + log(a + 0.01) / 2`` with e and a of
     :func:`ptycho.networks.losses.object_error` and :func:`~ptycho.networks.losses.amplitude_error`: what is
     nearly right is worth as much as what is still wrong. The loss of a step is e, under the name of its form.
     """
@@ -135,8 +129,8 @@ class Pretraining(KindsTraining):
                 start = tf.cond(batch["again"], lambda: network(*inputs, start), lambda: solved)
                 with tf.GradientTape() as tape:
                     compared = network(*inputs, start), batch["target"], batch["light"]
-                    error = tf.reduce_mean(tf.math.log(object_error(*compared) + EASY))
-                    loss = error + AMPLITUDE * tf.reduce_mean(tf.math.log(amplitude_error(*compared) + EASY))
+                    error = tf.reduce_mean(tf.math.log(object_error(*compared) + 0.01))
+                    loss = error + 0.5 * tf.reduce_mean(tf.math.log(amplitude_error(*compared) + 0.01))
                 self.optimizer.apply(tape.gradient(loss, variables), variables)
                 return tf.exp(error)
 
@@ -157,23 +151,26 @@ class Pretraining(KindsTraining):
         return np.concatenate([errors_of(tensors_of(batch)).numpy() for batch in drawn])
 
     def score(self) -> dict[str, dict[str, Any]]:
-        """Quartiles of the errors, by form of batches."""
+        """Return quartiles of the errors of a hundred examples, by form of batches."""
         rows = {}
         for form in self.examples.forms:
-            quartiles = np.quantile(self.measure_errors(form, -(-TRIED // form.batch)), (0.25, 0.5, 0.75))
+            quartiles = np.quantile(self.measure_errors(form, -(-100 // form.batch)), (0.25, 0.5, 0.75))
             rows[form_name(form)] = dict(
                 zip(("quarter", "median", "three_quarters"), map(float, quartiles), strict=True)
             )
         return {"relative_error": rows}
 
 
-def draw_setup(examples: Examples) -> Setup:
-    """What the network is for, as one example: a probe of the distribution, a group of single patterns."""
+def draw_setup(examples: Examples, transmission: float = 0.5) -> Setup:
+    """Draw an example of what the network is for: a probe of the distribution, a group of one pattern.
+
+    ``transmission``: mean |O|² that amplitudes which are no counts are scaled to.
+    """
     rng = np.random.default_rng(examples.config.seed)
     N = min(form.N for form in examples.forms)
     entry = choose_entry(examples.probes, rng)
     probe = draw_probe(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
-    normalisation = N / 2 / float(np.sqrt(TRANSMISSION * np.sum(np.abs(probe) ** 2)))
+    normalisation = N / 2 / float(np.sqrt(transmission * np.sum(np.abs(probe) ** 2)))
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 

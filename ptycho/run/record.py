@@ -15,8 +15,7 @@ from ptycho.files.json_file import read_json
 from ptycho.files.text import shown
 from ptycho.run.names import DATASETS, DISCARDED, LIVE, RECORD, REPLACED, TRAINING, UNFINISHED
 
-MAX_BYTES = 2**20  # of the record
-PAGE, BEGINNING = b'<meta name="generator" content="PtychoPINN">', 500  # in so many bytes of a page
+PAGE = b'<meta name="generator" content="PtychoPINN">'
 
 
 def read_record(run: Path) -> dict[str, str]:
@@ -26,7 +25,7 @@ def read_record(run: Path) -> dict[str, str]:
     """
     path = run / RECORD
     try:
-        record = read_json(path, MAX_BYTES)
+        record = read_json(path, 2**20)
         if not all(isinstance(value, str) for value in record.values()):
             raise ValueError("it must hold names and hashes")
     except FileNotFoundError:
@@ -73,11 +72,11 @@ def own_files(run: Path) -> list[str]:
     return sorted(name for name in names if os.path.isfile(run / name) or os.path.islink(run / name))
 
 
-def is_page(path: Path) -> bool:
-    """Whether a file is a page that this program has made of runs."""
+def is_page(path: Path, beginning: int = 500) -> bool:
+    """Return whether the ``beginning`` of a file, in bytes, is that of a page of this program."""
     try:
         with path.open("rb") as file:
-            return PAGE in file.read(BEGINNING)
+            return PAGE in file.read(beginning)
     except OSError:
         return False
 

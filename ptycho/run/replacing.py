@@ -40,7 +40,9 @@ def make_way(run: Path) -> None:
         _remove(run)
         return
     try:
-        _move(run, run / REPLACED, sorted(_tops(run), key=lambda name: name == RECORD))
+        own = own_files(run)
+        tops = {name.split("/")[0] for name in own} | ({REPORT} if own and is_page(run / REPORT) else set())
+        _move(run, run / REPLACED, sorted(tops, key=lambda name: name == RECORD))
     except OSError:
         put_back(run)
         raise
@@ -95,12 +97,6 @@ def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
                 f"output_dir={path}: holds {key}={source}, which overwrite=true would remove; choose "
                 "another folder"
             )
-
-
-def _tops(run: Path) -> set[str]:
-    """What the run in a folder wrote at its top, and the page that was made of it."""
-    own = own_files(run)
-    return {name.split("/")[0] for name in own} | ({REPORT} if own and is_page(run / REPORT) else set())
 
 
 def _move(source: Path, target: Path, names: Sequence[str]) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
-from ptycho.config.memory import BLOCK_PIXELS
+from ptycho.config.memory import block_patterns
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
-from ptycho.preparation.geometry import lonely
+from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.preparation.room import check_memory_for
 from ptycho.preparation.start import read_start
@@ -20,7 +21,6 @@ from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
 
 NETWORK = "pinn"
-TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
@@ -34,13 +34,13 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     fitted = _fitted(own.data.paths, scan, own.holdout_fraction)
     if stored is not None:
         own = _as_stored(own, stored)
-        _fits(stored, own, scan.N, fitted)
-    choose_probe(scan, own)
+        _fits(stored, str(own.run), {"N": scan.N, "group_size": own.patterns_in_group}, fitted)
+    choose_probe(scan, own.probe, own.run)
     if scan.fresnel is not None and (count := own.solver.probe_variation):
         constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
         raise ConfigError(f"solver.probe_variation={count}: {constant}")
     if space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None:
-        _fits_in_a_block(own, scan)
+        _fits_in_a_block(own.solver, scan)
     if own.start is not None:
         read_start(own.start, scan)
     if NETWORK in own.models:
@@ -63,21 +63,21 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)
-    _model_of(stored, config)
+    _model_of(stored, config.model, config.run)
     return stored
 
 
 def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
     """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
-    usable = len(scan.frames) - len(lonely(scan.positions))
+    usable = len(scan.frames) - len(isolated(scan.positions))
     check_enough(usable, path)
     return usable - number_held_out(usable, holdout_fraction)
 
 
-def _fits_in_a_block(config: ScanRunConfig, scan: ScanGeometry) -> None:
+def _fits_in_a_block(solver: SolverConfig, scan: ScanGeometry) -> None:
     """Refuse slices of a scan that is fitted in blocks."""
-    count, most = len(scan.frames), config.solver.block or max(1, BLOCK_PIXELS // scan.N**2)
-    slices = config.solver.slices or "null"
+    count, most = len(scan.frames), solver.block or block_patterns(scan.N)
+    slices = solver.slices or "null"
     if count > most:
         raise ConfigError(
             f"solver.slices={slices}: {count} patterns are fitted in blocks of {most}, "
@@ -99,42 +99,44 @@ def _network_takes(model: GeneratorConfig, N: int) -> None:
     )
 
 
-def _as_stored(config: ScanRunConfig, stored: StoredNetwork) -> ScanRunConfig:
-    """With the build and, where nothing else is asked for, the groups of the network of ``run``."""
+def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) -> ScanRunConfig:
+    """Return the configuration with the build and, by default, the groups of the network of ``run``.
+
+    ``tuned``: patterns in a group where the pretrained network is trained on; more leave few steps.
+    """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
     C, tiles = config.group_size, config.tiles
     if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1
-        C = TUNED if general and config.nepochs else wished
+        C = tuned if general and config.nepochs else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
-    return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
+    return replace(config, model=_model_of(stored, config.model, config.run), group_size=C, tiles=tiles)
 
 
-def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
-    """The section ``model`` of the run whose network is used; refused if another was asked for."""
+def _model_of(stored: StoredNetwork, model: GeneratorConfig, run: str | None) -> GeneratorConfig:
+    """Return the section ``model`` of the ``run`` whose network is used; refuse another."""
     found = stored.config.model
-    if config.model not in (found, FAST):
+    if model not in (found, FAST):
         raise ConfigError(
-            f"model={config.model.kind} and run={config.run}: the network of that run has other settings "
+            f"model={model.kind} and run={run}: the network of that run has other settings "
             f"({found}); remove the keys of model"
         )
     return found
 
 
-def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> None:
+def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:
     """Refuse a network whose weights are bound to other sizes, or to groups of more than are ``fitted``."""
-    asked = {"N": N, "group_size": config.patterns_in_group}
     bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
     wrong = {key: size for key, size in bound.items() if asked[key] != size}
     if wrong:
         key, size = next(iter(wrong.items()))
         name = "data.N" if key == "N" else key
-        raise ConfigError(f"run={config.run}: its network is bound to {key}={size}; set {name}={size}")
+        raise ConfigError(f"run={run}: its network is bound to {key}={size}; set {name}={size}")
     if (C := bound.get("group_size", 1)) > fitted:
         raise ConfigError(
-            f"run={config.run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
+            f"run={run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
             "are fitted; take another network (run=pretrained), or lower holdout_fraction"
         )

@@ -13,7 +13,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.windows import cut_windows
 
 Batch = dict[str, tf.Tensor]
-AHEAD = 2  # batches that are made while the device works on another
 
 
 def batch_of(data: Dataset, indices: np.ndarray, truth: bool = False) -> Batch:
@@ -67,11 +66,11 @@ def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Itera
         yield batch_of(data, np.minimum(indices, data.n_groups - 1), truth), real
 
 
-def made_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, all of one form, of which the next ``AHEAD`` are made while one is used."""
+def prefetched(batches: Iterator[Batch], count: int = 2) -> Iterator[Batch]:
+    """Yield the same batches, all of one form; the next ``count`` are made while the device works on one."""
     first = next(batches, None)
     if first is None:
         return
     form = {key: tf.TensorSpec.from_tensor(value) for key, value in first.items()}
     every = tf.data.Dataset.from_generator(lambda: itertools.chain([first], batches), output_signature=form)
-    yield from every.prefetch(AHEAD)
+    yield from every.prefetch(count)

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Beam:
-    """What lights the object, and where.
+    """The illumination of the object, and its positions.
 
         λ_j = Σ_m | F( c_j P_jm · O[r_j : r_j + N] ) |² + b,   P_j0 = P_0 + Σ_k w_jk V_k,   else P_jm = P_m
 

@@ -1,11 +1,11 @@
-"""A scan seen at larger object pixels: of the middle of its patterns.
+"""Downsample a scan: larger object pixels, from the middle of its patterns.
 
     F P'(q) = F P(q),   r' = r N'/N,   |q| < N'/2 on both axes
 
 The window is as wide as before, so an N' of N/2 makes pixels twice as large, and steps four times as cheap.
 What lands at q comes from frequencies of the object that are no farther from q than the probe's far field
 reaches, k_P; so of the middle, all but a rim of k_P is explained by the larger pixels exactly, and only that
-is taken for measured. F is unitary: photons, flux and the probe's power stay what they are.
+counts as measured. F is unitary: photons, flux and the probe's power stay what they are.
 """
 
 from __future__ import annotations
@@ -16,12 +16,6 @@ import numpy as np
 
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import centred_axes, far_field, light_of, waves_of
-
-POWER = 0.999  # of a probe, within its reach
-LIGHT = 0.6  # of the patterns, that a coarser view explains at least
-SMOOTH = 0.7  # σ of the larger pixels, before an object is made finer
-SMALLEST = 64  # N' at least
-LARGE = 256  # N at least of a scan that is looked at so
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,69 +35,71 @@ class Coarser:
         return self.data.N / self.fine.N
 
     def modes(self, fine: np.ndarray) -> np.ndarray:
-        """Modes ``(K, N, N)`` at the larger pixels, ``(K, N', N')``."""
+        """Return modes ``(K, N, N)`` at the larger pixels, ``(K, N', N')``."""
         return waves_of(central(far_field(fine), self.data.N))
 
     def background(self, fine: np.ndarray) -> np.ndarray:
-        """The middle of a background ``(N, N)``, zero frequency at sample 0; so is the ``(N', N')``."""
+        """Return the middle ``(N', N')`` of a background ``(N, N)``, zero frequency at sample 0."""
         return np.fft.ifftshift(central(np.fft.fftshift(fine), self.data.N))
 
     def finer_probe(self, probe: np.ndarray) -> np.ndarray:
-        """A probe ``(N', N')`` of the coarser scan, whose far field is zero outside; ``(N, N)``."""
+        """Return a probe ``(N', N')`` of the coarser scan, its far field zero outside; ``(N, N)``."""
         N, side = self.fine.N, self.data.N
         low = N // 2 - side // 2
         return waves_of(np.pad(far_field(probe), (low, N - side - low)))
 
-    def finer_object(self, image: np.ndarray) -> np.ndarray:
-        """An object ``(M', M')`` of the coarser scan by cubic splines, ``(M, M)`` complex64.
+    def finer_object(self, image: np.ndarray, sigma: float = 0.7) -> np.ndarray:
+        """Return an object ``(M', M')`` of the coarser scan by cubic splines, ``(M, M)`` complex64.
 
-        Its finest frequencies, of which its patterns tell least, are held back.
+        A Gaussian of ``sigma`` larger pixels damps its highest frequencies, which are determined least.
         """
         from scipy.ndimage import gaussian_filter, map_coordinates
 
         axis = np.arange(self.fine.object_size) * self.ratio
         grid = np.meshgrid(axis, axis, indexing="ij")
-        smooth = gaussian_filter(image, SMOOTH)
+        smooth = gaussian_filter(image, sigma)
         return map_coordinates(smooth, grid, order=3, mode="nearest").astype(np.complex64)
 
 
-def reach(probe: np.ndarray) -> int:
-    """Pixels from the zero frequency, on both axes, within which a far field has nearly all of its power."""
-    light = light_of(far_field(probe))
-    return int(np.searchsorted(_within(light), POWER)) + 1
+def reach(probe: np.ndarray, share: float = 0.999) -> int:
+    """Return the pixels from the zero frequency, on both axes, with a ``share`` of the far field's power."""
+    return int(np.searchsorted(_within(light_of(far_field(probe))), share)) + 1
 
 
 def _distance(N: int) -> np.ndarray:
-    """From the zero frequency, on the axis on which it is farther, ``(N, N)`` int."""
+    """Return the distance from the zero frequency on the axis on which it is farther, ``(N, N)`` int."""
     rows, columns = centred_axes(N)
     return np.maximum(np.abs(rows), np.abs(columns)).astype(int)
 
 
-def _within(light: np.ndarray) -> np.ndarray:
-    """Share of a light ``(N, N)`` at most so many pixels from the zero frequency, ``(N//2 + 1,)``."""
-    return np.cumsum(np.bincount(_distance(len(light)).ravel(), light.ravel())) / light.sum()
+def _within(intensity: np.ndarray) -> np.ndarray:
+    """Return the share ``(N//2 + 1,)`` of an intensity ``(N, N)`` within 0, 1, … pixels of its middle."""
+    return np.cumsum(np.bincount(_distance(len(intensity)).ravel(), intensity.ravel())) / intensity.sum()
 
 
-def coarser(data: Dataset) -> Coarser | None:
-    """The coarsest view that explains most of the light; None: of a small pattern, or there is none."""
-    if data.N < LARGE or data.fresnel is not None:
+def coarser(data: Dataset, share: float = 0.6, smallest: int = 64, large: int = 256) -> Coarser | None:
+    """Return the largest pixels that explain a ``share`` of the intensity; None: there are none.
+
+    Patterns below ``large`` pixels keep theirs; N' is at least the ``smallest``.
+    """
+    if large > data.N or data.fresnel is not None:
         return None
     rim = reach(data.probe)
     mean = data.amplitudes.statistics.mean_intensity
-    share = _within(mean)
+    within = _within(mean)
     halvings = 1
-    while data.N >> (halvings + 1) >= SMALLEST:
+    while data.N >> (halvings + 1) >= smallest:
         halvings += 1
     for k in range(halvings, 0, -1):
         side = 2 * round(data.N / 2 ** (k + 1))
         exact = side // 2 - rim
-        if exact > side // 4 and share[exact] >= LIGHT:
+        if exact > side // 4 and within[exact] >= share:
             return Coarser(data, at_larger_pixels(data, side, rim))
     return None
 
 
 def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
-    """The same scan of the middle ``side × side`` of its patterns, of which a ``rim`` is not measured."""
+    """Return the scan of the middle ``side × side`` of its patterns, of which a ``rim`` is not measured."""
     ratio, beam, background = side / data.N, data.beam, data.beam.background
     inside = _distance(side) < side // 2 - rim
     good = inside if data.good is None else inside & central(data.good, side)
@@ -129,6 +125,6 @@ def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
 
 
 def central(images: np.ndarray, side: int) -> np.ndarray:
-    """The middle ``(…, side, side)`` of images ``(…, N, N)``; sample ``N//2`` becomes ``side//2``."""
+    """Return the middle ``(…, side, side)`` of images ``(…, N, N)``; sample ``N//2`` becomes ``side//2``."""
     low = images.shape[-1] // 2 - side // 2
     return images[..., low : low + side, low : low + side]

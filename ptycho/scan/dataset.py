@@ -227,7 +227,7 @@ class Dataset:
         )
 
     def cut_out(self, indices: np.ndarray, group_size: int = 1) -> Dataset:
-        """:meth:`subset` on an object of its own, no larger than the patterns light, with a margin."""
+        """:meth:`subset` on an object of its own, no larger than the patterns illuminate, with a margin."""
         part = self.subset(indices, group_size)
         corner = np.floor(part.positions.min(axis=0)) - MARGIN
         side = self.N + int(np.ceil((part.positions - corner).max())) + MARGIN

@@ -11,8 +11,6 @@ from ptycho.scan.groups import overreach
 from ptycho.scan.patterns import Statistics
 
 REAL_RANGE = np.finfo(np.float32)
-DARK = 100  # photons; a pattern that holds none beside a mean of so many was not measured
-MAX_PIXELS = 2**28  # of all objects together: 2 GiB of complex64
 Shape = tuple[int, ...]
 
 
@@ -103,7 +101,7 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     n_images = len(given["objects"]) if "objects" in given else int(image.max()) + 1
     if image.min() < 0 or image.max() >= n_images:
         found.append(f"image points outside the {n_images} objects")
-    if n_images * M**2 > MAX_PIXELS:
+    if n_images * M**2 > 2**28:  # 2 GiB of complex64
         found.append(f"object_size={M}: {n_images} objects of {M} × {M} pixels; at most 2^28 pixels in all")
     if np.isfinite(positions).all() and (positions.min() < 0 or positions.max() > M - N):
         outside = int(np.any((positions < 0) | (positions > M - N), axis=1).sum())
@@ -136,34 +134,37 @@ def _range_problems(given: Mapping[str, Any], statistics: Statistics) -> list[st
     ]
 
 
-def dark_frames(values: Mapping[str, Any], statistics: Statistics, counts: bool) -> list[str]:
-    """Patterns without a photon where there must have been some.
+def dark_frames(
+    values: Mapping[str, Any], statistics: Statistics, counts: bool, certain: float = 100
+) -> list[str]:
+    """Return which patterns have no photon where there must have been some.
 
     Args:
         values: as for :func:`problems`, complete and without any.
         counts: A² are photon counts, so that a weak dose may leave a pattern empty; the truth, where it is
             known, may also explain an empty one.
+        certain: photons on average from which on an empty pattern was not measured.
     """
     dark = np.flatnonzero(statistics.energies == 0)
     if not len(dark):
         return []
     mean = statistics.energies.sum() / (len(statistics.energies) - len(dark))
-    if counts and mean < DARK:
+    if counts and mean < certain:
         return []
-    lit = [int(k) for k in dark if not _dark_truth(values, int(k))]
-    if not lit:
+    dead = [int(k) for k in dark if not _true_photons(values, int(k)) < certain]
+    if not dead:
         return []
     return [
-        f"amplitudes: {len(lit)} of {len(statistics.energies)} patterns hold no photon (the first is "
-        f"{lit[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
+        f"amplitudes: {len(dead)} of {len(statistics.energies)} patterns hold no photon (the first is "
+        f"{dead[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
     ]
 
 
-def _dark_truth(values: Mapping[str, Any], pattern: int) -> bool:
-    """Whether the true object lets too little light through for a photon to be certain."""
+def _true_photons(values: Mapping[str, Any], pattern: int) -> float:
+    """Return the photons that the true object transmits; infinite where it is unknown."""
     if values.get("objects") is None:
-        return False
+        return np.inf
     N = values["probe"].shape[-1]
     row, col = np.floor(values["positions"][pattern]).astype(int)
     patch = values["objects"][values["image"][pattern], row : row + N, col : col + N]
-    return bool(np.sum(np.abs(values["photon_scale"] * values["probe"] * patch) ** 2) < DARK)
+    return float(np.sum(np.abs(values["photon_scale"] * values["probe"] * patch) ** 2))

@@ -12,7 +12,7 @@ class ErrorMap:
     """Standard deviations of the objects of a scan over measurements that differ by their noise alone.
 
     Attributes:
-        amplitude: ``(I, M, M)`` float32, in units of the object; infinite where no light falls.
+        amplitude: ``(I, M, M)`` float32, in units of the object; infinite where it is not illuminated.
         phase: ``(I, M, M)`` float32, rad; infinite there, and where any phase is as likely.
     """
 

@@ -7,8 +7,6 @@ import numpy as np
 from ptycho.config import check
 from ptycho.scan.positions import Scan
 
-OWN = 0.67  # of a tile's patterns are its own, the others those around it
-
 
 def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
     """Centre of each group's region, in the coordinates of the positions.
@@ -94,17 +92,17 @@ def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bo
     return (tiled_groups if tiles else nearest_groups)(positions, image, min(group_size, fewest))
 
 
-def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:
-    """Groups that share the patterns among them: compact tiles of a scan, each with patterns around it.
+def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int, own: float = 0.67) -> np.ndarray:
+    """Return groups that share the patterns: compact tiles of a scan, each with patterns around it.
 
-    The patterns of an image are halved across their longer side until no part has more than ``OWN`` of C;
+    The patterns of an image are halved across their longer side until no part has more than ``own`` of C;
     each part is filled up to C with the nearest others. Every pattern is in at least one group.
 
     Args:
         positions, image, group_size: as for :func:`nearest_groups`.
 
     Returns:
-        ``(G, C)`` int32, G about ``J/(OWN·C)``.
+        ``(G, C)`` int32, G about ``J/(own·C)``.
 
     Raises:
         ConfigError: an image has fewer than C patterns.
@@ -116,7 +114,7 @@ def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> n
         mine = np.flatnonzero(image == i)
         allowed = f"from 1 to {len(mine)}, the patterns of image {i}"
         check(1 <= group_size <= len(mine), "group_size", group_size, allowed)
-        places, most = positions[mine], max(1, int(OWN * group_size))
+        places, most = positions[mine], max(1, int(own * group_size))
         tree = cKDTree(places)
         for part in _halved(places, np.arange(len(mine)), most):
             _, near = tree.query(places[part].mean(axis=0), k=[*range(1, min(2 * group_size, len(mine)) + 1)])

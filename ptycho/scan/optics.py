@@ -26,11 +26,6 @@ from scipy.ndimage import distance_transform_edt
 from ptycho.config.waves import Fresnel
 from ptycho.scan.probe import energy_diameter, far_field, waves_of
 
-WIDEST = 0.8  # of the window: the diameter of a probe that is looked for
-SMALLEST = 3.0  # pixels
-STEP_RAD = 2.0  # between two curvatures, at the pupil's edge
-STEP_LOG = 0.1  # between the logarithms of two diameters
-
 
 def pupil(mean_intensity: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
     """``√⟨A²⟩`` of a mean intensity ``(N, N)``, float64; a pixel that is not good takes a near one's."""
@@ -84,18 +79,20 @@ def frequency(N: int) -> np.ndarray:
     return np.hypot(axis[:, None], axis)
 
 
-def _curvatures(modulus: np.ndarray) -> np.ndarray:
-    """Of both signs and zero, as far as the rays from the pupil's edge stay in the window."""
+def _curvatures(modulus: np.ndarray, widest: float = 0.8, step_rad: float = 2.0) -> np.ndarray:
+    """Return curvatures of both signs and zero, ``step_rad`` apart at the pupil's edge.
+
+    The largest spreads the rays from there over a share ``widest`` of the window.
+    """
     N = len(modulus)
-    edge = max(energy_diameter(modulus), 1.0) / 2 / N  # a plane wave lights one pixel of the far field
-    step = STEP_RAD / edge**2
-    most = int(np.pi * WIDEST * N / 2 / edge / step)
+    edge = max(energy_diameter(modulus), 1.0) / 2 / N  # a plane wave illuminates one pixel of the far field
+    step = step_rad / edge**2
+    most = int(np.pi * widest * N / 2 / edge / step)
     return step * np.arange(-most, most + 1)
 
 
 def _log_diameters(modulus: np.ndarray) -> np.ndarray:
-    N = len(modulus)
-    return np.arange(np.log(SMALLEST), np.log(WIDEST * N), STEP_LOG)
+    return np.arange(np.log(3.0), np.log(0.8 * len(modulus)), 0.1)  # from 3 pixels to 0.8 of the window
 
 
 class Optic(NamedTuple):

@@ -11,7 +11,6 @@ import numpy as np
 
 from ptycho.files.file_array import FileArray
 
-BLOCK = 2**22  # pixels of patterns looked at together
 Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | MiddleRows"
 
 
@@ -157,8 +156,8 @@ class Patterns:
         """Their middle of the size of a mask ``(n, n)``, zero where that is false; it is not copied."""
         return Patterns(MiddleRows(self._rows, good))
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """All patterns in order, block by block, ``(j, N, N)`` each."""
-        step = max(1, BLOCK // max(1, self.shape[-1] * self.shape[-2]))
+    def blocks(self, pixels: int = 2**22) -> Iterator[np.ndarray]:
+        """Yield all patterns in order, in blocks ``(j, N, N)`` of at most so many ``pixels``."""
+        step = max(1, pixels // max(1, self.shape[-1] * self.shape[-2]))
         for start in range(0, len(self), step):
             yield self._rows[start : start + step]

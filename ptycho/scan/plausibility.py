@@ -1,4 +1,4 @@
-"""Whether patterns can be what they are taken for: amplitudes, diffracted by the probe that comes with them.
+"""Check that patterns are amplitudes, diffracted by the probe that comes with them.
 
 The mean of the patterns of a scan, ⟨A²⟩, is the far field of the probe, |F P|², blurred by what the object
 scatters. Both are blurred (by N/32 pixels; for orientations by one) and compared by their correlation r.
@@ -22,28 +22,38 @@ Intensities in units of their own (files of the published program) look like amp
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from ptycho.scan.patterns import Statistics
 from ptycho.scan.probe import light_of
 
-BLUR = 1 / 32  # of N: standard deviation
-LIKE = 0.7  # r of patterns that the probe explains
-BETTER = 0.5  # r gained, where the zero frequency is in the corner
-TELLING = 0.03  # 1 − r of a far field and its own mirror image that can be told apart
-TURNED = 0.25  # of that, where a pattern is turned
-DISPLACED = 1 / 32  # of N
-MAX_TRANSMISSION = 10.0
-LARGEST = 1e18  # amplitude; its square, summed over a pattern, is well inside float32
+
+@dataclass(frozen=True)
+class PlausibilityOptions:
+    """The limits of the table above; r is a correlation."""
+
+    blur: float = 1 / 32  # of N: standard deviation
+    like: float = 0.7  # r of patterns that the probe explains
+    better: float = 0.5  # r gained, where the zero frequency is in the corner
+    asymmetric: float = 0.03  # 1 − r of a far field and its mirror image that can be distinguished
+    turned: float = 0.25  # of that, where a pattern is turned
+    displaced: float = 1 / 32  # of N
+    transmission: float = 10.0  # ⟨|O|²⟩
+
 
 NOISE, DISPLACEMENT, ORIENTATION = "patterns_unlike_probe", "patterns_displaced", "patterns_mirrored"
 
 
 def contradictions(
-    statistics: Statistics, probe: np.ndarray, photon_scale: float | None, name: str = "amplitudes"
+    statistics: Statistics,
+    probe: np.ndarray,
+    photon_scale: float | None,
+    name: str = "amplitudes",
+    options: PlausibilityOptions = PlausibilityOptions(),
 ) -> list[str]:
-    """What the patterns cannot be, a line each.
+    """Return why patterns cannot be what they are stored as, a line each.
 
     Args:
         statistics: of the amplitudes A.
@@ -51,12 +61,18 @@ def contradictions(
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
-    if statistics.largest > LARGEST:
-        return [f"{name} reaches {statistics.largest:g}; must be at most {LARGEST:g}: amplitudes, √counts"]
-    found = []
+    if found := too_large(statistics.largest, name):
+        return found
     if photon_scale is not None:
-        found += _no_roots(statistics, name) or _too_bright(statistics, probe, photon_scale, name)
-    return found + _in_the_corner(statistics, probe, name)
+        found = _no_roots(statistics, name)
+        found = found or _too_bright(statistics, probe, photon_scale, name, options.transmission)
+    return found + _in_the_corner(statistics, probe, name, options)
+
+
+def too_large(largest: float, name: str, most: float = 1e18) -> list[str]:
+    """Return why amplitudes are refused whose square, summed over a pattern, may leave float32."""
+    text = f"{name} reaches {largest:g}; must be at most {most:g}: amplitudes, √counts"
+    return [text] if largest > most else []
 
 
 def _no_roots(statistics: Statistics, name: str) -> list[str]:
@@ -69,9 +85,9 @@ def _no_roots(statistics: Statistics, name: str) -> list[str]:
     ]
 
 
-def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str) -> list[str]:
+def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str, most: float) -> list[str]:
     transmission = statistics.mean_energy / (s**2 * np.sum(np.abs(probe) ** 2, dtype=float))
-    if transmission <= MAX_TRANSMISSION:
+    if transmission <= most:
         return []
     return [
         f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
@@ -79,10 +95,12 @@ def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str) 
     ]
 
 
-def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list[str]:
-    mean, light = (_blurred(image, BLUR * probe.shape[-1]) for image in _compared(statistics, probe))
-    shifted = _correlation(np.fft.fftshift(mean), light)
-    if shifted < LIKE or shifted - _correlation(mean, light) < BETTER:
+def _in_the_corner(
+    statistics: Statistics, probe: np.ndarray, name: str, options: PlausibilityOptions
+) -> list[str]:
+    mean, far = _compared(statistics, probe, options.blur * probe.shape[-1])
+    shifted = _correlation(np.fft.fftshift(mean), far)
+    if shifted < options.like or shifted - _correlation(mean, far) < options.better:
         return []
     return [
         f"{name} has its zero frequency in the corner, sample 0; it must be at N//2, the centre of the "
@@ -90,18 +108,20 @@ def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list
     ]
 
 
-def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """What makes patterns of a probe ``(…, N, N)`` doubtful: a flag, and a sentence of what was found."""
+def doubts(
+    statistics: Statistics, probe: np.ndarray, options: PlausibilityOptions = PlausibilityOptions()
+) -> dict[str, str]:
+    """Return why patterns of a probe ``(…, N, N)`` are doubtful: a flag, and the evidence in a sentence."""
     N = probe.shape[-1]
-    mean, light = (_blurred(image, BLUR * N) for image in _compared(statistics, probe))
-    row, col = displacement(mean, light)
-    likeness = _correlation(np.roll(mean, (-row, -col), (0, 1)), light)
-    if likeness > LIKE and max(abs(row), abs(col)) > max(2, DISPLACED * N):
+    mean, far = _compared(statistics, probe, options.blur * N)
+    row, col = displacement(mean, far)
+    likeness = _correlation(np.roll(mean, (-row, -col), (0, 1)), far)
+    if likeness > options.like and max(abs(row), abs(col)) > max(2, options.displaced * N):
         return {DISPLACEMENT: f"the patterns lie {row} rows and {col} columns off the far field of the probe"}
-    if better := _better_turned(statistics, probe):
+    if better := _better_turned(statistics, probe, options):
         return {ORIENTATION: f"the patterns fit the far field of the probe better {better}"}
-    likeness = _correlation(mean, light)
-    if likeness < LIKE:
+    likeness = _correlation(mean, far)
+    if likeness < options.like:
         return {
             NOISE: f"the patterns do not resemble the far field of the probe (correlation {likeness:.2f})"
         }
@@ -110,26 +130,26 @@ def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
 
 def likeness(statistics: Statistics, probe: np.ndarray) -> float:
     """Return the correlation of the mean pattern with the far field of a probe ``(…, N, N)``."""
-    mean, light = (_blurred(image, BLUR * probe.shape[-1]) for image in _compared(statistics, probe))
-    return _correlation(mean, light)
+    return _correlation(*_compared(statistics, probe, PlausibilityOptions.blur * probe.shape[-1]))
 
 
-def _better_turned(statistics: Statistics, probe: np.ndarray) -> str | None:
-    """The orientation in which the patterns fit clearly better, if the far field is one that can tell."""
-    mean, light = (_blurred(image, 1) for image in _compared(statistics, probe))
+def _better_turned(statistics: Statistics, probe: np.ndarray, options: PlausibilityOptions) -> str | None:
+    """Return the orientation in which the patterns fit clearly better, if the far field is asymmetric."""
+    mean, far = _compared(statistics, probe, 1)
     gains = {}
     for name, turned in ORIENTATIONS.items():
-        asymmetry = 1 - _correlation(turned(light), light)
-        likeness = _correlation(turned(mean), light)
-        gain = likeness - _correlation(mean, light)
-        if asymmetry > TELLING and likeness > LIKE and gain > TURNED * asymmetry:
+        asymmetry = 1 - _correlation(turned(far), far)
+        likeness = _correlation(turned(mean), far)
+        gain = likeness - _correlation(mean, far)
+        enough = asymmetry > options.asymmetric and likeness > options.like
+        if enough and gain > options.turned * asymmetry:
             gains[name] = gain
     return max(gains, key=lambda name: gains[name], default=None)
 
 
-def _compared(statistics: Statistics, probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """⟨A²⟩ and |F P|²."""
-    return statistics.mean_intensity, far_field_intensity(probe)
+def _compared(statistics: Statistics, probe: np.ndarray, pixels: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return ⟨A²⟩ and |F P|², blurred by a Gaussian of so many ``pixels``."""
+    return _blurred(statistics.mean_intensity, pixels), _blurred(far_field_intensity(probe), pixels)
 
 
 def far_field_intensity(probe: np.ndarray) -> np.ndarray:

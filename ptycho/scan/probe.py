@@ -17,9 +17,6 @@ log = logging.getLogger(__name__)
 KEY = "probeGuess"  # of a probe in a file
 HC_KEV_NM = 1e6 * HC_EV_M  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
-NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
-FAR = 1.25  # ratio of widths beyond which a network is not known to serve another probe than its own
-FINER, LARGEST = 4, 2048  # samples of a far field between two of the detector, and at most in all
 PADDING = 4  # the zone-plate wave is computed on a window this many times wider than N
 
 
@@ -234,24 +231,27 @@ def light_of(probe: np.ndarray) -> np.ndarray:
 
 
 def light_at_edge(probe: np.ndarray) -> float:
-    """Mean light in the outermost ``N/32`` pixels of the window of a probe ``(…, N, N)``, over that in all.
+    """Return the mean intensity of a probe ``(…, N, N)`` in the outermost ``N/32`` pixels, over that in all.
 
     The window of a far field is λz/p wide, p the detector's pitch: what is wider comes in again on the other
     side, and its speckles are narrower than a pixel.
     """
-    light = light_of(probe)
-    N = len(light)
+    intensity = light_of(probe)
+    N = len(intensity)
     width = max(1, N // 32)
     edge = np.ones((N, N), bool)
     edge[width:-width, width:-width] = False
-    return float(light[edge].mean() / max(light.mean(), 1e-30))
+    return float(intensity[edge].mean() / max(intensity.mean(), 1e-30))
 
 
-def probe_support(probe: np.ndarray) -> int:
-    """Even side of the central square outside which the amplitude of a probe ``(…, N, N)`` is negligible."""
+def probe_support(probe: np.ndarray, negligible: float = 1e-6) -> int:
+    """Return the even side of the central square outside which a probe ``(…, N, N)`` is negligible.
+
+    ``negligible``: amplitude over the largest one.
+    """
     N = probe.shape[-1]
-    lit = np.abs(probe) > NEGLIGIBLE * np.abs(probe).max()
-    rows, cols = np.nonzero(lit.reshape(-1, N, N).any(axis=0))
+    inside = np.abs(probe) > negligible * np.abs(probe).max()
+    rows, cols = np.nonzero(inside.reshape(-1, N, N).any(axis=0))
     index = np.concatenate([rows, cols])
     return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
@@ -269,22 +269,25 @@ def waves_of(far: np.ndarray) -> np.ndarray:
     return waves.astype(np.complex64)
 
 
-def probe_widths(probe: np.ndarray) -> tuple[float, float]:
-    """Width of ``probe (…, N, N)`` in the sample plane, pixels, and in the far field, cycles per pixel.
+def probe_widths(probe: np.ndarray, finer: int = 4, most: int = 2048) -> tuple[float, float]:
+    """Return the width of ``probe (…, N, N)`` in pixels, and of its far field in cycles per pixel.
 
-    Both are diameters of the centred circle that holds 90 % of the energy. The far field is sampled more
-    finely than the detector does, so that its width follows a probe that changes little by little.
+    Both are diameters of the centred circle that holds 90 % of the energy. The far field is sampled ``finer``
+    than by the detector, with ``most`` samples a side, so that its width varies smoothly with the probe.
     """
     N = probe.shape[-1]
-    window = N * max(1, min(FINER, LARGEST // N))
+    window = N * max(1, min(finer, most // N))
     modes = np.stack([_pad(mode, window) for mode in probe.reshape(-1, N, N)])
     return energy_diameter(probe), energy_diameter(far_field(modes)) / window
 
 
-def is_far_from(probe: np.ndarray, trained: np.ndarray) -> bool:
-    """Whether a width of ``probe (…, N, N)`` differs from the training probe's by more than ``FAR`` times."""
+def is_far_from(probe: np.ndarray, trained: np.ndarray, ratio: float = 1.25) -> bool:
+    """Return whether a width of ``probe (…, N, N)`` differs by more than ``ratio`` from that of training.
+
+    Beyond it, a network is not known to serve another probe than its own.
+    """
     pairs = zip(probe_widths(probe), probe_widths(trained), strict=True)
-    return any(not 1 / FAR <= ours / theirs <= FAR for ours, theirs in pairs)
+    return any(not 1 / ratio <= ours / theirs <= ratio for ours, theirs in pairs)
 
 
 def described_widths(probe: np.ndarray) -> str:

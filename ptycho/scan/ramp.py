@@ -2,9 +2,9 @@
 
     O(r) P(x) = [ O(r) exp(−iq·r) ] · [ P(x) exp(iq·x) ] · exp(iq·r_j),      r = r_j + x
 
-Patterns do not see the last factor, so object and probe share a ramp as they like: a zero frequency that is
-off by a part of a pixel, a tilted beam and a wedge of the sample are one thing to them. As is usual, the
-object is given without it.
+Patterns do not depend on the last factor, so object and probe share a ramp in any way: a zero frequency that
+is off by a part of a pixel, a tilted beam and a wedge of the sample cannot be distinguished. As is usual, the
+object is returned without it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ import numpy as np
 from ptycho.scan.bands import bands, inner_product
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
-
-SHORT = 8  # of these make an image: as far as its turn is looked at
-COHERENT = 0.2  # of the power: what two pixels must have in common, at least
-TOLD = 0.02  # detector pixels; below, nobody would see it
 
 
 def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -38,19 +34,19 @@ def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return slope
 
 
-def _mean_step(image: np.ndarray) -> float:
-    """Turn from row to row, rad, of ``image (H, W)``: ``angle(Σ conj(a_r) a_{r+L}) / L`` for L = 1, 2, 4, ….
+def _mean_step(image: np.ndarray, longest: float = 1 / 8, coherent: float = 0.2) -> float:
+    """Return the phase step per row, rad, of ``image (H, W)``: ``angle(Σ conj(a_r) a_{r+L}) / L``.
 
-    Each tells how often the next has turned around. Noise, and waves on one side of the spectrum, turn
-    neighbours by what they do not turn pixels that are farther apart. It ends where too little is coherent.
-    Source: as Fitz, IEEE Trans. Commun. 42 (1994) 3096, with ways that double.
+    L = 1, 2, 4, … up to a share ``longest`` of the image; each unwraps the next. Noise, and waves on one side
+    of the spectrum, turn neighbours but not pixels farther apart. It ends where the coherent share of the
+    power is below ``coherent``. Source: as Fitz, IEEE Trans. Commun. 42 (1994) 3096, with ways that double.
     """
     power, slope, way = inner_product(image, image).real, 0.0, 1
-    while way <= max(1, len(image) // SHORT):
-        found = inner_product(image[:-way], image[way:])
-        if way > 1 and abs(found) < COHERENT * power:
+    while way <= max(1, int(longest * len(image))):
+        product = inner_product(image[:-way], image[way:])
+        if way > 1 and abs(product) < coherent * power:
             break
-        slope += float(np.angle(found * np.exp(-1j * slope * way))) / way
+        slope += float(np.angle(product * np.exp(-1j * slope * way))) / way
         way *= 2
     return slope
 
@@ -93,8 +89,10 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return image
 
 
-def move_ramp(made: Reconstruction) -> Reconstruction:
-    """Return the same with the ramp of its one object in its probe; a finding reports one that shows.
+def move_ramp(made: Reconstruction, least_px: float = 0.02) -> Reconstruction:
+    """Return the same with the ramp of its one object in its probe.
+
+    A finding reports a ramp of more than ``least_px`` detector pixels.
 
     Of slices it is taken from the first, which the probe meets: so patterns stay as they are.
     """
@@ -109,7 +107,7 @@ def move_ramp(made: Reconstruction) -> Reconstruction:
     if beam.opr_modes is not None:
         beam = replace(beam, opr_modes=(beam.opr_modes * turns[0] * turns[1]).astype(np.complex64))
     pixels = slope * made.beam.N / (2 * np.pi)
-    findings = (_finding(pixels),) if np.abs(pixels).max() > TOLD else ()
+    findings = (_finding(pixels),) if np.abs(pixels).max() > least_px else ()
     return replace(
         made,
         objects=flat[None].astype(np.complex64),

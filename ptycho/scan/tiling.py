@@ -8,8 +8,6 @@ import numpy as np
 
 from ptycho.config import RunConfig
 
-LIKE = 0.2  # of the logarithm: a lattice of other rows or columns than points of its pitch would span
-
 
 class Tiling(NamedTuple):
     """Squares of side ``pitch`` in the middle of the groups' regions tile a rectangle; all in object pixels.
@@ -76,7 +74,9 @@ def _lattice(points: np.ndarray, N: int) -> tuple[float, np.ndarray]:
     extent = np.ptp(points, axis=0) / p + 1
     rows = min((k for k in range(1, n + 1) if n % k == 0), key=lambda k: abs(np.log(k / extent[0])))
     shape = np.array([rows, n // rows])
-    if n == 1 or np.abs(np.log(shape / extent)).max() > LIKE:
+    if (
+        n == 1 or np.abs(np.log(shape / extent)).max() > 0.2
+    ):  # no rows times columns: other rows or columns than the pitch would span
         return p, np.round(extent - 1)
     ranks = np.arange(n)[:, None] // shape[::-1]
     ranks, places = ranks - ranks.mean(axis=0), np.sort(points, axis=0)

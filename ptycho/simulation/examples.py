@@ -32,8 +32,6 @@ from ptycho.simulation.material import transmission
 from ptycho.simulation.object_kinds import OBJECT_KINDS
 from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 
-MAPS, PROBE_POOL, STEPS = 0, 1, 2  # branches of the seed
-SPREAD = 1.3  # f of a scan over that of one of its groups lies within this factor
 COHERENCE = (0.6, 0.95)  # share of the first mode
 LATTICES = ("square", "hexagonal", "spiral", "random")
 
@@ -86,7 +84,7 @@ class Examples(Distributions[PretrainConfig]):
         return Example(again=np.asarray(again), passes=np.int32(passes), **stacked)  # type: ignore[typeddict-item]
 
     def _rng(self, step: int) -> np.random.Generator:
-        return np.random.default_rng([self.config.seed, STEPS, step])
+        return np.random.default_rng([self.config.seed, 2, step])  # branch 2 of the seed: steps
 
     def _example(self, form: BatchConfig, started: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """One example; it begins with a rough object with the chance ``started``."""
@@ -126,7 +124,7 @@ class Examples(Distributions[PretrainConfig]):
 
     def _map(self, number: int) -> np.ndarray:
         if number not in self._maps:
-            rng = np.random.default_rng([self.config.seed, MAPS, number])
+            rng = np.random.default_rng([self.config.seed, 0, number])  # branch 0: maps
             entry = choose_entry(self.objects, rng)
             kind = OBJECT_KINDS[entry.kind]
             thickness = kind.draw(self.config.map_side, rng, **draw_values(kind, entry.ranges, rng))
@@ -192,9 +190,12 @@ def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarr
 
 
 def measure_group(
-    energy: np.ndarray, measurement: MeasurementConfig, rng: np.random.Generator
+    energy: np.ndarray, measurement: MeasurementConfig, rng: np.random.Generator, spread: float = 1.3
 ) -> tuple[np.ndarray, float]:
-    """Normalised amplitudes ``x = f√n`` of intensities ``(C, N, N)``, and ``s·f``."""
+    """Return normalised amplitudes ``x = f√n`` of intensities ``(C, N, N)``, and ``s·f``.
+
+    ``spread``: f of a scan over that of one of its groups lies within this factor.
+    """
     N = energy.shape[-1]
     photons = math.exp(rng.uniform(*np.log(measurement.photons)))
     scale = photons / energy.sum(axis=(1, 2)).mean()  # s²
@@ -202,7 +203,7 @@ def measure_group(
     if rng.random() < measurement.background_share:
         expected = expected + rng.uniform(*measurement.background) * photons / N**2
     counts = rng.poisson(expected)
-    f = N / 2 / math.sqrt(max(counts.sum(axis=(1, 2)).mean(), 1)) * SPREAD ** rng.uniform(-1, 1)
+    f = N / 2 / math.sqrt(max(counts.sum(axis=(1, 2)).mean(), 1)) * spread ** rng.uniform(-1, 1)
     x = f * np.sqrt(counts)
     if rng.random() < measurement.bad_share:
         x = np.where(draw_dead_pixels(N, rng.uniform(*measurement.bad_pixels), rng), -1, x)

@@ -1,14 +1,14 @@
-"""What is not as a beamline thinks it is: probe, positions, coherence, detector and flux, a function each.
+"""Imperfections of a scan: of probe, positions, coherence, detector and flux, a function each.
 
 Some change what is *measured*: incoherent modes, flux, a detector that blurs, has gaps, adds counts and
-saturates. The others change what is *said* of it: the given probe and the recorded positions.
+saturates. The others change what is *recorded* of it: the initial probe and the nominal positions.
 
 ============ ==============================================================================================
 ``P``        probe ``(N, N)`` complex, centre at N//2; all modes in √photons
 ``ν``        spatial frequency (row, col) in cycles per pixel, ``(k − N//2)/N``
 ``ρ, θ``     ``|ν|`` in units of the pupil's edge, and its angle: the edge is the radius that holds
-             ``EDGE`` of the far field's energy
-``φ(ν)``     what the given probe has in its far field and the true one has not, rad
+             0.99 of the far field's energy
+``φ(ν)``     phase of the far field that the initial probe has and the true one lacks, rad
 ``r``        position (row, col) in pixels; ``r̄`` the mean of a scan's
 ``λ̄``        Fresnel number of one micrometre: wavelength · 1 µm / pixel², pixels² a cycle²
 ============ ==============================================================================================
@@ -29,16 +29,12 @@ from ptycho.config.imperfections import Imperfections
 from ptycho.scan.probe import centred_axes, energy_diameter
 
 STREAMS = ("aberrations", "blob", "position", "drift", "gap", "flux", "faults", "variation")
-BRANCH = 100  # of a scan's seed; the scan's own streams are branches below it
-EDGE = 0.99  # of the far field's energy lies within the pupil's edge
-SLOW = 3  # half waves, at most, in the drift of a scan
-BLOB_SIZE = 1 / 8  # standard deviation of the blob over the probe's diameter
 HOT = 10.0  # times the brightest expected count: what a hot pixel adds
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """The generator of one of ``STREAMS``; a scan with the same seed has others."""
-    return np.random.default_rng([seed, BRANCH, 1 + STREAMS.index(name)])
+    """Return the generator of one of ``STREAMS``; a scan's own streams are branches of its seed below 100."""
+    return np.random.default_rng([seed, 100, 1 + STREAMS.index(name)])
 
 
 # What is measured
@@ -91,9 +87,9 @@ def blur(intensities: np.ndarray, sigma: float) -> np.ndarray:
     return gaussian_filter(intensities, sigma, mode="reflect", axes=(-2, -1)) if sigma else intensities
 
 
-def spread_and_scale(light: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
+def spread_and_scale(expected: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
     """What is expected of patterns ``(n, N, N)`` behind the point spread, with the flux ``(n,)`` of each."""
-    spread = blur(light, sigma)
+    spread = blur(expected, sigma)
     return spread if flux is None else spread * flux[:, None, None]
 
 
@@ -134,13 +130,13 @@ class Detector:
     saturation: int | None = None
 
     def counts(
-        self, light: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
+        self, expected: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
     ) -> np.ndarray:
-        """Photons counted where ``light (n, N, N)`` is expected of the sample; int64.
+        """Photons counted where ``expected (n, N, N)`` is expected of the sample; int64.
 
         Background is drawn by ``elsewhere``: the photons of the sample are those without it.
         """
-        photons = rng.poisson(light + self.glow)
+        photons = rng.poisson(expected + self.glow)
         if elsewhere is not None:
             photons += elsewhere.poisson(self.background, photons.shape)
         if self.saturation is not None:
@@ -188,9 +184,9 @@ def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Gener
     return 2 * np.pi * (settings.astigmatism_waves * astigmatism + settings.coma_waves * coma)
 
 
-def pupil_edge(probe: np.ndarray) -> float:
-    """Radius, in cycles per pixel, of the centred circle with ``EDGE`` of the energy of ``F P (N, N)``."""
-    return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), EDGE) / 2 / len(probe)
+def pupil_edge(probe: np.ndarray, share: float = 0.99) -> float:
+    """Return the radius, in cycles per pixel, with a ``share`` of the energy of ``F P (N, N)``."""
+    return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), share) / 2 / len(probe)
 
 
 def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
@@ -199,23 +195,23 @@ def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
     return -2 * np.pi * (shift[0] * row + shift[1] * col)
 
 
-def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
-    """The probe ``(N, N)`` and a Gaussian of ``strength`` times its norm, half-way from its middle.
+def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator, size: float = 1 / 8) -> np.ndarray:
+    """Return the probe ``(N, N)`` and a Gaussian of ``strength`` times its norm, half-way from its middle.
 
-    The sum has the probe's power.
+    The sum has the probe's power. ``size``: σ of the Gaussian over the probe's diameter.
     """
     N, diameter = len(probe), energy_diameter(probe)
     angle, phase = rng.uniform(0, 2 * np.pi, 2)
     rows, cols = centred_axes(N)
     rows, cols = rows - diameter / 4 * np.sin(angle), cols - diameter / 4 * np.cos(angle)
-    blob = np.exp(-(rows**2 + cols**2) / (2 * (BLOB_SIZE * diameter) ** 2) + 1j * phase)
+    blob = np.exp(-(rows**2 + cols**2) / (2 * (size * diameter) ** 2) + 1j * phase)
     norm = np.linalg.norm(probe)
     mixed = probe + strength * norm / np.linalg.norm(blob) * blob
     return norm / np.linalg.norm(mixed) * mixed
 
 
 def record_positions(positions: np.ndarray, settings: Imperfections, width: int, seed: int) -> np.ndarray:
-    """The positions ``(J, 2)`` that a beamline writes down for the true ones.
+    """Return the positions ``(J, 2)`` that a beamline records for the true ones.
 
     Args:
         width: positions in a row of the scan, for the backlash.
@@ -241,13 +237,13 @@ def scale_and_turn(positions: np.ndarray, scale: float, angle_deg: float) -> np.
     return middle + scale * (positions - middle) @ turn
 
 
-def draw_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
-    """``(count, 2)``: ``Σ_m a_m/m cos(π m t)``, t from 0 to 1 over the scan, m to ``SLOW``.
+def draw_drift(count: int, rms: float, rng: np.random.Generator, half_waves: int = 3) -> np.ndarray:
+    """Return ``Σ_m a_m/m cos(π m t)``, ``(count, 2)``, t from 0 to 1 over the scan, m to ``half_waves``.
 
-    Mean nought, rms as asked for.
+    Its mean is zero, its rms is given.
     """
     time = (np.arange(count) + 0.5) / count
-    waves = np.arange(1, min(SLOW, count - 1) + 1)
+    waves = np.arange(1, min(half_waves, count - 1) + 1)
     moved = np.cos(np.pi * np.outer(time, waves)) / waves @ rng.normal(size=(len(waves), 2))
     return rms * moved / np.sqrt(np.mean(moved**2, axis=0))
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import RunConfig
+from ptycho.config import ProbeConfig, RunConfig
+from ptycho.config.imperfections import Imperfections
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
@@ -38,28 +39,29 @@ def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Genera
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def true_modes(config: RunConfig, role: str) -> np.ndarray:
-    """The incoherent modes of a role's probe, ``(K, N, N)`` complex64; together they have its power."""
-    wrong, probe = config.imperfections, make_probe(config.probe_of(role), config.N)
+def true_modes(config: ProbeConfig, N: int, wrong: Imperfections) -> np.ndarray:
+    """Return the incoherent modes of a probe, ``(K, N, N)`` complex64; together they have its power."""
+    probe = make_probe(config, N)
     if wrong.modes == 1:
         return probe[None]
     return incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence).astype(np.complex64)
 
 
-def true_flux(config: RunConfig, role: str, image: np.ndarray) -> np.ndarray | None:
-    """Light in each pattern, one on average, ``(J,)``, of patterns of images ``image (J,)``; None: one."""
-    rms, found = config.imperfections.flux_rms, np.ones(len(image))
+def true_flux(rms: float, seed: int, role: str, image: np.ndarray) -> np.ndarray | None:
+    """Return the flux of each pattern, one on average, ``(J,)``, of images ``image (J,)``; None: all one."""
+    flux = np.ones(len(image))
     for i in np.unique(image):
         mine = image == i
-        found[mine] = draw_flux(int(mine.sum()), rms, stream(_seed(config, role, i), "flux"))
-    return found if rms else None
+        flux[mine] = draw_flux(int(mine.sum()), rms, stream(_seed(seed, role, i), "flux"))
+    return flux if rms else None
 
 
-def true_detector(config: RunConfig, brightest: float) -> Detector:
-    """The detector; ``brightest`` is the largest count that the sample lets expect."""
-    wrong = config.imperfections
-    good, hot = draw_faults(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
-    gap = draw_gaps(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
+def true_detector(
+    N: int, bad: int, hot_pixels: int, wrong: Imperfections, seed: int, brightest: float
+) -> Detector:
+    """Return the detector; ``brightest`` is the largest expected count of the sample."""
+    good, hot = draw_faults(N, bad, hot_pixels, stream(seed, "faults"))
+    gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     glow = np.where(hot & gap, HOT * brightest, 0.0)
     return Detector(good & gap, glow, wrong.background, wrong.saturation)
 
@@ -67,9 +69,9 @@ def true_detector(config: RunConfig, brightest: float) -> Detector:
 def apply_beliefs(
     config: RunConfig, data: dict[str, Dataset], good: np.ndarray
 ) -> tuple[dict[str, Dataset], int]:
-    """The datasets with the probe and the positions that are believed, and the pixels that are known to work.
+    """Return the datasets with the recorded probe and positions, and the pixels that are known to work.
 
-    Where recorded positions leave the objects, these get a margin that no light has reached. Fractions of a
+    Where recorded positions leave the objects, these get a margin that is not illuminated. Fractions of a
     pixel move the probe then, so that nothing is interpolated.
 
     Args:
@@ -79,7 +81,8 @@ def apply_beliefs(
     Returns:
         The datasets, which share R and M, and the margin in pixels.
     """
-    places = {role: _record_positions(config, role, part) for role, part in data.items()}
+    wrong, seed = config.imperfections, config.seed
+    places = {role: _record_positions(wrong, seed, role, part) for role, part in data.items()}
     low, high = min(r.min() for r in places.values()), max(r.max() for r in places.values())
     margin = math.ceil(max(0.0, -low, high - (config.size - config.N)))
     places = {role: (r + margin).astype(np.float32) for role, r in places.items()}
@@ -91,9 +94,11 @@ def apply_beliefs(
     for role, part in data.items():
         pitch, top, left, height, width = part.tiling
         assert part.objects is not None  # they have just been made
+        fresnel = fresnel_number(config.probe_of(role), config.N)
+        probe = misstate_probe(part.probe[0], wrong, fresnel, seed).astype(np.complex64)
         assumed[role] = replace(
             part,
-            beam=Beam(_misstate_probe(config, role, part.probe[0]), places[role]),
+            beam=Beam(probe, places[role]),
             objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
             object_size=config.size + 2 * margin,
             region_size=side,
@@ -104,20 +109,15 @@ def apply_beliefs(
     return assumed, margin
 
 
-def _misstate_probe(config: RunConfig, role: str, first_mode: np.ndarray) -> np.ndarray:
-    fresnel = fresnel_number(config.probe_of(role), config.N)
-    return misstate_probe(first_mode, config.imperfections, fresnel, config.seed).astype(np.complex64)
-
-
-def _record_positions(config: RunConfig, role: str, data: Dataset) -> np.ndarray:
-    """``(J, 2)`` float64."""
-    found = data.positions.astype(np.float64)
+def _record_positions(wrong: Imperfections, seed: int, role: str, data: Dataset) -> np.ndarray:
+    """Return recorded positions ``(J, 2)`` float64."""
+    positions = data.positions.astype(np.float64)
     for i in np.unique(data.image):
         mine = data.image == i
-        found[mine] = record_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
-    return found
+        positions[mine] = record_positions(positions[mine], wrong, 1, _seed(seed, role, i))
+    return positions
 
 
-def _seed(config: RunConfig, role: str, image: int) -> int:
-    """Of what goes wrong on one image alone."""
-    return int(child_rng(config.seed, role, int(image), "recorded").integers(2**32))
+def _seed(seed: int, role: str, image: int) -> int:
+    """Return the seed of the imperfections of one image."""
+    return int(child_rng(seed, role, int(image), "recorded").integers(2**32))

@@ -28,8 +28,6 @@ from ptycho.simulation.measured_like import PATHS, MeasuredLike
 from ptycho.simulation.object_kinds import OBJECT_KINDS
 from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 
-MARGIN = 1  # pixels between the object's edge and the outermost patches
-
 
 @dataclass(frozen=True, kw_only=True)
 class KindScan:
@@ -72,7 +70,7 @@ def simulate_kind_scan(settings: KindScan) -> Dataset:
     N = settings.N
     probe = draw_probe(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
     positions = place_scan(settings, energy_diameter(probe))
-    side = N + int(np.ceil(positions.max())) + MARGIN
+    side = N + int(np.ceil(positions.max())) + 1
     truth = draw_object(settings, side)
     measured = MeasuredLike(
         sample=truth.astype(np.complex128),
@@ -98,10 +96,10 @@ def simulate_kind_scan(settings: KindScan) -> Dataset:
 
 
 def place_scan(settings: KindScan, diameter: float) -> np.ndarray:
-    """The positions under a probe of a diameter in pixels, ``(J, 2)`` float32, from ``MARGIN`` on."""
+    """Return the positions under a probe of a diameter in pixels, ``(J, 2)`` float32, from 1 pixel on."""
     step = diameter * (1 - settings.overlap)
     path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
-    return (path - path.min(axis=0) + MARGIN).astype(np.float32)
+    return (path - path.min(axis=0) + 1).astype(np.float32)
 
 
 def draw_object(settings: KindScan, side: int) -> np.ndarray:

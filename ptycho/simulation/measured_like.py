@@ -50,11 +50,7 @@ from ptycho.simulation.imperfections import (
 )
 from ptycho.simulation.objects import line_amplitude
 
-AT_ONCE = 2**21  # fine pixels of exit waves
-SAMPLED = 64  # patterns that the photon scale is taken from
 GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
-DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from −PHASE to PHASE rad
-BRIGHTER = 4  # times the mean: more light than any pattern has, all of it in one pixel
 
 
 @settings(kw_only=True)
@@ -113,7 +109,7 @@ class MeasuredLike:
         nphotons: mean of the patterns' sums.
         good: ``(N, N)`` bool, pixels that work; the others read nothing.
         hot: ``(N, N)`` bool, pixels that shine.
-        flux: ``(J,)``, light in each pattern, one on average; None: the same in all.
+        flux: ``(J,)``, of each pattern, one on average; None: the same in all.
         background: counts per pixel, on average, from elsewhere.
         point_spread_px: standard deviation of the detector's point spread.
         saturation: counts that no pixel exceeds; None: there is no limit.
@@ -161,12 +157,13 @@ class MeasuredLike:
     @property
     def dtype(self) -> np.dtype:
         """Of the counts: 32 bits, or 64 where a pixel may count further."""
-        most = BRIGHTER * self.nphotons * (1 + HOT * bool(self.hot.any())) + self.background
+        brightest = 4 * self.nphotons  # all of it in one pixel: more than any pattern has
+        most = brightest * (1 + HOT * bool(self.hot.any())) + self.background
         return np.dtype(np.uint32 if min(most, self.saturation or most) < 2**32 else np.uint64)
 
     @cached_property
     def scale(self) -> float:
-        """c, photons for an intensity of one, from ``SAMPLED`` patterns spread over the scan."""
+        """c, photons for an intensity of one, from 64 patterns spread over the scan."""
         return self.nphotons / float(self._sampled.sum(axis=(1, 2)).mean())
 
     @property
@@ -182,7 +179,7 @@ class MeasuredLike:
     def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2.
 
-        ``times (n,)``: of a probe that drifts; None: it is where it is at time nought.
+        ``times (n,)``: of a probe that drifts; None: it is where it is at time zero.
         """
         first, *others = self.probe.reshape(-1, self.N, self.N)
         if self.drift is not None and times is not None:
@@ -207,24 +204,26 @@ class MeasuredLike:
                 wave[:] = one[part] * np.fft.ifft2(transfer * np.fft.fft2(wave))
         return np.abs(_crop_far(_far(waves), N) / (q**2 * N)) ** 2
 
-    def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The measured photons, blocks ``(n, N, N)`` of ``dtype`` in the order of the positions."""
+    def counts(self, rng: np.random.Generator, most: int = 2**21) -> Iterator[np.ndarray]:
+        """Yield the measured photons in blocks ``(n, N, N)`` of ``dtype``, ``most`` fine pixels each."""
         glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
         detector = Detector(self.good, glow, self.background, self.saturation)
         elsewhere = rng.spawn(1)[0] if self.background else None
-        step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
+        step = max(1, most // (self.oversampling * self.N) ** 2)
         for start in range(0, len(self.positions), step):
-            light = self.expected(slice(start, start + step))
-            yield detector.counts(light, rng, elsewhere).astype(self.dtype)
+            expected = self.expected(slice(start, start + step))
+            yield detector.counts(expected, rng, elsewhere).astype(self.dtype)
 
     def expected(self, chosen: slice) -> np.ndarray:
-        """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
-        light = self.scale * self.intensities(self.positions[chosen], self.times[chosen])
-        return spread_and_scale(light, None if self.flux is None else self.flux[chosen], self.point_spread_px)
+        """Return the expected photons of some patterns, ``(n, N, N)``: λ without background."""
+        counts = self.scale * self.intensities(self.positions[chosen], self.times[chosen])
+        return spread_and_scale(
+            counts, None if self.flux is None else self.flux[chosen], self.point_spread_px
+        )
 
     @cached_property
     def _sampled(self) -> np.ndarray:
-        chosen = np.unique(np.linspace(0, len(self.positions) - 1, SAMPLED).astype(int))
+        chosen = np.unique(np.linspace(0, len(self.positions) - 1, 64).astype(int))
         return self.intensities(self.positions[chosen], self.times[chosen])
 
     def _shift_fine(self, mode: np.ndarray, shifts: np.ndarray) -> np.ndarray:
@@ -295,11 +294,13 @@ def state_scan(
     return positions, misstate_probe(first, wrong, micrometre, settings.seed)
 
 
-def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:
-    """A material of thickness t from 0 to 1, ``(1 − 0.4 t)·exp(i(4t − 2))``; ``(side, side)`` complex128."""
+def make_sample(
+    kind: str, side: int, rng: np.random.Generator, darkest: float = 0.6, phase_rad: float = 2.0
+) -> np.ndarray:
+    """Return ``(1 − 0.4 t)·exp(i(4t − 2))`` of a thickness t from 0 to 1, ``(side, side)`` complex128."""
     drawn = SAMPLES[kind](side, rng)
     thickness = (drawn - drawn.min()) / np.ptp(drawn)
-    return (1 - (1 - DARKEST) * thickness) * np.exp(1j * PHASE * (2 * thickness - 1))
+    return (1 - (1 - darkest) * thickness) * np.exp(1j * phase_rad * (2 * thickness - 1))
 
 
 def _blobs(side: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A near-field scan as a beamline measures it, with its truth: a sample behind a diffuser.
 
 ======== ==================================================================================================
-``W``    side of the window in which waves are propagated, ``WIDER·N``: the detector sees its middle, so that
+``W``    side of the window in which waves are propagated, ``2N``: the detector sees its middle, so that
          nothing of what a periodic window wraps around reaches it
 ``S``    sample, ``(M + W − N, …)`` complex: band-limited, and moved by fractions of a pixel exactly
 ``D``    illumination in the sample's plane ``(W, W)``: a smooth random phase through an aperture wider than
@@ -25,11 +25,6 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config.waves import Fresnel
 from ptycho.simulation.measured_like import PATHS, MeasuredLike, make_sample
 
-WIDER = 2  # window over detector
-APERTURE, EDGE = 1.6, 0.04  # of N: diameter of the aperture, and σ of its edge
-GRAIN = 2.5  # pixels: σ of the diffuser's grains
-BLUR = 0.7  # pixels: σ of the sample's finest structure
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NearFieldScan(MeasuredLike):
@@ -46,7 +41,7 @@ class NearFieldScan(MeasuredLike):
     @property
     def N(self) -> int:
         """Side of the detector."""
-        return len(self.probe) // WIDER
+        return len(self.probe) // 2
 
     @property
     def margin(self) -> int:
@@ -98,6 +93,7 @@ def simulate_near_field(
     path: str = "fermat",
     sample: str = "blobs",
     ahead: float = 1.0,
+    blur: float = 0.7,
 ) -> NearFieldScan:
     """Return a scan behind a diffuser; every random number comes from ``seed``.
 
@@ -108,13 +104,14 @@ def simulate_near_field(
         nphotons: in a pattern, on average.
         path: of :data:`ptycho.simulation.measured_like.PATHS`; ``sample``: of its ``SAMPLES``.
         ahead: way from the diffuser to the sample, over that from the sample to the detector.
+        blur: σ of the finest structure of the sample, in pixels.
     """
     streams = [np.random.default_rng([seed, stream]) for stream in range(3)]
     positions = PATHS[path](n_positions, step_px, streams[0])
     positions = positions - positions.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
-    drawn = make_sample(sample, side + (WIDER - 1) * N, streams[1])
-    real, imaginary = (gaussian_filter(part, BLUR, mode="wrap") for part in (drawn.real, drawn.imag))
+    drawn = make_sample(sample, side + N, streams[1])
+    real, imaginary = (gaussian_filter(part, blur, mode="wrap") for part in (drawn.real, drawn.imag))
     return NearFieldScan(
         sample=real + 1j * imaginary,
         probe=diffuse_wave(N, Fresnel(ahead * fresnel.row, ahead * fresnel.col), streams[2]),
@@ -127,11 +124,21 @@ def simulate_near_field(
     )
 
 
-def diffuse_wave(N: int, way: Fresnel, rng: np.random.Generator) -> np.ndarray:
-    """D: a plane wave behind a wide aperture and a diffuser, some way further; ``(W, W)``."""
-    W = WIDER * N
+def diffuse_wave(
+    N: int,
+    way: Fresnel,
+    rng: np.random.Generator,
+    aperture: float = 1.6,
+    edge: float = 0.04,
+    grain: float = 2.5,
+) -> np.ndarray:
+    """Return D: a plane wave behind a wide aperture and a diffuser, some ``way`` further; ``(W, W)``.
+
+    ``aperture``: its diameter, and ``edge``: σ of its edge, over N; ``grain``: σ of the diffuser, in pixels.
+    """
+    W = 2 * N
     axis = np.arange(W) - W // 2
-    disk = np.hypot(axis[:, None], axis) < APERTURE * N / 2
-    aperture = gaussian_filter(disk.astype(float), EDGE * N)
-    phase = gaussian_filter(rng.normal(size=(W, W)), GRAIN, mode="wrap")
-    return way.propagated(aperture * np.exp(1j * phase / phase.std()))
+    disk = np.hypot(axis[:, None], axis) < aperture * N / 2
+    amplitude = gaussian_filter(disk.astype(float), edge * N)
+    phase = gaussian_filter(rng.normal(size=(W, W)), grain, mode="wrap")
+    return way.propagated(amplitude * np.exp(1j * phase / phase.std()))

@@ -34,7 +34,6 @@ PHOTOGRAPHS = (
     "page",
     "clock",
 )
-MOST_SHAPES = 1500
 SIZE = Parameter(4.0, 40.0, log=True)
 BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edges are
 
@@ -149,7 +148,7 @@ def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -
     rows, cols = np.mgrid[:side, :side] / side - 0.5
     found = np.zeros((side, side))
     fractals = [_fractal(side, rng) for _ in range(4)]
-    for _ in range(min(round(3 * (side / size) ** 2) + 1, MOST_SHAPES)):
+    for _ in range(min(round(3 * (side / size) ** 2) + 1, 1500)):
         long = np.clip(size * 0.5 * rng.pareto(1.5) + 1.5, 1.5, side)
         row, col = rng.uniform(0, side, 2)
         if rng.random() < 0.5:

@@ -1,7 +1,7 @@
 """Kinds of probes, ``(N, N)`` complex, centred at ``N//2``.
 
 ======== ==================================================================================================
-``d``    ``diameter``: of the lit part, in units of N
+``d``    ``diameter``: of the illuminated part, in units of N
 ``ν``    spatial frequency, cycles per pixel; ``ν_m = reach``, that of the pupil's edge
 ``c``    ``λz`` in pixels²: propagation multiplies the far field by ``exp(−iπcν²)``
 ======== ==================================================================================================
@@ -22,7 +22,6 @@ from ptycho.scan.probe import central_wave, centred_axes, smooth_disk
 from ptycho.simulation.imperfections import frequencies, multiply_far_field
 from ptycho.simulation.kinds import Kind, Parameter, draw_values
 
-WIDER = 2  # lenses are computed on a window so many times wider than N
 DIAMETER = Parameter(0.15, 0.75)
 REACH = Parameter(0.06, 0.4)
 SHIFT = Parameter(0.0, 0.05)
@@ -108,7 +107,7 @@ def mirrors(
         figure = sum(a * np.cos(np.pi * (k + 1) * nu + k) for k, a in enumerate(waves))
         return (np.abs(nu) <= 1) * np.exp(1j * (sign * np.pi * c * (nu * reach) ** 2 + figure))
 
-    window = WIDER * N
+    window = 2 * N  # computed wider, and cropped
     pupil = one(window, reach, waves[0])[:, None] * one(window, reach * aspect, waves[1])
     return central_wave(pupil, N)
 
@@ -121,7 +120,7 @@ def mask(N: int, rng: np.random.Generator, *, diameter: float, grain: float) -> 
 
 
 def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> np.ndarray:
-    """A ring of light with a weakly curved wave; ``(N, N)``."""
+    """Return a ring with a weakly curved wave; ``(N, N)``."""
     radius = np.hypot(*centred_axes(N)) / (diameter * N / 2)
     curved = np.exp(1j * rng.uniform(-3, 3) * radius**2)
     return np.exp(-(((radius - 1 + width) / width) ** 2)) * curved
@@ -130,16 +129,16 @@ def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> 
 def disturb_phase(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
     """A slightly wrong probe ``(…, N, N)`` complex64.
 
-    Its far field has a smooth random phase of ``rms`` rad where it is lit.
+    Its far field has a smooth random phase of ``rms`` rad within its support.
     """
     N = probe.shape[-1]
     x, y = (axis / axis.max() for axis in centred_axes(N))
     phase = sum(
         a * term for a, term in zip(rng.normal(size=5), (x * x, y * y, x * y, x**3, y**3), strict=True)
     )
-    light = np.abs(np.fft.fftshift(np.fft.fft2(probe.reshape(-1, N, N)[0]))) ** 2
-    mean = np.sum(light * phase) / light.sum()
-    spread = np.sqrt(np.sum(light * (phase - mean) ** 2) / light.sum())
+    power = np.abs(np.fft.fftshift(np.fft.fft2(probe.reshape(-1, N, N)[0]))) ** 2
+    mean = np.sum(power * phase) / power.sum()
+    spread = np.sqrt(np.sum(power * (phase - mean) ** 2) / power.sum())
     return multiply_far_field(probe, np.exp(1j * rms * (phase - mean) / spread)).astype(np.complex64)
 
 
@@ -151,7 +150,7 @@ def _lens(
     pupil: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """The wave ``λz = c = dN/2ν_m`` away from the focus of ``pupil(ν/ν_m, angle)``, on either side."""
-    window = WIDER * N
+    window = 2 * N  # computed wider, and cropped
     row, col = frequencies(window)
     nu, theta = np.hypot(row, col), np.arctan2(row, col)
     c = rng.choice([-1, 1]) * diameter * N / 2 / reach
@@ -170,7 +169,7 @@ def _stretch_and_shift(
     """Stretched along a random direction, without more than the window, and moved by ``shift`` pixels."""
     N, angle, way = len(probe), *rng.uniform(0, 2 * np.pi, 2)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    inverse = turn @ np.diag([1.0, stretch]) @ turn.T  # narrower one way: what was lit stays inside
+    inverse = turn @ np.diag([1.0, stretch]) @ turn.T  # narrower one way: the support stays inside
     centre = np.full(2, N // 2)
     moved = centre + shift * np.array([np.sin(way), np.cos(way)])
     return affine_transform(probe, inverse, centre - inverse @ moved, order=3, mode="constant")

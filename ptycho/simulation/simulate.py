@@ -33,8 +33,6 @@ from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)
 
-CHUNK = 512
-
 
 def simulate(config: RunConfig) -> dict[str, Dataset]:
     """The training, validation and test datasets of a run; they share no object and no pattern.
@@ -46,17 +44,20 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
 def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
     """The datasets of :func:`simulate`, and what is true of the test scan where they do not say it."""
-    modes, spread = {role: true_modes(config, role) for role in ROLES}, config.imperfections.point_spread_px
+    wrong = config.imperfections
+    modes = {role: true_modes(config.probe_of(role), config.N, wrong) for role in ROLES}
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))
     if config.test_probe is not None:
         log.info("probe of the test scan: %.1f pixels across", energy_diameter(modes["test"][0]))
     clean = {role: _simulate_noise_free(config, role, modes[role]) for role in ROLES}
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
-    flux = {role: true_flux(config, role, data.image) for role, data in clean.items()}
-    detector = true_detector(config, scale**2 * clean["train"].amplitudes.statistics.largest ** 2)
+    flux = {role: true_flux(wrong.flux_rms, config.seed, role, data.image) for role, data in clean.items()}
+    brightest = scale**2 * clean["train"].amplitudes.statistics.largest ** 2
+    faults = config.N, config.bad_pixels, config.hot_pixels
+    detector = true_detector(*faults, wrong, config.seed, brightest)
     counted = {
-        role: _add_counting_noise(data, scale, config.seed, role, flux[role], spread, detector)
+        role: _add_counting_noise(data, scale, config.seed, role, flux[role], wrong.point_spread_px, detector)
         for role, data in clean.items()
     }
     if not config.imperfect:
@@ -102,27 +103,28 @@ def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dat
     )
 
 
-def noise_free_amplitudes(truth: np.ndarray, beam: Beam) -> np.ndarray:
-    """``√(Σ_m |F(P_m · O[r : r + N])|²)`` at every position; flux and background are the instrument's.
+def noise_free_amplitudes(truth: np.ndarray, beam: Beam, at_once: int = 512) -> np.ndarray:
+    """Return ``√(Σ_m |F(P_m · O[r : r + N])|²)`` at every position; flux and background are the instrument's.
 
     Fractions of a pixel move the probe, exactly; the object is not interpolated.
 
     Args:
         truth: the object, ``(M, M)`` complex64.
         beam: probe, and positions within ``[0, M − N]``.
+        at_once: patterns that are computed together.
 
     Returns:
         ``(J, N, N)`` float32.
     """
     N, probe = beam.N, tf.constant(beam.probe)
     amplitudes = np.empty((len(beam.positions), N, N), np.float32)
-    for start in range(0, len(amplitudes), CHUNK):
-        chunk = beam.positions[start : start + CHUNK]
+    for start in range(0, len(amplitudes), at_once):
+        chunk = beam.positions[start : start + at_once]
         whole = np.floor(chunk).astype(np.int64)
         windows = tf.constant(cut_windows(truth, whole, N + 1))
         fractions = tf.constant((chunk - whole)[:, None], tf.float32)
-        light = physics.forward(windows, fractions, probe, exact=bool(np.any(chunk != whole)))
-        amplitudes[start : start + CHUNK] = physics.detect(light).numpy()[:, 0]
+        counts = physics.forward(windows, fractions, probe, exact=bool(np.any(chunk != whole)))
+        amplitudes[start : start + at_once] = physics.detect(counts).numpy()[:, 0]
     return amplitudes
 
 
@@ -134,6 +136,7 @@ def _add_counting_noise(
     flux: np.ndarray | None,
     point_spread_px: float,
     detector: Detector,
+    at_once: int = 512,
 ) -> Dataset:
     """Replace |Ψ| by ``√n``, ``n ~ Poisson(s²|Ψ|²)`` if nothing is imperfect, drawn image by image."""
     amplitudes = np.empty_like(clean.amplitudes)
@@ -141,9 +144,9 @@ def _add_counting_noise(
         chosen = np.flatnonzero(clean.image == image)
         rng = child_rng(seed, role, image, "noise")
         elsewhere = child_rng(seed, role, image, "elsewhere") if detector.background else None
-        for start in range(0, len(chosen), CHUNK):
-            part = chosen[start : start + CHUNK]
-            light = np.square(scale * clean.amplitudes[part].astype(np.float64))
-            light = spread_and_scale(light, None if flux is None else flux[part], point_spread_px)
-            amplitudes[part] = np.sqrt(detector.counts(light, rng, elsewhere))
+        for start in range(0, len(chosen), at_once):
+            part = chosen[start : start + at_once]
+            expected = np.square(scale * clean.amplitudes[part].astype(np.float64))
+            expected = spread_and_scale(expected, None if flux is None else flux[part], point_spread_px)
+            amplitudes[part] = np.sqrt(detector.counts(expected, rng, elsewhere))
     return replace(clean, amplitudes=Patterns(amplitudes), photon_scale=scale)

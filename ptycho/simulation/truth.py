@@ -6,7 +6,7 @@ HDF5 files have a group ``truth``, NPZ files keys ``truth_…``:
 ``probe``        (K, N, N) complex64 the incoherent modes, √photons
 ``positions``    (J, 2) float64      (row, col) of the first sample of each patch, in pixels from the
                                      object's corner; its middle is N/2 further
-``flux``         (J,) float64        light in each pattern, one on average
+``flux``         (J,) float64        flux of each pattern, one on average
 ``background``   number              counts per pixel and pattern that are not the sample's
 ``hot``          (N, N) bool         pixels that shine, which the file's mask does not know
 ``opr_modes``    (1, N, N) complex64 of a probe that drifts: what its first mode changes by over the scan,

@@ -28,7 +28,6 @@ from ptycho.training.history import History
 log = logging.getLogger(__name__)
 
 FORMAT = 1
-KEPT = 2
 FILES = "epoch*-step*.npz"
 
 
@@ -76,7 +75,7 @@ class Checkpoints:
             return
         try:
             write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._pack(snapshot)))
-            self._good = [*self._good, path][-KEPT:]
+            self._good = [*self._good, path][-2:]
             for other in self.folder.glob(FILES):
                 if other not in self._good:
                     other.unlink()

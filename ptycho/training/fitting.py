@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from ptycho.config import AdamConfig
-from ptycho.scan.batches import Batch, made_ahead, padded_batches, training_batches
+from ptycho.scan.batches import Batch, padded_batches, prefetched, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import Callback, LossTensors, Optimizer, Task, Training, mean
@@ -105,7 +105,7 @@ class Fit(Task):
             self._data, self._batch_size, settings.seed, epoch, settings.supervised, first
         )
         on_gpu = tf.config.list_physical_devices("GPU")  # on a CPU it costs 6 %
-        return made_ahead(batches) if on_gpu else batches
+        return prefetched(batches) if on_gpu else batches
 
     def step(self, batch: Batch) -> LossTensors:
         return self._train_step(batch)

@@ -25,8 +25,6 @@ from typing import NoReturn
 from ptycho.files.lock import LOCK
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PATIENCE_S = 5  # for the last words and for cleaning up; then the kernel ends the process
-STDERR = 2
 
 
 class Stopped(BaseException):
@@ -51,12 +49,14 @@ class StopRequest:
 
     Attributes:
         signum: the first signal that came.
+        patience_s: seconds for farewell and cleanup; then the kernel ends the process.
     """
 
     def __init__(
         self, farewell: Callable[[], str] = lambda: "", cleanup: Callable[[], None] = lambda: None
     ) -> None:
         self.signum: int | None = None
+        self.patience_s = 5
         self._farewell, self._cleanup = farewell, cleanup
         self._deferred = False
 
@@ -107,7 +107,7 @@ class StopRequest:
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._old_wakeup)
         self._sender.close()  # which ends the listener, unless it is ending the process
-        self._listener.join(PATIENCE_S)
+        self._listener.join(self.patience_s)
 
     def _wait(self, _: int, __: FrameType | None) -> None:
         """Hold the main thread until the listener has decided; for ever if it ends the process."""
@@ -130,7 +130,7 @@ class StopRequest:
     def _end(self, signum: int) -> NoReturn:
         """Say what happened, clean up, and end the process, whatever its threads are doing."""
         with self._ending:
-            signal.alarm(PATIENCE_S)
+            signal.alarm(self.patience_s)
             try:
                 _say(f"{Stopped(signum)}\n{self._farewell()}".strip())
                 self._cleanup()
@@ -152,5 +152,6 @@ def remove_traces(folder: Path) -> None:
 def _say(text: str) -> None:
     """Write to stderr, past Python's buffers and their locks; give up if nobody reads it."""
     with contextlib.suppress(OSError, ValueError):
-        if select.select([], [STDERR], [], 1.0)[1]:
-            os.write(STDERR, f"{text}\n".encode())
+        stderr = 2
+        if select.select([], [stderr], [], 1.0)[1]:
+            os.write(stderr, f"{text}\n".encode())

@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 LossTensors = dict[str, tf.Tensor]
 Optimizer: TypeAlias = keras.optimizers.Optimizer | TwoOptimizers
-READ_S = 0.5  # between two readings of the losses; to read one waits for its step
 
 
 class NonFiniteLossError(RuntimeError):
@@ -107,11 +106,12 @@ class Training:
     Attributes:
         best: weights of the smallest validation loss so far; none without a validation.
         history: what was done; the next step is the one after it.
+        read_s: seconds between two readings of the losses; to read one waits for its step.
         clock: its laps are the times of the history.
     """
 
-    def __init__(self, task: Task, callbacks: Sequence[Callback] = ()) -> None:
-        self.task, self.callbacks = task, callbacks
+    def __init__(self, task: Task, callbacks: Sequence[Callback] = (), read_s: float = 0.5) -> None:
+        self.task, self.callbacks, self.read_s = task, callbacks, read_s
         self.best: Arrays = get_weights(task.model) if task.validates else {}
         self.history = History()
 
@@ -199,7 +199,7 @@ class Training:
 
     def _is_due(self) -> bool:
         """Whether there is a reason to wait for the device."""
-        return self.clock.running() >= READ_S or any(callback.is_due() for callback in self.callbacks)
+        return self.clock.running() >= self.read_s or any(callback.is_due() for callback in self.callbacks)
 
     def _read(self, waiting: list[LossTensors]) -> None:
         """Note the losses of finished steps."""

@@ -7,8 +7,6 @@ import tensorflow as tf
 
 from ptycho.config import AdamConfig
 
-COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
-
 
 def learning_rate_schedule(
     config: AdamConfig, peak: float, steps: int
@@ -52,12 +50,15 @@ class Cooled(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def schedule_to_horizon(
-    config: AdamConfig, steps: int, horizon: int | None
+    config: AdamConfig, steps: int, horizon: int | None, cooldown: float = 0.15
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    """:func:`learning_rate_schedule` of ``horizon`` steps (None: ``steps``); fewer leave it for zero."""
+    """Return :func:`learning_rate_schedule` of ``horizon`` steps (None: ``steps``).
+
+    Where ``steps`` are fewer, it falls to zero over the last share ``cooldown`` of them.
+    """
     whole = horizon or steps
     schedule = learning_rate_schedule(config, config.learning_rate, whole)
-    return Cooled(schedule, steps, max(1, round(COOLDOWN * steps))) if steps < whole else schedule
+    return Cooled(schedule, steps, max(1, round(cooldown * steps))) if steps < whole else schedule
 
 
 class TwoOptimizers:

@@ -25,9 +25,6 @@ from ptycho.xla.crop_matrix import matrix_crop
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
 
-MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL = 64
-"""Up to this area of the image, in areas of the crop, the matrix path is the cheaper one with gradients."""
-
 
 def crop_and_resize(
     image: tf.Tensor,
@@ -79,16 +76,17 @@ def crop_and_resize(
         return channels_as_complex(crops, arguments.result_dtype)
 
 
-def choose_path(image_size: tuple[int, int], crop_size: tuple[int, int], method: str = "bilinear") -> str:
-    """The cheaper path of a compiled crop with gradients, from an image ``H × W`` to a crop ``h × w``.
+def choose_path(
+    image_size: tuple[int, int], crop_size: tuple[int, int], method: str = "bilinear", ratio: float = 64
+) -> str:
+    """Return the cheaper path of a compiled crop with gradients, from an image ``H × W`` to a crop ``h × w``.
 
-    ``matrix`` while ``H·W ≤ 64·h·w`` (:data:`MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL`), and for the methods that
-    have no other.
+    ``matrix`` while ``H·W ≤ ratio·h·w`` (measured), and for the methods that have no other.
     """
     if method in ("cubic", "lanczos3"):
         return "matrix"
     (height, width), (h, w) = image_size, crop_size
-    return "matrix" if height * width <= MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL * h * w else "exact"
+    return "matrix" if height * width <= ratio * h * w else "exact"
 
 
 def _resolve_path(arguments: CropArguments, path: str) -> str:

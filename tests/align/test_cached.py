@@ -1,5 +1,6 @@
 """An alignment that was kept is taken as it was, without a fit, and only of the same scan."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +9,11 @@ from helpers.likelihood import Scan
 
 import ptycho
 from ptycho.align import align_scan as steps
-from ptycho.align.cached import align
+from ptycho.align.cached import READING, align, reading_of
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.finding import Finding
 
@@ -36,7 +38,7 @@ def stretched(aligned, context):
 @pytest.fixture
 def calls(monkeypatch):
     seen = []
-    monkeypatch.setattr(steps, "STEPS", ((lambda *a: seen.append(1) or stretched(*a), "geometry"),))
+    monkeypatch.setattr(steps, "STEPS", ((lambda *a: seen.append(1) or stretched(*a), "geometry", 0.0),))
     return seen
 
 
@@ -74,3 +76,10 @@ def test_without_a_cache_nothing_is_kept(tmp_path, calls):
     for _ in range(2):
         align(given.geometry, ScanRunConfig(data=given.data), RunContext(tmp_path))
     assert len(calls) == 2
+
+
+def test_a_scan_that_was_turned_is_read_so_again():
+    turned = dict(zip(READING, (True, False, True, -1), strict=True))
+    kept = {"texts": np.asarray(json.dumps({"reading": turned}))}
+    config = reading_of(kept, DataConfig(file="x"))
+    assert {key: getattr(config, key) for key in READING} == turned

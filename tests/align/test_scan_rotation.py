@@ -1,9 +1,9 @@
-"""The turn of a scan from deflections whose potential is known."""
+"""The rotation of a scan from deflections whose potential is known."""
 
 import numpy as np
 import pytest
 
-from ptycho.align.scan_rotation import slopes_of, turn_of
+from ptycho.align.scan_rotation import rotation_of, slopes_of
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_slopes_of_a_plane_are_its_coefficients():
 def test_positions_are_turned_back(scan, degrees):
     """Told positions are those of the detector's axes, turned: they must be turned by the opposite."""
     places, deflections = scan
-    found = turn_of(slopes_of(deflections, turned(places, degrees)))
+    found = rotation_of(slopes_of(deflections, turned(places, degrees)))
     assert found.degrees == pytest.approx(-degrees, abs=2) and abs(found.degrees + degrees) < 4 * found.error
     assert found.curl < 0.05
 
@@ -40,15 +40,15 @@ def test_positions_are_turned_back(scan, degrees):
 def test_mirrored_patterns_leave_more_curl(scan):
     places, deflections = scan
     slopes = slopes_of(deflections[:, ::-1], places)
-    assert turn_of(slopes).curl > 5 * turn_of(slopes[:, ::-1]).curl
+    assert rotation_of(slopes).curl > 5 * rotation_of(slopes[:, ::-1]).curl
 
 
 def test_noise_tells_nothing():
     rng = np.random.default_rng(4)
-    found = turn_of(slopes_of(rng.normal(size=(150, 2)), rng.uniform(0, 10, (150, 2))))
+    found = rotation_of(slopes_of(rng.normal(size=(150, 2)), rng.uniform(0, 10, (150, 2))))
     assert found.curl > 0.5 and found.error > 8
 
 
 def test_a_line_of_positions_is_no_error():
     line = np.stack([np.arange(20.0), np.zeros(20)], axis=1)
-    assert np.isfinite(turn_of(slopes_of(line**2, line))).all()
+    assert np.isfinite(rotation_of(slopes_of(line**2, line))).all()

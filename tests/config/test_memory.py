@@ -19,7 +19,6 @@ from ptycho.config import (
     UnrolledModel,
 )
 from ptycho.config.memory import (
-    PROCESS,
     Part,
     check_disk,
     check_memory,
@@ -167,9 +166,9 @@ def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, phase, most):
 
 def test_the_limit_and_what_is_said_at_it():
     phases = {"thinks": [Part("small", 1.0, "lower a"), Part("large", 3e9 - 1, "lower b")], "rests": []}
-    check_memory(phases, 3 * GB + PROCESS)
+    check_memory(phases, 3 * GB + 2**30)
     with pytest.raises(ConfigError) as caught:
-        check_memory(phases, 3 * GB + PROCESS - 1)
+        check_memory(phases, 3 * GB + 2**30 - 1)
     assert str(caught.value) == (
         "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1e-06 MB too little; "
         "most of it for large, 3 GB: lower b"

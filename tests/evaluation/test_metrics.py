@@ -1,6 +1,7 @@
 """Scores against closed forms and independent slow loops, on complex, non-square, odd-sized images."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ from helpers import reference
 from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
-from ptycho.evaluation import metrics
+from ptycho.evaluation import alignment, frc, image_scores, metrics
 from ptycho.evaluation.frc import frc_crossing
 from ptycho.evaluation.metrics import Region, align, score, score_images
-from ptycho.scan import bands
+from ptycho.scan import ramp
+from ptycho.scan.bands import bands
 
 SHAPE = (41, 67)
 
@@ -86,7 +88,8 @@ def test_an_image_is_scored_alike_in_bands_of_rows(monkeypatch, uncovered):
     recon, mask = noisy(truth), covered(truth)
     mask[:uncovered, 50:] = False
     at_once = score(recon, truth, mask, whole(truth))
-    monkeypatch.setattr(bands, "BAND_PIXELS", 1000)
+    for module in (alignment, frc, image_scores, ramp):
+        monkeypatch.setattr(module, "bands", partial(bands, pixels=1000))
     in_bands = score(recon, truth, mask, whole(truth))
     assert list(in_bands) == list(at_once) and in_bands["flags"] == at_once["flags"]
     assert at_once["ms_ssim"] == [None, None] or not uncovered

@@ -1,10 +1,13 @@
 """Blocks of pixels: means of what is known, angles on the circle, and the same band by band."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from ptycho.evaluation import shrinking
 from ptycho.evaluation.shrinking import shrink, shrink_phase
-from ptycho.scan import bands
+from ptycho.scan.bands import bands
 
 
 def test_blocks_are_means_of_what_is_known():
@@ -40,5 +43,5 @@ def test_a_channel_is_averaged_alike_in_bands(monkeypatch):
     ]
     assert factor == 4 and np.isnan(at_once[1]).all()
     np.testing.assert_allclose(at_once, by_loops)
-    monkeypatch.setattr(bands, "BAND_PIXELS", 1)
+    monkeypatch.setattr(shrinking, "bands", partial(bands, pixels=1))
     np.testing.assert_array_equal(shrink(wave, 8, np.abs)[0], at_once)

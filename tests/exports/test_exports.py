@@ -467,11 +467,11 @@ def runs(simulated, dataset_of, tmp_path_factory):
         amplitudes=np.sqrt(rng.poisson(9, (4, 32, 32))).astype(np.float32),
         objects=drawn(rng, 2, 64, 64),
     )
-    folder.arrays(names.dataset(config, "test"), to_arrays(data))
+    folder.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
     folder.arrays(names.recon("pinn"), {"object": drawn(rng, 2, 64, 64)})
     plate = RunFolder(root / "plate")
     plate.config(replace(config, probe=ZonePlateProbe(energy_keV=7.0, pixel_size_nm=25.0)))
-    plate.arrays(names.dataset(config, "test"), to_arrays(data))
+    plate.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
     return SimpleNamespace(root=root, data=data)
 
 

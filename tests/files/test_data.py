@@ -10,7 +10,6 @@ from ptycho.config import ConfigError
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.files.file_array import FileArray
-from ptycho.scan import patterns
 from ptycho.scan.batches import batch_of
 from ptycho.scan.patterns import Patterns, Statistics
 
@@ -86,15 +85,15 @@ def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
     assert np.shares_memory(np.asarray(kept), rows) and not np.shares_memory(np.array(kept), rows)
 
 
-def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path, monkeypatch):
+def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path):
     rows = np.random.default_rng(0).poisson(0.4, (17, 8, 8)).astype(np.float32)
     rows[4] *= -1
     rows[9, 3, 3], rows[11, 0, 0] = np.inf, np.nan
     stored = FileArray.temporary(tmp_path, rows.shape, np.float32)
     stored[:] = rows
     blocks = [Statistics.of(rows[k : k + 5] for k in range(0, 17, 5))]
-    monkeypatch.setattr(patterns, "BLOCK", 3 * 64)
-    for found in (*blocks, Patterns(rows).statistics, Patterns(stored).statistics):
+    blocks += [Statistics.of(Patterns(some).blocks(pixels=3 * 64)) for some in (rows, stored)]
+    for found in (*blocks, Patterns(rows).statistics):
         for k, row in enumerate(rows):
             expected = sum(float(value) ** 2 for value in row.ravel())
             np.testing.assert_equal(found.energies[k], expected)

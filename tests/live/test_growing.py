@@ -256,7 +256,7 @@ def test_frames_with_numbers_that_are_not_finite_are_passed_over(scan):
 
 
 def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch, clock):
-    monkeypatch.setattr(final_fit, "BLOCK_PIXELS", 10)
+    monkeypatch.setattr(final_fit, "block_patterns", lambda N: 1)
     *_, last = finish(half, scan[3], seconds=0.1, speed=100)
     assert last.patterns["visits"].sum() > half.patterns["visits"].sum()
     assert steps_of(half, 0, OPTIONS) == OPTIONS.steps

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partialmethod
 
 import h5py
 import numpy as np
@@ -136,7 +137,7 @@ def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", full)
-        patch.setattr("ptycho.live.store.SLACK", 2**30)
+        patch.setattr(Store, "_reserve", partialmethod(Store._reserve, slack=2**30))
         with pytest.raises(OSError, match="No space left"):
             store.add([frame(2)], places([2]))
     assert store.add([frame(2)], places([2])) == {}

@@ -153,7 +153,7 @@ def test_a_run_without_hashes_is_read(run):
 
 def test_what_a_setup_holds(datasets):
     train = datasets["train"]
-    setup = setup_of(train, regular_offsets(CONFIG, 4), 22)
+    setup = setup_of(train, regular_offsets(CONFIG.offset, 4), 22)
     assert (setup.N, setup.region_size, setup.group_size, setup.support) == (32, 36, 4, 22)
     np.testing.assert_array_equal(setup.probe, train.probe[0])
     assert (setup.photon_scale, setup.normalisation) == (train.photon_scale, train.normalisation)
@@ -161,7 +161,7 @@ def test_what_a_setup_holds(datasets):
     light = np.sum(np.abs(train.photon_scale * train.probe) ** 2)
     assert setup.transmission == pytest.approx(mean / light, rel=1e-5)
     np.testing.assert_array_equal(setup.offsets, SETUP.offsets)
-    np.testing.assert_array_equal(regular_offsets(CONFIG, 1), [[0, 0]])
+    np.testing.assert_array_equal(regular_offsets(CONFIG.offset, 1), [[0, 0]])
 
 
 DAMAGED = [

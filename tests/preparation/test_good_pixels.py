@@ -141,6 +141,7 @@ def test_read_noise_is_noise(dtype, tmp_path):
     scan = interpret(raw(frames.astype(dtype)), config())
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
     assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
+    assert scan.lowest == pytest.approx(-20, rel=0.25)  # ten standard deviations: no noise, in any frame
     assert "Gaussian" in said(scan, "photon gain")
     _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0

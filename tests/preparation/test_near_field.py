@@ -9,7 +9,7 @@ import ptycho
 from ptycho.config import ConfigError, IdealDiskProbe, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
-from ptycho.preparation.near_field import NearField, probe_in_window, smell
+from ptycho.preparation.near_field import NearField, looks_like_near_field, probe_in_window
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.optics import brought_back, seen_power
 
@@ -133,7 +133,7 @@ def test_light_to_the_edge_looks_like_a_near_field():
     warnings = interpret(raw(), config(physics=None)).warnings
     assert sum("data.physics=near_field" in line for line in warnings) == 1
     assert not interpret(raw(), config(physics="far_field")).warnings
-    assert smell(np.zeros((H, W)), np.ones((H, W), bool)) is None
+    assert looks_like_near_field(np.zeros((H, W)), np.ones((H, W), bool)) is None
 
 
 def test_far_fields_do_not_look_like_one():

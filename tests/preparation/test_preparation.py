@@ -13,11 +13,13 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
     choose_probe,
     make_dataset,
+    map_positions,
     probe_of_run,
     training_and_validation,
 )
 from ptycho.preparation.detector import Detector, oriented
-from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.geometry import isolated, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.split import split_patterns
 
@@ -254,6 +256,14 @@ def test_the_dataset_of_a_scan(dataset):
     assert (data.groups[:, 0] == np.arange(J - 1)).all() and data.group_size == 3
 
 
+def test_positions_that_are_mapped_have_groups_and_a_lattice_of_their_own(tmp_path):
+    settings = ScanRunConfig(data=config(), group_size=4, tiles=True)
+    scan, data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
+    _, mapped = map_positions(scan, data, 2 * np.eye(2))
+    assert mapped.group_size == 4 and mapped.object_size > data.object_size
+    assert [mapped.tiling.height, mapped.tiling.width] == [2 * data.tiling.height, 2 * data.tiling.width]
+
+
 def test_a_scan_keeps_the_frames_that_are_used_alone(tmp_path):
     frames = beam((22, 26))
     frames[[0, 7]] = 0
@@ -265,21 +275,18 @@ def test_a_scan_keeps_the_frames_that_are_used_alone(tmp_path):
     np.testing.assert_allclose(shifts, np.round(shifts), atol=1e-5)
 
 
-def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
+def test_patterns_are_read_in_blocks(tmp_path):
     scan = interpret(raw(), config())
     scan.raw.patterns.most = 0
-    copy = scan.copied(tmp_path)[1]
+    copy = scan.copied(tmp_path, block_bytes=4 * H * W * 8)[1]
     assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
-def test_of_large_frames_fewer_are_looked_at(monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 10 * H * W * 8)
-    scan = interpret(raw(), config())
+def test_of_large_frames_fewer_are_looked_at():
+    scan = interpret(raw(), config(), SampleOptions(most_bytes=10 * H * W * 8))
     assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
-    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 1)
-    scan = interpret(raw(), config())
+    scan = interpret(raw(), config(), SampleOptions(most_bytes=1))
     assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
 
 
@@ -295,12 +302,11 @@ def test_every_so_many_th_frame_without_those_dropped():
     assert scan.frames.tolist() == [0, 3, 9, 12, 15]
 
 
-def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.numbers.SAMPLED", 4)
+def test_what_is_not_finite_is_found_when_all_are_read(tmp_path):
     frames = beam((22, 26)).astype(float)
     frames[7, 22, 26] = np.nan
     with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
-        interpret(raw(frames, domain="counts"), config()).copied(tmp_path)
+        interpret(raw(frames, domain="counts"), config(), SampleOptions(frames=4)).copied(tmp_path)
     assert len(interpret(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
 
 
@@ -324,9 +330,9 @@ def test_a_wrong_unit_is_named(factor, unit, message):
         interpret(raw(positions=factor * raw().positions, unit=unit), config())
 
 
-def test_positions_taken_twice_make_no_others_lonely():
+def test_positions_taken_twice_make_no_others_isolated():
     places = np.array([[0.0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [1, 2]])
-    assert not len(lonely(places)) and list(lonely(np.vstack([places, [50, 50]]))) == [6]
+    assert not len(isolated(places)) and list(isolated(np.vstack([places, [50, 50]]))) == [6]
 
 
 def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
@@ -434,6 +440,6 @@ def test_the_strongest_mode_of_a_file_comes_first():
     rng = np.random.default_rng(3)
     modes = rng.normal(size=(3, 16, 16)) * np.array([1.0, 3, 2])[:, None, None] * (1 + 1j)
     scan = SimpleNamespace(probe=modes.astype(np.complex64), N=16)
-    found, where = choose_probe(scan, ScanRunConfig(data=config()))
+    found, where = choose_probe(scan, OwnProbe(), None)
     np.testing.assert_array_equal(found, scan.probe[[1, 2, 0]])
     assert where.startswith("the file's, 3 modes, 6")

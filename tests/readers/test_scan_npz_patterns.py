@@ -2,6 +2,7 @@
 
 import tracemalloc
 import zipfile
+from functools import partialmethod
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
 
 
 def test_patterns_last_in_many_blocks(made, save, monkeypatch):
-    monkeypatch.setattr("ptycho.files.npz.CHUNK_BYTES", 2 * W * J * 2)
+    monkeypatch.setattr(NpzFile, "rows", partialmethod(NpzFile.rows, block_bytes=2 * W * J * 2))
     path = save(compressed=True, a=made.counts.transpose(1, 2, 0))
     with NpzFile(path) as archive:
         equal(NpzPatterns(path, archive.header("a", "fiu"), "hwp"), made.counts)

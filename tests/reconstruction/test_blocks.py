@@ -23,7 +23,7 @@ from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
@@ -221,7 +221,7 @@ def in_a_file(path, seed):
 
 
 def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
-    """A count of one pixel, the mask, the support, the distance of a near field, the weights of a network."""
+    """A count of one pixel, mask, support, distance of a near field, start, options, weights of a network."""
     likelihood, data = terms.likelihood, terms.likelihood.data
     task = Task(blocks.finish, terms, scan.rough(likelihood.normalisation), OBJECT_ALONE, 40)
     counts = np.array(data.amplitudes[:])
@@ -245,10 +245,11 @@ def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
         of(replace(terms, lit=good)),
         of(replace(terms, prior=Prior("edge_preserving", 3.5))),
         of(learned),
-        of(terms, partial(blocks.begin, coarse=network)),
+        of(terms, partial(blocks.begin, projected=True)),
+        of(replace(terms, options=FitOptions(window=4))),
     ]
     in_a_file(tmp_path / "weights.npz", 2)  # other weights in the same place
-    digests += [of(learned), of(terms, partial(blocks.begin, coarse=network))]
+    digests += [of(learned)]
     assert len(set(digests)) == len(digests)
     same = replace(likelihood, data=replace(data, amplitudes=Patterns(np.array(data.amplitudes[:]))))
     assert of(replace(terms, likelihood=same)) == digests[0]

@@ -7,8 +7,7 @@ import pytest
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
-from ptycho.reconstruction import holdout as judging
-from ptycho.reconstruction.holdout import SHARE, HoldOut, coverage, hold_out
+from ptycho.reconstruction.holdout import HoldOut, coverage, hold_out
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare, compare_shares
 
@@ -59,7 +58,7 @@ def test_what_is_clear_and_what_matters():
 def test_patterns_are_kept_out_whole(scans):
     _, whole, kept, judge = kept_out(scans, "patterns")
     assert judge.kind == "patterns" and judge.kept_share == 1
-    count = round(SHARE * 64)
+    count = round(0.1 * 64)
     assert len(judge.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
     rows = [tuple(row) for part in (kept, judge.likelihood) for row in part.data.positions.tolist()]
     assert sorted(rows) == sorted(map(tuple, whole.data.positions.tolist())) and len(set(rows)) == 64
@@ -77,14 +76,14 @@ def test_photons_are_kept_out_of_every_count(scans, unit):
     data = replace(data, amplitudes=data.amplitudes[:] * unit)
     whole = likelihood_of(data, unit=unit)
     kept, judge = hold_out(whole, 0)
-    assert judge.kind == "photons" and judge.kept_share == 1 - SHARE
+    assert judge.kind == "photons" and judge.kept_share == 1 - 0.1
     counts = np.rint((data.amplitudes[:] / unit) ** 2)
     stay, out = (np.square(part.instead.astype(float) / unit) for part in (kept, judge.likelihood))
     np.testing.assert_allclose(stay + out, counts, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(out, np.rint(out), atol=1e-2)
     total = counts.sum()
-    assert abs(out.sum() - SHARE * total) < 5 * np.sqrt(SHARE * (1 - SHARE) * total)
-    deviates = (out - SHARE * counts)[counts > 0] / np.sqrt(SHARE * (1 - SHARE) * counts[counts > 0])
+    assert abs(out.sum() - 0.1 * total) < 5 * np.sqrt(0.1 * (1 - 0.1) * total)
+    deviates = (out - 0.1 * counts)[counts > 0] / np.sqrt(0.1 * (1 - 0.1) * counts[counts > 0])
     assert deviates.var() == pytest.approx(1, abs=0.1)
     assert judge.likelihood.unit == kept.unit == whole.unit
 
@@ -96,7 +95,7 @@ def test_photons_kept_out_are_independent_of_the_rest():
     kept, judge = hold_out(likelihood_of(data), 1)
     stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, judge.likelihood))
     bright = mean > 20
-    a, b = (stay - (1 - SHARE) * mean)[bright], (out - SHARE * mean)[bright]
+    a, b = (stay - (1 - 0.1) * mean)[bright], (out - 0.1 * mean)[bright]
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(bright.sum())
 
 
@@ -113,11 +112,11 @@ def test_noise_kept_out_is_independent_of_the_rest(scans):
     assert (
         stay.std()
         == pytest.approx(kept.unit / 2, rel=0.05)
-        == pytest.approx(sigma / np.sqrt(1 - SHARE), rel=0.05)
+        == pytest.approx(sigma / np.sqrt(1 - 0.1), rel=0.05)
     )
     assert out.std() == pytest.approx(judge.likelihood.unit / 2, rel=0.05)
-    assert out.std() == pytest.approx(sigma / np.sqrt(SHARE), rel=0.05)
-    both = (1 - SHARE) * kept.instead + SHARE * judge.likelihood.instead
+    assert out.std() == pytest.approx(sigma / np.sqrt(0.1), rel=0.05)
+    both = (1 - 0.1) * kept.instead + 0.1 * judge.likelihood.instead
     np.testing.assert_allclose(both, noisy.amplitudes[:], rtol=1e-5)
 
 
@@ -132,7 +131,7 @@ def test_what_is_kept_out_is_drawn_by_the_seed(scans):
 def test_a_sparse_scan_keeps_its_patterns(monkeypatch):
     sparse = Scan.of(np.random.default_rng(1), 3e4, count=8, step=6.0)
     data = sparse.dataset(np.random.default_rng(2))
-    assert coverage(data) < judging.SPARSE
+    assert coverage(data) < 5
     assert hold_out(likelihood_of(data), 0)[1].kind == "photons"
 
 
@@ -163,7 +162,7 @@ def test_a_wrong_state_scores_worse(scans, kind):
     f, rng = whole.normalisation, np.random.default_rng(6)
     state = State.of(kept.data, scan.object, normalisation=f)
     if kind == "photons":
-        state = replace(state, object=state.object * np.float32(np.sqrt(1 - SHARE)))
+        state = replace(state, object=state.object * np.float32(np.sqrt(1 - 0.1)))
     noise = 0.15 * random_complex(rng, scan.object.shape)
     wrong = replace(state, object=(state.object + noise).astype(np.complex64))
     right, worse = (judge.score(one, Freedom(False)) for one in (state, wrong))
@@ -173,12 +172,12 @@ def test_a_wrong_state_scores_worse(scans, kind):
 
 
 def test_photons_are_judged_with_their_share_of_light_and_background(scans):
-    """The state of what is held out expects SHARE/(1 − SHARE) of the photons that were fitted."""
+    """The state of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
     scan, whole, _, judge = kept_out(scans, "photons")
     state = replace(scan.state(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
     found = judge.places(state, Freedom(False))
-    np.testing.assert_allclose(found.flux**2, SHARE / (1 - SHARE), rtol=1e-5)
-    np.testing.assert_allclose(found.background, 0.2 * SHARE / (1 - SHARE), rtol=1e-5)
+    np.testing.assert_allclose(found.flux**2, 0.1 / (1 - 0.1), rtol=1e-5)
+    np.testing.assert_allclose(found.background, 0.2 * 0.1 / (1 - 0.1), rtol=1e-5)
     assert found.object is state.object and found.modes is state.modes
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from helpers.likelihood import Scan, distance, lit_mask
 
 from ptycho.reconstruction import learned
-from ptycho.reconstruction.learned import LEAST, LIT, Learned, apply, opinion, view
+from ptycho.reconstruction.learned import VIEW, Learned, apply, opinion, view
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, fit_to_the_end
@@ -41,7 +41,7 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = learned._filled(np.where(seen.light > LEAST, target, 0)[seen.box]) / seen.noise
+        there = learned._filled(np.where(seen.light > VIEW.least, target, 0)[seen.box]) / seen.noise
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
@@ -75,10 +75,10 @@ def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, lik
     for row, col in np.floor(state.positions + 0.5).astype(int):
         light[row : row + N, col : col + N] += power
     np.testing.assert_allclose(seen.light, light / light.max(), atol=1e-5)
-    lit = light > LEAST * light.max()
+    lit = light > VIEW.least * light.max()
     sigma = likelihood.photon / np.sqrt(2 * light[lit])
     np.testing.assert_allclose(seen.deviation[lit], sigma, rtol=1e-4)
-    bright = light > LIT * light.max()
+    bright = light > VIEW.bright * light.max()
     assert seen.noise == pytest.approx(np.sqrt(np.mean(likelihood.photon**2 / (2 * light[bright]))), rel=1e-4)
     rows, columns = seen.box
     assert lit[rows, columns].sum() == lit.sum()
@@ -93,7 +93,7 @@ def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, lik
     assert seen.inputs.shape[0] % 4 == seen.inputs.shape[1] % 4 == 0
 
 
-def test_tiles_give_what_the_whole_gives(monkeypatch):
+def test_tiles_give_what_the_whole_gives():
     rng = np.random.default_rng(4)
     shown, noise = rng.normal(size=(36, 52, 4)).astype("f"), np.zeros((36, 52, 1), "f")
 
@@ -103,9 +103,7 @@ def test_tiles_give_what_the_whole_gives(monkeypatch):
         return tf.nn.avg_pool2d(x[..., :2], 17, 1, "SAME")
 
     whole = apply(blur, shown, noise)
-    monkeypatch.setattr(learned, "TILE", 16)
-    monkeypatch.setattr(learned, "REACH", 8)
-    np.testing.assert_allclose(apply(blur, shown, noise), whole, atol=1e-6)
+    np.testing.assert_allclose(apply(blur, shown, noise, tile=16, reach=8), whole, atol=1e-6)
 
 
 def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
@@ -121,8 +119,8 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
     pull = opinion(replace(prior, strength=2.0), likelihood, state)
     seen = view(likelihood, state)
-    lit = seen.light > LEAST
-    bright, between = seen.light >= LIT, np.abs(seen.light - (LIT + LEAST) / 2) < 0.01
+    lit = seen.light > VIEW.least
+    bright, between = seen.light >= VIEW.bright, np.abs(seen.light - (VIEW.bright + VIEW.least) / 2) < 0.01
     np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
     np.testing.assert_array_equal(pull.target[~lit], state.object[~lit])
     went = np.abs(pull.target - state.object)[between] / np.abs(truth - state.object)[between]

@@ -8,8 +8,8 @@ from helpers.likelihood import smooth_object
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
-from ptycho.evaluation.trust import FLAGS, PHASE_LEFT, PHASES, phase_insensitive
-from ptycho.reconstruction.phase_sensitivity import HEIGHT, draw_phase, phase_left
+from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
+from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
 from ptycho.reconstruction.state import Freedom, State
@@ -71,10 +71,10 @@ def test_a_phase_that_no_constant_and_no_plane_takes_away():
     rows, columns = np.nonzero(lit)
     for plane in (np.ones(len(rows)), rows, columns):
         assert abs(phase[lit] @ plane) < 1e-9 * np.abs(plane).sum()
-    assert phase[lit].std() == pytest.approx(HEIGHT)
+    assert phase[lit].std() == pytest.approx(PhaseOptions.height)
 
 
 def test_the_flag():
-    assert FLAGS[PHASES].wrong and f"{PHASE_LEFT:g}" in FLAGS[PHASES].means
+    assert FLAGS[PHASES].wrong and f"{LIMITS.phase_left:g}" in FLAGS[PHASES].means
     assert phase_insensitive(0.8) and phase_insensitive(math.nan)
     assert not phase_insensitive(0.2) and not phase_insensitive(-0.1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.reference import random_complex
 
-from ptycho.reconstruction.prior import BEND, STEP, Prior, kind_of
+from ptycho.reconstruction.prior import Prior, kind_of
 
 KINDS = ("quadratic", "edge_preserving", "second_order")
 H, W = 7, 10
@@ -22,13 +22,13 @@ def slowly(kind, image):
             if all(inside):
                 mixed = image[i + 1, j + 1] - image[i + 1, j] - image[i, j + 1] + image[i, j]
                 square += 2 * abs(mixed) ** 2
-            total += np.sqrt(square + BEND**2) - BEND
+            total += np.sqrt(square + 0.02**2) - 0.02
             continue
         if inside[0]:
             square += abs(image[i + 1, j] - image[i, j]) ** 2
         if inside[1]:
             square += abs(image[i, j + 1] - image[i, j]) ** 2
-        total += square if kind == "quadratic" else np.sqrt(square + STEP**2) - STEP
+        total += square if kind == "quadratic" else np.sqrt(square + 0.05**2) - 0.05
     return total
 
 
@@ -107,7 +107,7 @@ def test_stiffness_is_the_curvature_along_a_wave(kind, order):
     wave = np.cos(2 * np.pi * (3 * i / 24 + 5 * j / 32)).astype(np.complex64)
     prior, h = Prior(kind, 7.0), 1e-4
     s = 4 * np.sin(np.pi * 3 / 24) ** 2 + 4 * np.sin(np.pi * 5 / 32) ** 2
-    weight = 2.0 if kind == "quadratic" else 1 / BEND
+    weight = 2.0 if kind == "quadratic" else 1 / 0.02
     assert prior.stiffness(np.ones_like(wave))[3, 5] == pytest.approx(7 * weight * s**order, rel=1e-5)
     slope = np.vdot(prior(1 + h * wave)[1], wave).real / h
     assert slope == pytest.approx(7 * weight * s**order * np.sum(wave.real**2), rel=0.15)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_der
 
-from ptycho.reconstruction import quasi_newton
-from ptycho.reconstruction.quasi_newton import PRECISION, minimise
+from ptycho.reconstruction.quasi_newton import SEARCH, minimise
 
 
 class Counted:
@@ -61,7 +60,7 @@ def test_rosenbrocks_valley():
 def test_no_step_leads_up():
     function = Counted(rosen, rosen_der)
     values = np.array([point.value for point in points(function, np.array([-1.2, 1.0, 2.0, -3.0]), 80)])
-    assert np.all(np.diff(values) <= PRECISION * np.abs(values[:-1]))
+    assert np.all(np.diff(values) <= SEARCH.precision * np.abs(values[:-1]))
 
 
 def test_points_are_what_the_function_gives():
@@ -81,7 +80,7 @@ def test_float32_stays_float32():
     course = points(function, np.ones(9, np.float32), 30)
     assert course[-1].x.dtype == np.float32
     values = np.array([point.value for point in course])
-    assert np.all(np.diff(values) <= 2 * PRECISION * values[:-1])
+    assert np.all(np.diff(values) <= 2 * SEARCH.precision * values[:-1])
     assert np.abs(course[-1].x).max() < 0.02
 
 
@@ -95,7 +94,7 @@ def test_where_no_step_leads_down_it_ends():
     """A gradient with the wrong sign: every length is tried, and it ends, with and without a memory."""
     uphill = Counted(lambda x: x @ x, lambda x: -2 * x)
     assert len(points(uphill, np.ones(3), 10)) == 1
-    assert uphill.calls == 1 + quasi_newton.TRIES
+    assert uphill.calls == 1 + SEARCH.tries
     turned = []
 
     def later(x):
@@ -127,15 +126,15 @@ def test_tries_that_end_in_the_lowest_point_are_counted():
     """A straight line down: no length satisfies the second condition of Wolfe, all are tried."""
     function = Counted(lambda x: -x.sum(), lambda x: -np.ones_like(x))
     _, after = points(function, np.zeros(3), 1)
-    assert after.evaluations == quasi_newton.TRIES == function.calls - 1
-    np.testing.assert_array_equal(after.x, np.full(3, 2.0 ** (quasi_newton.TRIES - 1)))
+    assert after.evaluations == SEARCH.tries == function.calls - 1
+    np.testing.assert_array_equal(after.x, np.full(3, 2.0 ** (SEARCH.tries - 1)))
 
 
 def test_tries_beyond_the_lowest_point_are_counted():
     """A slope that ends in a wall: the last lengths are tried in vain."""
     function = Counted(lambda x: -x.sum() if x[0] <= 1.1 else np.inf, lambda x: -np.ones_like(x))
     _, after = points(function, np.zeros(1), 1)
-    assert after.evaluations == quasi_newton.TRIES == function.calls - 1
+    assert after.evaluations == SEARCH.tries == function.calls - 1
     assert 1 <= after.x[0] <= 1.1
 
 
@@ -153,5 +152,5 @@ def test_tries_that_led_nowhere_are_counted():
         counted += point.evaluations
         assert counted == len(calls)
         if k == 3:
-            blocked[0] = quasi_newton.TRIES
+            blocked[0] = SEARCH.tries
     assert k == 7 and blocked[0] < 0

@@ -4,6 +4,7 @@ import io
 import logging
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from helpers import reference
 from helpers.likelihood import light_of
 from scipy.special import kl_div
 
-from ptycho import progress
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
+from ptycho.progress import Progress
+from ptycho.reconstruction import refinement
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.stitching import stitch, stitch_each
 
@@ -125,7 +127,7 @@ def test_the_unit_of_amplitudes_that_are_no_counts_does_not_matter(dataset_of):
 def test_progress_is_shown(dataset_of, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(refinement, "Progress", partial(Progress, line_s=0.0))
     data = scan_of(dataset_of, np.random.default_rng(8))  # four patterns of each of two images
     refine(np.ones((2, M, M), np.complex64), data, 2)
     lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]

@@ -20,7 +20,7 @@ from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
@@ -115,7 +115,9 @@ def thick():
     start = replace(scan.state(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
     one = fit(terms, start, OBJECT_ALONE, 40)
     solved = Solved(one.state, OBJECT_ALONE, terms, (), one)
-    two = fit(terms, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, ENOUGH / 5)
+    two = fit(
+        terms, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, FIT.enough / 5
+    )
     return scan, slices, data, solved, replace(solved, state=two.state, fit=two)
 
 

@@ -20,9 +20,8 @@ from helpers.reference import random_complex
 from scipy.optimize import minimize
 
 from ptycho.reconstruction import solver
-from ptycho.reconstruction.likelihood import SMALLEST
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import Terms, fit, normalise
+from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import Unknowns
 
@@ -83,6 +82,17 @@ def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     assert found.converged
 
 
+def test_steps_end_as_the_options_say():
+    """The first fit from a constant, and the gain that counts as none."""
+    small = Scan.of(np.random.default_rng(3), 1e5, count=4)
+    data = small.dataset(np.random.default_rng(4))
+    terms, start = Terms(likelihood_of(data)), small.rough(data.normalisation)
+    short = fit_from_constant(replace(terms, options=FitOptions(first=1)), start, 4)
+    assert len(short.course) == 2 + 5 and not short.converged  # each with the value at its start
+    early = fit(replace(terms, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
+    assert early.converged and len(early.course) == 1 + 2 * 2
+
+
 def test_the_least_deviance_is_that_of_scipy():
     """Gaussian amplitudes of nine patterns: a long L-BFGS-B run in double precision gets no lower."""
     small = Scan.of(np.random.default_rng(5), 1e4, count=3)
@@ -97,7 +107,7 @@ def test_the_least_deviance_is_that_of_scipy():
         for probe, (row, col), amplitude in zip(probes, corners, measured, strict=True):
             window = np.s_[row : row + N, col : col + N]
             far = np.fft.fft2(probe * image[window], norm="ortho")
-            root = np.sqrt(np.abs(far) ** 2 + SMALLEST)
+            root = np.sqrt(np.abs(far) ** 2 + 1e-4)
             value += 2 * np.sum((root - amplitude) ** 2)
             back[window] += probe.conj() * np.fft.ifft2(4 * (root - amplitude) / root * far, norm="ortho")
         return value, np.concatenate([back.real.ravel(), back.imag.ravel()])

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, fisher_matrix, likelihood_of, lit_mask
 
-from ptycho.reconstruction import uncertainty
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.uncertainty import Redrawn, map_errors, measure_again, smooth, turn_towards
+from ptycho.reconstruction.uncertainty import (
+    ErrorMapOptions,
+    Redrawn,
+    map_errors,
+    measure_again,
+    smooth,
+    turn_towards,
+)
 from ptycho.reconstruction.unknowns import object_light
 
 ROWS, COLS = np.mgrid[:23, :31]
@@ -64,13 +70,11 @@ def spread(scan, fisher, strength, light):
 
 
 @pytest.mark.parametrize("strength", [100.0, 3000.0])
-def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength, monkeypatch):
+def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
     """The found object is near the truth, so that the matrices there are those here."""
-    monkeypatch.setattr(uncertainty, "DRAWS", 12)
-    monkeypatch.setattr(uncertainty, "WIDTH", 1.0)
     terms, state = fitted(data, scan, strength)
     lit = lit_mask(scan, 0.2)
-    errors = map_errors(terms, state, np.ones_like(lit), 0)
+    errors = map_errors(terms, state, np.ones_like(lit), 0, ErrorMapOptions(draws=12, width=1.0))
     expected = spread(scan, fisher, strength, object_light(state).astype(float))
     for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
         ratio = sigma[lit] / known[lit]

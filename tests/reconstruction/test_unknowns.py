@@ -8,7 +8,7 @@ from helpers.likelihood import N, Scan
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.state import Freedom
-from ptycho.reconstruction.unknowns import FLOOR, Unknowns, lit_pixels
+from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 
 ALL = Freedom(True, True, True, True)
 PARTS = ("object", "modes", "positions", "flux", "background")
@@ -180,7 +180,7 @@ def slow_curvatures(state):
 def test_scales_are_roots_of_the_curvature(state):
     light, bright, energy = slow_curvatures(state)
     unknowns = Unknowns.of(state, ALL, 0.1, diagonal=2e3)
-    floored = np.maximum(light, FLOOR * light.max())
+    floored = np.maximum(light, 1e-3 * light.max())
     np.testing.assert_allclose(unknowns.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
     for mode in unknowns.scales["modes"]:
         np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)

@@ -46,7 +46,7 @@ def untrained(folder, data, rng=None, name="pinn", **changes):
         set_weights(network, {k: v + noise[k] for k, v in get_weights(network).items()})
     run.config(config)
     write_network(run, name, get_weights(network), {}, [])
-    offsets = regular_offsets(config, view.group_size)
+    offsets = regular_offsets(config.offset, view.group_size)
     run.arrays(f"{name}/setup.npz", setup_of(view, offsets, geometry.support).arrays())
     return run.path, network
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from helpers import reference
 
 from ptycho.config import ScanConfig
-from ptycho.scan.batches import AHEAD, batch_of, made_ahead, padded_batches, training_batches
+from ptycho.scan.batches import batch_of, padded_batches, prefetched, training_batches
 from ptycho.simulation.simulate import simulate
 
 
@@ -98,14 +98,14 @@ def test_padded_batches(plain, batch_size, expected, real):
 def test_batches_made_ahead_are_the_same_in_the_same_order(datasets):
     data = datasets["train"].with_neighbours(2, 10.0, seed=0)
     plainly = list(training_batches(data, 4, 0, 0, truth=True))
-    ahead = list(made_ahead(training_batches(data, 4, 0, 0, truth=True)))
+    ahead = list(prefetched(training_batches(data, 4, 0, 0, truth=True)))
     assert len(ahead) == len(plainly) == 3
     for found, expected in zip(ahead, plainly, strict=True):
         assert found.keys() == expected.keys() == {"x", "offsets", "near_x", "near_offsets", "target"}
         for key, value in expected.items():
             assert found[key].dtype == value.dtype
             np.testing.assert_array_equal(found[key], value)
-    assert list(made_ahead(iter(()))) == []
+    assert list(prefetched(iter(()))) == []
 
 
 def test_no_more_batches_are_made_than_are_needed_soon(plain):
@@ -117,26 +117,26 @@ def test_no_more_batches_are_made_than_are_needed_soon(plain):
             made.append(k)
             yield batch_of(plain, np.array([k % 7]))
 
-    ahead = made_ahead(batches())
+    ahead = prefetched(batches(), 3)
     for used in (1, 2, 3):
         next(ahead)
         until = time.monotonic() + 10
-        while len(made) < used + AHEAD and time.monotonic() < until:
+        while len(made) < used + 3 and time.monotonic() < until:
             time.sleep(0.01)
-        assert made == list(range(used + AHEAD))
+        assert made == list(range(used + 3))
     ahead.close()
     time.sleep(0.05)
-    assert len(made) == 3 + AHEAD
+    assert len(made) == 3 + 3
 
 
 def test_an_error_in_the_making_of_a_batch_reaches_the_loop(plain):
     blind = replace(plain, objects=None)
     with pytest.raises(ValueError, match="no true objects"):
-        list(made_ahead(training_batches(blind, 2, 0, 0, truth=True)))
+        list(prefetched(training_batches(blind, 2, 0, 0, truth=True)))
 
     def broken():
         yield batch_of(plain, np.array([0]))
         raise OSError("the disk is gone")
 
     with pytest.raises(tf.errors.UnknownError, match="OSError: the disk is gone"):
-        list(made_ahead(broken()))
+        list(prefetched(broken()))

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptycho.config import AberratedProbe, ConfigError, ScanRunConfig, ZonePlateProbe
-from ptycho.config.data import DataConfig
+from ptycho.config import AberratedProbe, ConfigError, ZonePlateProbe
 from ptycho.preparation.dataset import choose_probe
 from ptycho.preparation.geometry import PixelSize
 from ptycho.scan.electron_probe import aberration, electron_probe
@@ -51,10 +50,9 @@ def scan(pixel=(5e-11, 5e-11), energy_eV=297e3):
 
 
 def test_a_probe_that_cannot_be_made_is_refused_before_work():
-    config = ScanRunConfig(data=DataConfig(file="x"), probe=AberratedProbe())
-    modes, why = choose_probe(scan(), config)
+    modes, why = choose_probe(scan(), AberratedProbe(), None)
     assert modes.shape == (1, 32, 32) and why == "probe=aberrated"
     with pytest.raises(ConfigError, match=r"probe=aberrated: .*set data.distance_m=, data.detector_pixel_m="):
-        choose_probe(scan(None), config)
+        choose_probe(scan(None), AberratedProbe(), None)
     with pytest.raises(ConfigError, match=r"semi_angle_mrad=50: must be at most 41.7"):
         electron_probe(AberratedProbe(semi_angle_mrad=50.0), 32, (5e-11, 5e-11), WAVELENGTH)

@@ -24,6 +24,7 @@ from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
+from ptycho.simulation.instrument import ROLES, true_flux
 from ptycho.simulation.simulate import simulate, simulate_with_truth
 from ptycho.simulation.truth import read_truth
 from workflows.reconstruct import grid_lines
@@ -274,3 +275,10 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
 
     monkeypatch.setattr(grid_lines.lsqml, "reconstruct", failing)
     assert grid_lines.reconstruct_by_lsqml(config, test, folder) is None
+
+
+def test_each_image_of_each_role_has_a_flux_of_its_own():
+    image = np.repeat([0, 1], 20)
+    flux = [true_flux(0.2, 3, role, image).reshape(2, 20) for role in ROLES]
+    assert len(np.unique(np.concatenate(flux), axis=0)) == 2 * len(ROLES)
+    assert true_flux(0.0, 3, "test", image) is None

@@ -7,7 +7,7 @@ import pytest
 
 from ptycho.config import ConfigError
 from ptycho.config.pretrain_config import MaterialsConfig
-from ptycho.simulation import material, probe_kinds
+from ptycho.simulation import probe_kinds
 from ptycho.simulation.kinds import (
     Entry,
     Kind,
@@ -245,9 +245,9 @@ OTHER = np.array([[1.0, 1.0], [0.0, 0.5]])
 CERTAIN = MaterialsConfig(phase_rad=(2.0, 2.0), absorption=(0.4, 0.4), unrelated=0.0, bright=0.0)
 
 
-def waves_of(materials, count=8):
+def waves_of(materials, count=8, bent=0.0):
     """Each with its phase of the first pixel on the side where the second one is positive."""
-    found = [transmission(THICK, OTHER, materials, rng(seed)) for seed in range(count)]
+    found = [transmission(THICK, OTHER, materials, rng(seed), bent) for seed in range(count)]
     assert {wave.dtype.name for wave in found} == {"complex64"}
     return found
 
@@ -275,15 +275,13 @@ BENT_PHASE = np.array([[-1.0, -(0.5**0.5)], [1.0, 0.0]])  # sin(π(t − ½)), t
         ({"bright": 1.0}, 0.0, np.array([[0.05, 0.25], [1.0, 0.5]]), 2 * (THICK - 0.5)),
     ],
 )
-def test_materials_by_hand(monkeypatch, changes, bent, amplitude, phase):
+def test_materials_by_hand(changes, bent, amplitude, phase):
     """β = 2, α = 0.4; a bright object has its thickness as amplitude, above a floor."""
-    monkeypatch.setattr(material, "BENT", bent)
-    assert_of_either_sign(waves_of(replace(CERTAIN, **changes)), amplitude * np.exp(1j * phase))
+    assert_of_either_sign(waves_of(replace(CERTAIN, **changes), bent=bent), amplitude * np.exp(1j * phase))
 
 
-def test_materials_are_drawn_from_their_ranges(monkeypatch):
+def test_materials_are_drawn_from_their_ranges():
     """Phase strengths by their logarithm."""
-    monkeypatch.setattr(material, "BENT", 0.0)
     wide = replace(CERTAIN, phase_rad=(0.01, 1.0), absorption=(0.2, 0.6))
     found = waves_of(wide, 400)
     alpha = [1 - abs(wave[1, 0]) for wave in found]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial, partialmethod
 
 import numpy as np
 import pytest
@@ -10,14 +11,12 @@ import tensorflow as tf
 from ptycho.config import DenoiserConfig, XlaConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
-from ptycho.networks import denoiser
-from ptycho.networks.denoiser import load_denoiser
+from ptycho.networks.denoiser import load_denoiser, new_denoiser
 from ptycho.networks.weights import get_weights
-from ptycho.run import denoiser_examples, denoiser_training
+from ptycho.run import denoiser_training
 from ptycho.run.denoiser_examples import Example, Scans, make_example
 from ptycho.run.denoiser_training import DenoiserTraining, cut_window
 from ptycho.run.folder import RunFolder
-from ptycho.training import loop
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
@@ -55,14 +54,14 @@ def short_rows(monkeypatch):
     Examples are of short fits, and few batches tell what is left.
     """
     monkeypatch.setattr(DenoiserTraining, "row", 2)
-    monkeypatch.setattr(denoiser_training, "TRIED", 3)
-    monkeypatch.setattr(denoiser_examples, "STEPS", SHORT)
-    monkeypatch.setattr(loop, "READ_S", 0.0)
+    error = partialmethod(DenoiserTraining.error, batches=3)
+    monkeypatch.setattr(DenoiserTraining, "error", error)
+    monkeypatch.setattr(denoiser_training, "make_example", partial(make_example, steps=SHORT))
 
 
 def train(config, folder, checkpoints=None, stop=None):
     task = DenoiserTraining(config, folder)
-    return task, Training(task, standard_callbacks(checkpoints, stop)).run()
+    return task, Training(task, standard_callbacks(checkpoints, stop), read_s=0.0).run()
 
 
 # ---- scans and examples
@@ -86,7 +85,7 @@ def test_a_wrong_beam_is_stated_and_known_to_be():
 
 def test_object_and_change_are_the_truth_in_some_phase():
     scans = Scans(config_of())
-    example, truth = make_example(scans, 1), scans.draw(1).truth
+    example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1).truth
     shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
     there = shown + example.change[..., 0] + 1j * example.change[..., 1]
     lit = example.light[..., 0] > 0
@@ -134,7 +133,7 @@ def examples(tmp_path_factory):
     """Those of the first kind, made once."""
     folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(denoiser_examples, "STEPS", SHORT)
+        patch.setattr(denoiser_training, "make_example", partial(make_example, steps=SHORT))
         DenoiserTraining(config_of(), folder).make_examples(0)
     return folder
 
@@ -167,8 +166,8 @@ def eagerly(monkeypatch):
 
 def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, eagerly, monkeypatch):
     """Bit for bit, also where it was stopped while examples of the second kind were made."""
-    monkeypatch.setattr(denoiser, "FEATURES", (4, 6, 8))  # the network's size does not matter here
-    monkeypatch.setattr(denoiser, "BLOCKS", (1, 1, 1))
+    small = partial(new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # its size does not matter here
+    monkeypatch.setattr(denoiser_training, "new_denoiser", small)
     monkeypatch.setattr(denoiser_training, "cores", lambda: 1)  # the last example is not begun at the stop
     config = config_of()
     through, history = train(config, copied(examples, tmp_path / "through"))
@@ -184,7 +183,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, ea
     with pytest.raises(Stopped):
         task = DenoiserTraining(config, folder, pause)
         store = Checkpoints(checkpoints, to_mapping(config), 1e9)
-        Training(task, standard_callbacks(store, stop)).run()
+        Training(task, standard_callbacks(store, stop), read_s=0.0).run()
     assert not (folder / "1-4.npz").exists()
     again, _ = train(config, folder, Checkpoints(checkpoints, to_mapping(config), 1e9))
     np.testing.assert_equal(get_weights(again.model), get_weights(through.model))

@@ -105,9 +105,7 @@ def test_a_signal_ends_the_process_wherever_it_is(text, number):
 
 
 def test_a_cleanup_that_hangs_is_ended_by_the_kernel():
-    text = (
-        "interrupt.PATIENCE_S = 1\nwith stop.end_with(lambda: 'farewell', lambda: time.sleep(60)): forever()"
-    )
+    text = "stop.patience_s = 1\nwith stop.end_with(lambda: 'farewell', lambda: time.sleep(60)): forever()"
     process = program(text)
     code, _, err = ended(process, signal.SIGTERM)
     assert code == -signal.SIGALRM and err == "stopped by SIGTERM\nfarewell\n"

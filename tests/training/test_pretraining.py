@@ -15,7 +15,6 @@ from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.losses import object_error
 from ptycho.networks.weights import get_weights
 from ptycho.run.pretraining import Pretraining, form_name
-from ptycho.training import loop
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
@@ -27,15 +26,10 @@ SCRIPT = ROOT / "scripts" / "pretrain.py"
 # ---- the training
 
 
-@pytest.fixture(autouse=True)
-def at_every_step(monkeypatch):
-    """Losses are read, and so a training may stop, after every step."""
-    monkeypatch.setattr(loop, "READ_S", 0.0)
-
-
 def pretrain(config, checkpoints=None, stop=None):
+    """Losses are read, and so a training may stop, after every step."""
     training = Pretraining(config)
-    return training, Training(training, standard_callbacks(checkpoints, stop)).run()
+    return training, Training(training, standard_callbacks(checkpoints, stop), read_s=0.0).run()
 
 
 def interrupt_after(monkeypatch, steps, config, checkpoints):

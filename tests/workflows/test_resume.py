@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import keras
 import numpy as np
@@ -25,7 +26,7 @@ from ptycho.run.network import write_network
 from ptycho.run.network_training import restore_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from ptycho.training import fitting, loop
+from ptycho.training import fitting
 from ptycho.training.callbacks import SaveCheckpoints, standard_callbacks
 from ptycho.training.checkpoint import Checkpoints, digest, load
 from ptycho.training.fitting import FitSettings, train
@@ -79,8 +80,8 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def at_every_step(monkeypatch):
     """Losses are read, and so a training may stop, after every step; no batch is made before its turn."""
-    monkeypatch.setattr(loop, "READ_S", 0.0)
-    monkeypatch.setattr(fitting, "made_ahead", iter)
+    monkeypatch.setattr(fitting, "Training", partial(Training, read_s=0.0))
+    monkeypatch.setattr(fitting, "prefetched", iter)
 
 
 def fit(checkpoints=None, stop=None, model=None, data=(TRAIN, VAL), epochs=3, **changes):

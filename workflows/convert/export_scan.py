@@ -114,7 +114,7 @@ def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
     """The files that an export may read."""
     found = [run / names.CONFIG, *run.rglob("recon.npz")]
     if isinstance(stored, RunConfig):
-        return found + [run / names.dataset(stored, role) for role in ROLES]
+        return found + [run / names.dataset(stored.N, stored.gridsize, role) for role in ROLES]
     data = stored.data
     measured_files = (*data.file, data.patterns_file, data.positions_file, data.mask_file)
     return found + [Path(name) for name in measured_files if name]
@@ -162,7 +162,7 @@ def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> Expo
     role, name = config.source or ROLES[0], config.recon or TRUTH
     check(role in ROLES, "source", role, f"one of {', '.join(ROLES)}: the run is simulated")
     check(name == TRUTH or role == "test", "recon", name, f"{TRUTH}: nothing was reconstructed from {role}")
-    path = _verify(run, names.dataset(stored, role))
+    path = _verify(run, names.dataset(stored.N, stored.gridsize, role))
     data = load_dataset(path)
     check(0 <= config.image < data.n_images, "image", config.image, f"from 0 to {data.n_images - 1}")
     if name != TRUTH:

@@ -18,7 +18,7 @@ from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.doubts import doubt_probe
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
-from ptycho.preparation.detector import SAMPLED
+from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
 from ptycho.reconstruction.inference import predict_regions
@@ -66,7 +66,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         for name in config.networks:
             view = COMPETITORS[name].view
             parts = view(config, data["train"]), view(config, data["val"])
-            scans = TrainingScans(*parts, regular_offsets(config, parts[0].group_size))
+            scans = TrainingScans(*parts, regular_offsets(config.offset, parts[0].group_size))
             model, histories[name], modes = train_network(name, config, scans, folder, stop=stop)
             seen = test
             if modes is not None and config.test_probe is None:
@@ -93,7 +93,7 @@ def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]
     """The three datasets just as this run wrote them; None where one is missing or another."""
     if not folder.resumed:
         return None
-    files = {role: names.dataset(config, role) for role in ("train", "val", "test")}
+    files = {role: names.dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")}
     needed = [*files.values(), *([names.TRUTH] if config.imperfect else [])]
     other = [name for name in needed if not folder.holds(name)]
     if other:
@@ -112,7 +112,7 @@ def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Datase
         log.info("%s: %d patterns in %d groups", role, len(part.amplitudes), part.n_groups)
     with folder.timed("writing"):
         for role, part in data.items():
-            folder.arrays(names.dataset(config, role), to_arrays(part))
+            folder.arrays(names.dataset(config.N, config.gridsize, role), to_arrays(part))
         if truth is not None:
             folder.arrays(names.TRUTH, truth.keyed())
     return data
@@ -122,7 +122,7 @@ def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
     """Pixels that shine in the training patterns are taken for bad, as those of a measured scan are."""
     train = data["train"]
     good = np.ones((train.N, train.N), bool) if train.good is None else train.good
-    some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SAMPLED).astype(int))
+    some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SampleOptions().frames).astype(int))
     frames = np.square(train.amplitudes[some], dtype=float)
     bright, _ = outlying_pixels(frames.mean(axis=0), good)
     hot = hot_pixels(frames, good, bright, (train.N // 2, train.N // 2))

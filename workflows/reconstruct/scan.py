@@ -110,7 +110,7 @@ def network(
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(run_folder(config.run), NETWORK).weights
-    parts = split_scan(scan, config)
+    parts = split_scan(scan, config.val_fraction, config.seed)
     _, history, modes = train_network(NETWORK, config, parts, folder, stop=stop, start=start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 

@@ -25,7 +25,6 @@ TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
 INDEX = re.compile(r"index|frame|frame_index|frame_number", re.IGNORECASE)
 HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
-LARGEST = 2**30  # bytes of a file
 
 
 class GrowingFolder:
@@ -80,10 +79,10 @@ class GrowingFolder:
                 return found, True
         return found, False
 
-    def _whole(self, path: Path, faults: Counter[str]) -> np.ndarray | None:
-        """The frame ``(H, W)`` of a file; None: it is not whole yet, or never will be."""
+    def _whole(self, path: Path, faults: Counter[str], most_bytes: int = 2**30) -> np.ndarray | None:
+        """Return the frame ``(H, W)`` of a file; None: it is not whole yet, or never will be."""
         try:
-            if path.stat().st_size > LARGEST:
+            if path.stat().st_size > most_bytes:
                 raise ValueError("too large")
             if path.suffix.lower() == ".npy":
                 data = np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped: of its own size

@@ -1,0 +1,120 @@
+"""The difference map: find an object where patterns hardly outnumber its pixels, and a descent gets stuck.
+
+    ψ_j ← ψ_j + Π_F(2 Π_O ψ_j − ψ_j) − Π_O ψ_j
+    Π_O:  O = Σ_j Σ_m conj(P_jm) ψ_jm / Σ_j Σ_m |P_jm|²,   ψ_jm → P_jm O
+    Π_F:  far fields take the measured amplitudes, and keep their phases
+
+ψ: exit waves of the patterns j and modes m; P: the probe at each position. It goes past local minima, in
+which a descent from a constant ends, and it does not converge in noise: a fit of the likelihood goes on from
+its object. Sources: Elser, J. Opt. Soc. Am. A 20 (2003) 40; Thibault et al., Science 321 (2008) 379.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.reconstruction.likelihood import UNMEASURED
+from ptycho.reconstruction.object_windows import windows_of
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, side_by_side
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import object_light
+
+
+def difference_map(
+    likelihood: ScanLikelihood,
+    start: State,
+    iterations: int = 400,
+    every: int = 25,
+    least_decrease: float = 0.02,
+    floor: float = 1e-3,
+) -> State:
+    """Return a state of a thin object in a far field with the object of the difference map.
+
+    Args:
+        likelihood: of the patterns, whose amplitudes are taken.
+        start: beam and first object ``(M, M)``; the beam stays.
+        iterations: at most.
+        every: so many iterations, the distance between the two constraints must have decreased
+        least_decrease: by this share; else it ends.
+        floor: of the strongest illumination: where there is less, the object changes slowly.
+    """
+    light = object_light(start)
+    held = np.float32(floor * light.max())
+    image, waves, gaps = start.object, dict[int, Any](), list[float]()
+    for k in range(iterations):
+        image, gap = _iterate(likelihood, replace(start, object=image), waves, light, held)
+        gaps.append(gap)
+        if k >= 2 * every and gap > (1 - least_decrease) * gaps[k - every]:
+            break
+    return replace(start, object=image)
+
+
+def _iterate(
+    likelihood: ScanLikelihood, state: State, waves: dict[int, Any], light: np.ndarray, held: np.float32
+) -> tuple[np.ndarray, float]:
+    """Return the object after an iteration, and the distance of the constraints before; renew ``waves``."""
+    corners, fractions = likelihood.places(state)
+    step = difference_map_step(bool(fractions.any()), likelihood.compile_xla)
+    beam = tf.constant(state.modes), tf.constant(state.background)
+    photon, windows = tf.constant(likelihood.photon, tf.float32), windows_of(state.object, likelihood.data.N)
+
+    def of_chunk(part: slice) -> tuple[float, Any]:
+        places, offsets, flux = likelihood.filled(corners[part], fractions[part], state.flux[part])
+        seen, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
+        before, first = waves.get(part.start), tf.constant(part.start not in waves)
+        before = tf.zeros((len(places), *state.modes.shape), tf.complex64) if before is None else before
+        measured = likelihood.measured(part)
+        waves[part.start], back, gap = step(seen, *known, measured, photon, before, first)
+        return float(gap), windows.part(back, corners[part])
+
+    total = 0.0
+    for gap, piece in side_by_side(of_chunk, likelihood.slices):
+        windows.add(piece)
+        total += gap
+    return ((windows.sum + held * state.object) / (light + held)).astype(np.complex64), total
+
+
+@lru_cache(8)
+def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
+    """Return a compiled function of one iteration of a chunk of patterns.
+
+    Args:
+        moved: positions have fractions of a pixel.
+        compile_xla: compile with XLA.
+
+    Returns:
+        ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
+        (B, N, N), photon, waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N), squared distance
+        of the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
+    """
+
+    def step(
+        windows: tf.Tensor,
+        fractions: tf.Tensor,
+        flux: tf.Tensor,
+        modes: tf.Tensor,
+        background: tf.Tensor,
+        amplitudes: tf.Tensor,
+        photon: tf.Tensor,
+        waves: tf.Tensor,
+        first: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        probe = physics.shifted_probe(modes[None], fractions) if moved else modes[None]
+        probe = physics.scaled(probe, flux[:, None, None, None])
+        ours = physics.illuminate(windows, probe)
+        light = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
+        wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(light, 0.0)), -1.0)
+        reflected = tf.where(first, ours, 2 * ours - waves)
+        change = physics.modulus_change(reflected, wanted, masked=True) + reflected - ours
+        waves = tf.where(first, ours, waves) + change
+        distance = tf.reduce_sum(physics.intensity(change))
+        return waves, tf.reduce_sum(tf.math.conj(probe) * waves, axis=1), distance
+
+    return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

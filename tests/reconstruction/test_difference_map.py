@@ -1,0 +1,74 @@
+"""The difference map: two iterations by loops in NumPy, and a sparse scan in which a descent gets stuck."""
+
+from dataclasses import replace
+
+import numpy as np
+from helpers.likelihood import N, Scan, likelihood_of
+from helpers.reference import random_complex
+
+from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+
+FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
+
+
+def by_loops(state, amplitudes, good, iterations):
+    """Objects of the equations, in double precision; ``amplitudes`` have the zero frequency at sample 0."""
+    q = np.fft.fftfreq(N)
+    probes, windows = [], []
+    for (row, column), flux in zip(state.positions, state.flux, strict=True):
+        whole = int(np.floor(row + 0.5)), int(np.floor(column + 0.5))
+        ramp = np.exp(-2j * np.pi * np.add.outer((row - whole[0]) * q, (column - whole[1]) * q))
+        probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in state.modes])
+        windows.append((slice(whole[0], whole[0] + N), slice(whole[1], whole[1] + N)))
+    light = np.zeros(state.object.shape)
+    for window, flux in zip(windows, state.flux, strict=True):
+        light[window] += flux**2 * np.sum(np.abs(state.modes) ** 2, axis=0)
+    held, image = FLOOR * light.max(), state.object.astype(complex)
+    waves = [[mode * image[window] for mode in probe] for probe, window in zip(probes, windows, strict=True)]
+    for _ in range(iterations):
+        total = held * image
+        for j, (probe, window) in enumerate(zip(probes, windows, strict=True)):
+            ours = [mode * image[window] for mode in probe]
+            far = [np.fft.fft2(2 * one - wave) / N for one, wave in zip(ours, waves[j], strict=True)]
+            strength = np.sqrt(sum(np.abs(one) ** 2 for one in far))
+            wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - state.background, 0))
+            ratio = np.where(good, wanted / strength, 1)
+            waves[j] = [
+                wave + np.fft.ifft2(ratio * one) * N - mine
+                for wave, one, mine in zip(waves[j], far, ours, strict=True)
+            ]
+            total[window] += sum(mode.conj() * wave for mode, wave in zip(probe, waves[j], strict=True))
+        image = total / (light + held)
+    return image
+
+
+def test_two_iterations_by_loops():
+    """Two modes, fractions of a pixel, flux, background, pixels that were not measured, three chunks."""
+    rng = np.random.default_rng(3)
+    scan = Scan.of(rng, modes=random_complex(rng, (2, N, N)) * 10)
+    scan = replace(scan, flux=rng.uniform(0.8, 1.2, 36), background=rng.uniform(5, 20, (N, N)))
+    good = rng.random((N, N)) > 0.2
+    likelihood = likelihood_of(scan.dataset(rng, good=good), unit=1.5, chunk_pixels=SMALL)
+    f = likelihood.normalisation
+    start = replace(scan.rough(f), object=random_complex(rng, scan.object.shape).astype(np.complex64))
+    measured = np.fft.ifftshift(f * likelihood.data.amplitudes[:], axes=(-2, -1))
+    expected = by_loops(start, measured, np.fft.ifftshift(good), 2)
+    found = difference_map(likelihood, start, iterations=2, floor=FLOOR).object
+    assert np.linalg.norm(found - expected) < 1e-3 * np.linalg.norm(expected)
+
+
+def test_a_textured_object_in_which_a_descent_gets_stuck():
+    """A fit from a constant ends far from the truth; from the difference map, at the noise."""
+    rng = np.random.default_rng(2)
+    scan = Scan.of(rng, photons=1e6, count=6)
+    texture = rng.uniform(0, 1, scan.object.shape) * np.exp(1.5j * rng.uniform(0, 1, scan.object.shape))
+    scan = replace(scan, object=texture)
+    likelihood = likelihood_of(scan.dataset(rng), compile_xla=True, chunk_pixels=SMALL)
+    start = scan.rough(likelihood.normalisation)
+
+    def misfit(begun):
+        state = fit(Terms(likelihood), begun, OBJECT_ALONE, 60).state
+        return likelihood.evaluate(state).deviance.mean() / N**2
+
+    assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)
