@@ -159,9 +159,10 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
     side = M if blocks == 1 else min(M, N + M / blocks**0.5)
     held = 1.3 * min(patterns / blocks, most) * N**2  # with the patterns around a block
     vectors = 34  # twelve pairs of steps, and what is made of them
+    steps, waves = vectors * (8 * side**2 + 8 * modes * N**2), 8 * modes * held  # waves: of a difference map
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
-        Part("the solver's steps", vectors * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
+        Part("the solver's steps", max(steps, waves), "lower solver.block"),
         Part("the patterns in work", 400 * modes * CHUNK_PIXELS, "lower probe.modes"),
         Part("the object, its errors and its pictures", 90 * M**2, OF_A_SCANNED_OBJECT),
     ]

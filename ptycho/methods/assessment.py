@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 EXPLAINED = (
     CONVENTIONS
     | MISSED
-    | {"assessed_patterns": "of more than 4096 patterns, so many, spread over the scan, are scored"}
+    | {"assessed_patterns": "of a large scan, so many patterns, spread over it, are scored"}
     | {
         "r_free": "r_factor of the held-out patterns, to which object, probe and network are not fitted "
         "before the score is computed. Their own positions and flux are fitted if those of the other "

@@ -1,12 +1,12 @@
-"""The difference map: find an object where patterns hardly outnumber its pixels, and a descent gets stuck.
+"""The difference map: an initial object for scans in which a fit from a constant ends in a local minimum.
 
     ψ_j ← ψ_j + Π_F(2 Π_O ψ_j − ψ_j) − Π_O ψ_j
     Π_O:  O = Σ_j Σ_m conj(P_jm) ψ_jm / Σ_j Σ_m |P_jm|²,   ψ_jm → P_jm O
     Π_F:  far fields take the measured amplitudes, and keep their phases
 
-ψ: exit waves of the patterns j and modes m; P: the probe at each position. It goes past local minima, in
-which a descent from a constant ends, and it does not converge in noise: a fit of the likelihood goes on from
-its object. Sources: Elser, J. Opt. Soc. Am. A 20 (2003) 40; Thibault et al., Science 321 (2008) 379.
+ψ: exit waves of the patterns j and modes m; P: the probe at each position. It leaves local minima, and does
+not converge if the patterns are noisy: a fit of the likelihood starts from its object. Sources: Elser, J.
+Opt. Soc. Am. A 20 (2003) 40; Thibault et al., Science 321 (2008) 379.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def difference_map(
     least_decrease: float = 0.02,
     floor: float = 1e-3,
 ) -> State:
-    """Return a state of a thin object in a far field with the object of the difference map.
+    """Return ``start`` with the object of the difference map; for thin objects in far fields.
 
     Args:
-        likelihood: of the patterns, whose amplitudes are taken.
-        start: beam and first object ``(M, M)``; the beam stays.
+        likelihood: of the patterns; its noise plays no part.
+        start: first object ``(M, M)``, and the beam, which stays; of a probe that varies, the first modes.
         iterations: at most.
-        every: so many iterations, the distance between the two constraints must have decreased
+        every: number of iterations in which the squared distance between the constraints must decrease
         least_decrease: by this share; else it ends.
-        floor: of the strongest illumination: where there is less, the object changes slowly.
+        floor: share of the strongest illumination that holds each pixel at its present value.
     """
     light = object_light(start)
     held = np.float32(floor * light.max())
@@ -59,7 +59,10 @@ def difference_map(
 def _iterate(
     likelihood: ScanLikelihood, state: State, waves: dict[int, Any], light: np.ndarray, held: np.float32
 ) -> tuple[np.ndarray, float]:
-    """Return the object after an iteration, and the distance of the constraints before; renew ``waves``."""
+    """Return the object after an iteration, and the squared distance between the constraints.
+
+    ``waves``: ψ by the first pattern of each chunk, empty before the first iteration; they are replaced.
+    """
     corners, fractions = likelihood.places(state)
     step = difference_map_step(bool(fractions.any()), likelihood.compile_xla)
     beam = tf.constant(state.modes), tf.constant(state.background)
@@ -92,7 +95,7 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
     Returns:
         ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
         (B, N, N), photon, waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N), squared distance
-        of the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
+        between the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
     """
 
     def step(
@@ -111,9 +114,10 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         ours = physics.illuminate(windows, probe)
         light = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
         wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(light, 0.0)), -1.0)
-        reflected = tf.where(first, ours, 2 * ours - waves)
+        waves = tf.where(first, ours, waves)
+        reflected = 2 * ours - waves
         change = physics.modulus_change(reflected, wanted, masked=True) + reflected - ours
-        waves = tf.where(first, ours, waves) + change
+        waves = waves + change
         distance = tf.reduce_sum(physics.intensity(change))
         return waves, tf.reduce_sum(tf.math.conj(probe) * waves, axis=1), distance
 

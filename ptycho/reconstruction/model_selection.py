@@ -68,9 +68,7 @@ class SelectionOptions:
     background_steps: int = 8  # of expectation maximisation from there
     noise_rounds: int = 8  # until the noise of amplitudes changes
     same_noise: float = 0.03  # by a smaller share
-    again: float = (
-        0.1  # fall of the log-deviance from which a part of the beam that was refused is tried again
-    )
+    again: float = 0.1  # fall of the log-deviance from which refused parts of the beam are tried again
 
     def count(self, N: int) -> int:
         """Return how many patterns of ``N × N`` the core has, at least."""
@@ -446,15 +444,14 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     if data.counts:
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
-    if is_sparse(part) and part.fresnel is None:  # noise of a fit that is stuck would hide better ones
-        starts, terms = (start, difference_map(noise, start)), Terms(noise, options.weak_prior)
-        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
-        start = min(fits, key=lambda one: one.course[-1]).state
+    starts = [start]
+    if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
+        starts.append(difference_map(noise, start))
     for _ in range(limits.noise_rounds):
-        start = fit(
-            Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, FIT.preliminary
-        ).state
-        ratio = _noise_ratio(noise, start)
+        terms = Terms(noise, options.weak_prior)
+        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
+        starts = [min(fits, key=lambda one: one.course[-1]).state]
+        ratio = _noise_ratio(noise, starts[0])
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:
             break

@@ -225,7 +225,7 @@ def _synchronise(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarr
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
     ).tocsr()
     links = abs(agreement)
-    n_sets, member_of = connected_components(links > 1e-3**2 * links.max(), directed=False)
+    n_sets, member_of = connected_components(links > 1e-6 * links.max(), directed=False)
     factors = np.ones(len(mine), np.complex64)
     for k in range(n_sets):
         members = np.flatnonzero(member_of == k)

@@ -42,6 +42,17 @@ def calls(monkeypatch):
     return seen
 
 
+def test_a_step_that_needs_more_values_is_left_out(tmp_path, monkeypatch):
+    """16 patterns of 16² values, and an object of fewer than 27² complex pixels: 2.8 values a parameter."""
+    seen = []
+    trace = {
+        least: lambda aligned, context, least=least: seen.append(least) or aligned for least in (2.5, 9.0)
+    }
+    monkeypatch.setattr(steps, "STEPS", tuple((step, "geometry", least) for least, step in trace.items()))
+    aligned_in(tmp_path, scan())
+    assert seen == [2.5]
+
+
 def aligned_in(folder, given, **changes):
     config = replace(ScanRunConfig(data=given.data), **changes)
     return align(given.geometry, config, RunContext(folder, cache=FileCache(folder / "kept")))

@@ -1,4 +1,4 @@
-"""The difference map: two iterations by loops in NumPy, and a sparse scan in which a descent gets stuck."""
+"""The difference map: two iterations by loops in NumPy; where it is chosen, and what it is better than."""
 
 from dataclasses import replace
 
@@ -6,7 +6,9 @@ import numpy as np
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, first_noise, select_model
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
@@ -58,13 +60,19 @@ def test_two_iterations_by_loops():
     assert np.linalg.norm(found - expected) < 1e-3 * np.linalg.norm(expected)
 
 
+def textured(count, step):
+    """``count²`` patterns of an object that differs from pixel to pixel."""
+    rng = np.random.default_rng(2)
+    scan = Scan.of(rng, photons=1e6, count=count, step=step)
+    texture = rng.uniform(0, 1, scan.object.shape) * np.exp(1.5j * rng.uniform(0, 1, scan.object.shape))
+    return replace(scan, object=texture)
+
+
 def test_a_textured_object_in_which_a_descent_gets_stuck():
     """A fit from a constant ends far from the truth; from the difference map, at the noise."""
-    rng = np.random.default_rng(2)
-    scan = Scan.of(rng, photons=1e6, count=6)
-    texture = rng.uniform(0, 1, scan.object.shape) * np.exp(1.5j * rng.uniform(0, 1, scan.object.shape))
-    scan = replace(scan, object=texture)
-    likelihood = likelihood_of(scan.dataset(rng), compile_xla=True, chunk_pixels=SMALL)
+    scan = textured(6, 2.6)
+    data = scan.dataset(np.random.default_rng(3))
+    likelihood = likelihood_of(data, compile_xla=True, chunk_pixels=SMALL)
     start = scan.rough(likelihood.normalisation)
 
     def misfit(begun):
@@ -72,3 +80,34 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
         return likelihood.evaluate(state).deviance.mean() / N**2
 
     assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)
+
+
+def start_of(data, **options):
+    """The selected model of a scan under a known beam, and the initial object that it was given."""
+    known = {"probe": False, "positions": False, "flux": False, "background": False, "probe_variation": 0}
+    selection = select_model(data, ModelOptions(prior="none", **known, **options), 0, True)
+    return selection, {one.what: one.value for one in selection.decisions}.get("initial object")
+
+
+def test_the_start_that_explains_more_is_taken():
+    selection, start = start_of(textured(6, 2.6).dataset(np.random.default_rng(3)))
+    assert selection.projected and start == "by the difference map"
+    smooth = Scan.of(np.random.default_rng(1), 1e4, count=6, step=2.2)
+    selection, start = start_of(smooth.dataset(np.random.default_rng(3)))
+    assert not selection.projected and start == "a constant"
+
+
+def test_a_dense_scan_gets_it_where_a_known_probe_leads_to_a_poor_fit():
+    data = textured(8, 2.2).dataset(np.random.default_rng(3))
+    assert start_of(data)[1] == "by the difference map"
+    assert start_of(data, selection=SelectionOptions(poor_fit=np.inf))[1] is None
+
+
+def test_the_noise_of_amplitudes_is_that_of_the_better_start():
+    """Normal noise σ of an amplitude is that of an effective photon of amplitude 2σ."""
+    rng, sigma, scan = np.random.default_rng(3), 3.0, textured(6, 2.6)
+    amplitudes = scan.dataset().amplitudes[:]
+    noisy = np.abs(amplitudes + sigma * rng.normal(size=amplitudes.shape))
+    data = scan.dataset(amplitudes=noisy.astype(np.float32))
+    unit = first_noise(replace(data, counts=False), ModelOptions(prior="none"), True, NoCache()).unit
+    assert 0.7 < unit / (2 * sigma) < 1.5
