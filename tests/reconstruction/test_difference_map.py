@@ -105,7 +105,7 @@ def test_a_dense_scan_gets_it_where_a_known_probe_leads_to_a_poor_fit():
 
 def test_the_noise_of_amplitudes_is_that_of_the_better_start():
     """Normal noise σ of an amplitude is that of an effective photon of amplitude 2σ."""
-    rng, sigma, scan = np.random.default_rng(3), 3.0, textured(6, 2.6)
+    rng, sigma, scan = np.random.default_rng(3), 0.5, textured(6, 2.6)
     amplitudes = scan.dataset().amplitudes[:]
     noisy = np.abs(amplitudes + sigma * rng.normal(size=amplitudes.shape))
     data = scan.dataset(amplitudes=noisy.astype(np.float32))
