@@ -1,13 +1,12 @@
 """Frames without a position, and positions without a frame: keys that leave out either."""
 
-import h5py
 import numpy as np
 import pytest
 from helpers.hdf5 import J, cxi_arrays, made_up, written
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.readers.frames import check_positioned, checked_frames
+from ptycho.readers.frames import checked_frames
 from ptycho.readers.table import open_raw
 
 
@@ -44,11 +43,6 @@ def test_positions_of_the_frames_that_are_used(tmp_path, made):
     np.testing.assert_allclose(raw.positions[used], made.metres[: J - 2], atol=1e-20)
 
 
-def test_positions_of_every_other_frame(tmp_path, made):
-    raw, used = opened(tmp_path, made, places=8, stride=2)
-    np.testing.assert_allclose(raw.positions[used], made.metres[:8], atol=1e-20)
-
-
 def test_more_positions_than_frames(tmp_path, made):
     """A scan that was stopped."""
     raw, used = _stopped(tmp_path, made, frames=9)
@@ -67,21 +61,3 @@ def test_without_such_a_key_they_are_refused(tmp_path, made, data):
         opened(tmp_path, made, J + 2, **data)
     with pytest.raises(ConfigError, match=rf"holds 9 patterns, .* {J} positions; .*data\.frames=9 "):
         _stopped(tmp_path, made)
-
-
-@pytest.mark.parametrize("where", ["file", "table"])
-def test_nan_positions(tmp_path, made, where):
-    places = made.metres.copy()
-    places[[4, 9]] = np.nan
-    arrays = {"dp": made.counts} | ({"ppX": places[:, 1], "ppY": places[:, 0]} if where == "file" else {})
-    path = written(tmp_path / "s.h5", arrays)
-    if where == "table":
-        np.savetxt(tmp_path / "p.csv", places, delimiter=",", header="y_m,x_m", comments="")
-    config = {"file": str(path)} | ({"positions_file": str(tmp_path / "p.csv")} if where == "table" else {})
-    raw = open_raw(DataConfig(**config))
-    with pytest.raises(ConfigError, match=r"2 of 15 frames have none \(NaN\), 4,9; .*data\.drop=\[4,9\]"):
-        check_positioned(raw.positions, np.arange(J))
-    used = checked_frames(DataConfig(**config, drop=(4, 9)), J)
-    check_positioned(raw.positions[used], used)
-    with h5py.File(path) as file:
-        np.testing.assert_array_equal(raw.patterns.read(used), file["dp"][used])

@@ -1,6 +1,5 @@
 """4D-STEM cubes without positions, each written by another program's writer: patterns, raster, refusals."""
 
-import os
 import struct
 import sys
 
@@ -8,7 +7,6 @@ import h5py
 import numpy as np
 import pytest
 from helpers import cube_files as writers
-from scipy.io import savemat
 
 import ptycho
 from ptycho.config import ConfigError
@@ -49,25 +47,6 @@ def py4dstem(folder):
         file["datacube_root/datacube/data"] = CUBE
         file["datacube_root/metadatabundle/x"] = np.ones(3)
     return folder / "a.h5"
-
-
-def matlab5(folder):
-    savemat(folder / "a.mat", {"m": np.moveaxis(CUBE, (0, 1), (2, 3)), "t": np.ones((3, 3))})
-    return folder / "a.mat"
-
-
-def hyperspy(folder):
-    with h5py.File(folder / "a.hspy", "w") as file:
-        file["Experiments/__unnamed__/data"] = CUBE
-    return folder / "a.hspy"
-
-
-@pytest.mark.parametrize("write", [npy, npz, py4dstem, matlab5, hyperspy])
-def test_a_cube_states_its_raster(tmp_path, write):
-    raw, patterns = opened(write(tmp_path))
-    np.testing.assert_array_equal(patterns, CUBE.reshape(A * B, H, W))
-    np.testing.assert_allclose(raw.positions, grid())
-    assert (raw.unit, raw.domain) == ("m", "counts")
 
 
 FILE_STEP = (5e-10, 2.5e-10)
@@ -153,14 +132,6 @@ def test_a_list_needs_the_shape_and_may_run_back_and_forth(tmp_path):
         opened(tmp_path / "a.npy", scan_shape=(3, 5))
 
 
-def test_a_list_of_matlab_runs_along_the_rows_first(tmp_path):
-    stored = np.moveaxis(CUBE, (0, 1), (2, 3)).reshape(H, W, A * B, order="F")
-    savemat(tmp_path / "a.mat", {"cbed": stored})
-    raw, patterns = opened(tmp_path / "a.mat", scan_shape=(A, B))
-    for place, pattern in zip(np.rint(raw.positions / 2.5e-10).astype(int), patterns, strict=True):
-        np.testing.assert_array_equal(pattern, CUBE[tuple(place)])
-
-
 def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
     frames = np.random.default_rng(2).normal(100, 5, (6, 130, 128)).astype("<f4")
     frames.tofile(tmp_path / "scan_x2_y3.raw")
@@ -190,23 +161,12 @@ def test_what_is_no_cube_is_refused(tmp_path, make, said):
         opened(path)
 
 
-def test_a_cube_without_a_step_says_what_to_set(tmp_path):
-    with pytest.raises(ConfigError, match=r"state the step of the raster, data\.scan_step_A="):
-        open_raw(DataConfig(file=(str(npy(tmp_path)),)))
-
-
 def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
     """A raster of as many positions the other way round; positions that the user names, too."""
     with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: the first axes .* are \[3, 4\]"):
         opened(npy(tmp_path), scan_shape=(B, A))
     with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):
         opened(py4dstem(tmp_path), keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
-
-
-def test_a_pipe_is_no_cube(tmp_path):
-    os.mkfifo(tmp_path / "a.npy")
-    with pytest.raises(ConfigError, match="is no file"):
-        opened(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize(

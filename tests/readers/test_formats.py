@@ -169,20 +169,6 @@ def test_cxi_patterns_beside_the_product_that_ptychodus_writes(tmp_path, made):
     same(scan, made, index=kept)
 
 
-@pytest.mark.parametrize("place", ["entry_1/sample_1/geometry_1", DET])
-def test_cxi_elsewhere(tmp_path, made, place):
-    arrays = cxi_arrays(made)
-    arrays[f"{place}/translation"] = arrays.pop("entry_1/data_1/translation").T * 1e6  # (3, J)
-    arrays[f"{place}/translation@units"] = "um"
-    arrays[f"{DET}/data"] = arrays.pop("entry_1/data_1/data")
-    arrays[f"{SRC}/wavelength"] = 1.239841984e-6 / 6200
-    arrays["entry_1/data_1/data"] = h5py.SoftLink(f"/{DET}/data")
-    del arrays[f"{SRC}/energy"]
-    scan = open_scan(written(tmp_path / "a.cxi", arrays))
-    says(scan, energy_eV=6200)
-    same(scan, made)
-
-
 # ---------------------------------------------------------------- NeXus
 
 
@@ -312,20 +298,6 @@ def test_product_with_raw_data(tmp_path, made):
     np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), np.sqrt(made.intensity))
     np.testing.assert_allclose(scan.positions, made.metres[order], rtol=1e-12, atol=1e-20)
     scan.patterns.close()
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_product_beside_patterns(tmp_path, made, swapped):
-    """Some patterns have no position, and stay out."""
-    kept = np.array([1, 3, 4, 8, 9, 13])
-    index = {"probe_position_indexes": kept, "@tomography_angle_deg": 3.0}
-    places = {"probe_position_x_m": made.metres[kept, 1], "probe_position_y_m": made.metres[kept, 0]}
-    own = product(tmp_path / "p.h5", made, **index, **places)
-    data = written(tmp_path / "d.h5", {"entry/data/data": made.counts})
-    options = {"positions_file": str(own)} if swapped else {"patterns_file": str(data)}
-    scan = open_scan(data if swapped else own, ReadOptions(**options))
-    says(scan, format="hdf5" if swapped else "ptychodus", energy_eV=8000, distance_m=1.9)
-    same(scan, made, index=kept)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -517,37 +489,6 @@ def test_ptychopinn_prepared_and_legacy(small, npz, axes):
     scans.equal(scan.patterns, patterns)
 
 
-def test_ptychopinn_with_as_many_patterns_as_pixels_takes_patterns_first(small, npz):
-    cube = np.random.default_rng(1).poisson(9, (7, 7, 7))
-    scan = open_scan(npz(diffraction=cube, xcoords=small.col, ycoords=small.row))
-    scans.equal(scan.patterns, cube)
-    assert len(scan.warnings) == 1 and "may lie" in scan.warnings[0]
-
-
-def test_ptychopinn_positions_in_metres_are_told(small, npz):
-    metres = {"xcoords_start": small.col * 1e-8, "ycoords_start": small.row * 1e-8}
-    path = npz(**scans.pinn(small, xcoords=None, ycoords=None, **metres))
-    scan = open_scan(path)
-    says(scan, unit="m", positions=np.stack([small.row, small.col], axis=1) * 1e-8)
-    assert any("taken as metres" in note for note in scan.notes)
-    assert open_scan(path, ReadOptions(unit="px")).unit == "px"
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"probeGuess": np.full((9, 12), 1e300 + 0j)}, r"probeGuess (9, 12) has 108 values that are not"),
-        ({"probeGuess": np.array(None)}, "skipped: probeGuess () holds Python objects"),
-        ({"bad_pixels": np.ones((8, 12), bool)}, "bad_pixels (8, 12) is ignored: must be (9, 12)"),
-    ],
-)
-def test_what_is_of_no_use_in_a_ptychopinn_file_is_passed_over(small, npz, change, said):
-    scan = open_scan(npz(**scans.pinn(small, **change)))
-    assert (scan.probe is None or scan.good is None) and said in "".join(scan.notes + scan.warnings)
-    column = open_scan(npz(**scans.pinn(small, probeGuess=small.probe[0][..., None])))
-    says(column, probe=small.probe[:1])
-
-
 # ---------------------------------------------------------------- tike
 
 
@@ -607,15 +548,6 @@ def test_keymap(tmp_path, made, kind):
     scan.patterns.close()
 
 
-@pytest.mark.parametrize("given", [[7.5e-5, 1.5e-4], [7.5e-5], 7.5e-5])
-def test_a_pitch_is_one_length_or_row_and_column(tmp_path, made, given):
-    path = written(tmp_path / "s.h5", {"d": made.counts, "x": made.metres, "pitch": given})
-    keys = {"patterns": "d", "positions": "x", "detector_pixel_m": "pitch"}
-    scan = open_scan(path, ReadOptions(keys=keys, unit="m"))
-    says(scan, detector_pixel_m=tuple(np.broadcast_to(given, 2)))
-    scan.patterns.close()
-
-
 def test_keymap_of_two_files(tmp_path, made):
     data = written(tmp_path / "d.h5", {"entry/data/data": made.counts})
     places = written(tmp_path / "p.h5", {"r": made.metres[:, 0], "c": made.metres[:, 1], "e": 9000.0})
@@ -627,26 +559,6 @@ def test_keymap_of_two_files(tmp_path, made):
     same(open_scan(data, ReadOptions(keys=keys, unit="m", positions_file=str(places))), made)
     pp = written(tmp_path / "pp.h5", {"ppX": made.metres[:, 1], "ppY": made.metres[:, 0]})
     same(open_scan(data, ReadOptions(positions_file=str(pp))), made)
-
-
-def test_key_map_says_its_guess_of_axes_and_reads_a_raster(small, npz, tmp_path):
-    wanted = np.stack([small.row, small.col], axis=1)
-    path = npz(a=small.counts, b=wanted)
-    scan = open_scan(path, ReadOptions(keys={"patterns": "a", "positions": "b"}, unit="px"))
-    assert any("taken as (row, col); data.position_axes=xy" in note for note in scan.notes)
-    says(scan, positions=wanted)
-    raster = npz("b.npz", diffamp=small.counts[:6].reshape(2, 3, 9, 12))
-    np.save(tmp_path / "p.npy", wanted[:6, ::-1].T)
-    options = {"unit": "px", "axes": "xy", "positions_file": str(tmp_path / "p.npy")}
-    scan = open_scan(raster, ReadOptions(keys={"patterns": "diffamp"}, **options))
-    says(scan, positions=wanted[:6], domain="amplitude")
-    scans.equal(scan.patterns, small.counts[:6])
-
-
-def test_the_users_unit_is_taken(tmp_path, made):
-    arrays = {"dp": made.counts, "ppX": made.metres[:, 1] * 1e6, "ppY": made.metres[:, 0] * 1e6}
-    scan = open_scan(written(tmp_path / "a.h5", arrays), ReadOptions(unit="um"))
-    says(scan, unit="um", positions=made.metres * 1e6)
 
 
 # ---------------------------------------------------------------- the table, and real files

@@ -4,7 +4,6 @@
 """
 
 import re
-from collections import Counter
 
 import pytest
 from helpers.cli import ROOT, files, fresh
@@ -37,13 +36,6 @@ def config(overrides):
 def told(scan, data):
     """The warnings of a scan, as they are printed."""
     return [line.removeprefix("  ! ") for line in lines(scan, data) if line.startswith("  ! ")]
-
-
-def test_there_are_enough_cases_and_not_too_many_of_a_kind():
-    assert len(SCAN_CASES) >= 60 and len({case.name for case in SCAN_CASES}) == len(SCAN_CASES)
-    kinds = Counter(case.name.split(": ")[-1] for case in SCAN_CASES)
-    assert max(kinds.values()) <= 6
-    assert all(any(case.name.startswith(f"{form}: ") for case in SCAN_CASES) for form in FORMATS)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.hdf5 import H, J, W, made_up, same
+from helpers.hdf5 import H, W, made_up, same
 
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
@@ -74,11 +74,3 @@ def test_a_raster_is_run_through_as_matlab_does(tmp_path, made, rows):
     scan = read(saved(tmp_path / "t.mat", axes), None, positions_row="row", positions_col="col")
     expected = [(a, 9 * b) for b in range(3) for a in range(rows)]
     np.testing.assert_array_equal(scan.positions, expected)
-
-
-def test_what_matlab_did_not_save_stays_as_it_is(tmp_path, made):
-    with h5py.File(tmp_path / "s.h5", "w") as file:
-        file["dp"], file["pos"] = made.counts, made.metres
-    scan = read(tmp_path / "s.h5", positions="pos")
-    assert not any("reverse" in note for note in scan.notes) and scan.patterns.shape == (J, H, W)
-    same(scan, made)

@@ -13,7 +13,7 @@ from ptycho.config import ConfigError, UnrolledModel
 from ptycho.datasets import inspect, load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import NpzError, NpzFile, read_all
+from ptycho.files.npz import NpzError, read_all
 from ptycho.networks import build_pinn
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import stitch
@@ -92,16 +92,6 @@ def test_only_what_is_asked_for_is_read(save):
         NpzError, match=r"^good \(3,\) has dtype int64; must be real numbers; trap \(2,\) holds Py"
     ):
         read_all(path, "f")
-
-
-def test_a_member_is_located_in_the_file(save):
-    array = np.arange(12, dtype=np.float32).reshape(4, 3)
-    path = save({"first": np.ones(7), "second": array})
-    with NpzFile(path) as archive:
-        header = archive.header("second", "f")
-        assert header.stored and header.shape == (4, 3)
-        start = archive.position(header)
-    np.testing.assert_array_equal(FileArray(path.open("rb"), (4, 3), np.float32, start)[:], array)
 
 
 # ---- a run's own dataset
@@ -198,14 +188,6 @@ def test_a_spot_is_reconstructed_where_it_is(save, disk, small_config):
         peak = np.unravel_index(amplitude.argmax(), amplitude.shape)
         np.testing.assert_allclose(np.add(peak, 12), where, atol=2)
         assert amplitude.max() > 1.5 * np.median(amplitude)
-
-
-def test_the_whole_truth_is_taken_before_a_part(save, disk):
-    objects = np.array([spot(*where, side=100) for where in SPOTS], np.complex64)
-    truth = {"YY_full": objects[..., None], "YY_ground_truth": objects[0, 10:90, 10:90, None]}
-    found = inspect(save(published(objects, disk, STARTS) | truth))
-    assert found.truth is None and found.values["object_size"] == 100
-    np.testing.assert_array_equal(found.values["objects"], objects)
 
 
 @pytest.mark.parametrize("pitch", [10, 12, 5])

@@ -4,7 +4,6 @@ The cases of ``test_hostile_scans.py`` are not repeated here.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ import h5py
 import numpy as np
 import pytest
 from helpers import scans
-from helpers.cli import ROOT
 from helpers.hdf5 import (
     DET,
     SRC,
@@ -123,16 +121,6 @@ def test_no_file(tmp_path):
     refused(tmp_path, "is a folder without TIFF files")
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", "is no file")
-
-
-@pytest.mark.parametrize("version", range(-1, 4))
-def test_random_bytes_behind_a_signature_are_not_open_for_writing(tmp_path, version):
-    """Of each version of the block that follows the signature, and of none: HDF5 calls it the superblock."""
-    start = b"\x89HDF\r\n\x1a\n" + (bytes([version]) if version >= 0 else b"\xc8")
-    (tmp_path / "a.cxi").write_bytes(start + np.random.default_rng(version + 1).bytes(20_000))
-    with pytest.raises(ConfigError, match="HDF5 cannot open it: it is damaged, or begins like") as caught:
-        open_scan(tmp_path / "a.cxi")
-    assert "writing" not in str(caught.value) and "h5clear" not in str(caught.value)
 
 
 def test_a_file_that_was_left_open_for_writing(tmp_path):
@@ -250,16 +238,6 @@ def test_all_problems_come_at_once(tmp_path, made):
     refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
 
 
-def test_numbers_that_are_not_set(tmp_path, made):
-    path = written(tmp_path / "a.cxi", cxi_arrays(made, **{f"{DET}/distance": 0.0, f"{SRC}/energy": np.nan}))
-    scan = open_scan(path)
-    assert scan.distance_m is None and scan.energy_eV is None
-    assert [line.split(":")[1].strip() for line in scan.warnings] == [
-        "no photon energy; taken as not given",
-        "no distance; taken as not given",
-    ]
-
-
 def test_chunks_without_positions_or_patterns(tmp_path, made):
     arrays = {f"chunks/{k}/data": made.counts for k in (0, 1)} | {"meta/energy": 6.2}
     arrays |= {"chunks/0/positions": made.metres}
@@ -301,17 +279,6 @@ def test_links_that_lead_away_are_refused(tmp_path, made, how):
     refused(path, f"which is {secret}, outside the folder {inside}; .*set data.links_root={tmp_path}", places)
     same(open_scan(path, replace(places, links_root=str(tmp_path))), made)
     refused(path, f"outside the folder {inside} and /usr", replace(places, links_root="/usr"))
-
-
-def test_links_below_and_moved_masters(tmp_path, made):
-    """A link may go down; of an absolute one that leads nowhere, the file of that name beside is taken."""
-    (tmp_path / "below").mkdir()
-    eiger_folder(tmp_path / "below", made)
-    links = {f"entry/data/data_{k:06d}": f"below/s_data_{k:06d}.h5" for k in (1, 2, 3)}
-    links["entry/data/data_000002"] = "/beamline/gone/s_data_000002.h5"
-    shutil.copy(tmp_path / "below/s_data_000002.h5", tmp_path)
-    arrays = {key: h5py.ExternalLink(name, "/entry/data/data") for key, name in links.items()}
-    same(open_scan(written(tmp_path / "m.h5", arrays), places_for(tmp_path, made)), made)
 
 
 def virtual(path, made, sources):
@@ -357,37 +324,6 @@ def test_a_killed_acquisition_is_noticed(tmp_path, made):
         del file["dp"]
         file.create_dataset("dp", made.counts.shape, "f4")  # contiguous, and nothing in it
     refused(path, "dp: none of its 15 patterns was ever written; was the acquisition stopped")
-
-
-def test_a_sparse_file_of_any_size_is_answered_at_once(tmp_path):
-    """33 TB are declared, of which a few hundred kB are there, or nothing."""
-    count, command = 10**6, []
-    for name, some in (("none", 0), ("few", 3)):
-        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
-            data = file.create_dataset(
-                "p", (count, 4096, 4096), "u2", chunks=(1, 1024, 4096), compression="gzip"
-            )
-            for k in range(some):
-                data[k, ::1024, 2000:2100] = 9
-            file.create_dataset("xy", (count, 2), "f8", chunks=(10**5, 2))
-        command.append(str(tmp_path / f"{name}.h5"))
-    script = (
-        "import resource, runpy, sys\n"
-        "keys = ['data.keys.patterns=/p', 'data.keys.positions=/xy', 'data.unit=m']\n"
-        "for path in sys.argv[1:]:\n"
-        "    sys.argv = ['inspect', path, *keys, f'output={path}.png']\n"
-        "    use = resource.getrusage(resource.RUSAGE_SELF).ru_utime\n"
-        "    try: runpy.run_path('scripts/inspect_scan.py', run_name='__main__')\n"
-        "    except SystemExit as end: code = end.code\n"
-        "    peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
-        "    print(code, resource.getrusage(resource.RUSAGE_SELF).ru_utime - use, peak)"
-    )
-    done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
-    none, few = done.stderr.splitlines()
-    assert f"none of its {count} patterns was ever written" in none and "nothing was scanned" in few
-    for line in done.stdout.splitlines():
-        code, seconds, kilobytes = line.split()
-        assert code == "2" and float(seconds) < 10 and float(kilobytes) < 1e6
 
 
 def test_a_large_file_opens_at_once(tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tifffile
 from helpers.scans import H, J, Made, W, equal
-from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
 from ptycho.readers.positions_table import read_table
@@ -206,22 +205,6 @@ def test_columns_that_are_not_there(tmp_path, chosen, match):
         read_table(tmp_path / "t", chosen=chosen)
 
 
-@pytest.mark.parametrize(("axes", "wanted"), [("rc", [1, 2]), ("xy", [2, 1])])
-def test_a_table_without_names(tmp_path, axes, wanted):
-    (tmp_path / "t.txt").write_text("# by hand\n1 2\n3 4\n")
-    np.save(tmp_path / "t.npy", np.array([[1, 3], [2, 4]], ">i4").T)
-    np.save(tmp_path / "u.npy", np.array([[1, 3, 5], [2, 4, 6]]))
-    for name in ("t.txt", "t.npy", "u.npy"):
-        table = read_table(tmp_path / name, "mm", axes)
-        assert table.unit == "mm" and table.positions[0].tolist() == wanted
-
-
-def test_the_users_unit_stands_against_the_header(tmp_path):
-    (tmp_path / "t").write_text("x_um,y_um\n1,2\n")
-    table = read_table(tmp_path / "t", unit="mm")
-    assert table.unit == "mm" and "against um" in table.notes[0]
-
-
 @pytest.mark.parametrize(
     ("content", "match"),
     [
@@ -276,12 +259,4 @@ def test_tables_that_ask(tmp_path):
 def test_npy_tables_that_cannot_be_read(tmp_path, array, match):
     np.save(tmp_path / "t.npy", array)
     with pytest.raises(ConfigError, match=match):
-        read_table(tmp_path / "t.npy", "px", "rc")
-
-
-def test_an_npy_table_that_declares_too_much(tmp_path):
-    with (tmp_path / "t.npy").open("wb") as file:
-        npy.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)})
-        file.write(b"12345678" * 4)
-    with pytest.raises(ConfigError, match=r"no array of numbers can be read"):
         read_table(tmp_path / "t.npy", "px", "rc")

@@ -2,11 +2,10 @@
 
 import tracemalloc
 import zipfile
-from functools import partialmethod
 
 import numpy as np
 import pytest
-from helpers.scans import J, Made, W, equal, pinn, save_npz
+from helpers.scans import J, Made, equal, pinn, save_npz
 from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
@@ -43,13 +42,6 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
     equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
 
 
-def test_patterns_last_in_many_blocks(made, save, monkeypatch):
-    monkeypatch.setattr(NpzFile, "rows", partialmethod(NpzFile.rows, block_bytes=2 * W * J * 2))
-    path = save(compressed=True, a=made.counts.transpose(1, 2, 0))
-    with NpzFile(path) as archive:
-        equal(NpzPatterns(path, archive.header("a", "fiu"), "hwp"), made.counts)
-
-
 @pytest.fixture
 def large(made):
     """Patterns that ZIP does not read at once."""
@@ -65,27 +57,6 @@ def test_a_bit_flip_is_found(made, save, large):
     source.read(slice(0, 3))
     with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(its checksum does not fit"):
         source.read(slice(3, J))
-
-
-def test_a_bit_flip_in_what_is_compressed_is_found(made, save, large):
-    path = save(compressed=True, **pinn(made, diff3d=large))
-    with zipfile.ZipFile(path) as archive:
-        middle = archive.getinfo("diff3d.npy").header_offset + large.nbytes // 2
-    content = bytearray(path.read_bytes())
-    content[middle] ^= 255
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(diff3d is damaged"):
-        open_scan(path).patterns.read(slice(0, 1))
-
-
-def test_a_file_that_shrinks_is_an_error(made, save, large):
-    path = save(**pinn(made, diff3d=large))
-    source = open_scan(path).patterns
-    source.read(slice(0, 1))
-    with path.open("r+b") as file:
-        file.truncate(3 * 2 * 90 * 120)
-    with pytest.raises(ConfigError, match=r"diff3d cannot be read .*ends before row 7"):
-        source.read(slice(6, 7))
 
 
 def test_no_room_for_a_copy(made, save, tmp_path):
@@ -147,8 +118,3 @@ def test_the_domain(array, key, domain, why):
     found = tell_domain(array.dtype, iter([array]), key)
     assert found.name == domain
     assert why in found.why
-
-
-def test_dark_edges_do_not_tell_the_domain():
-    dark, lit = np.zeros(5000), np.sqrt(np.arange(5000.0))
-    assert tell_domain(dark.dtype, iter([dark, np.ones(5000), lit]))[0] == "amplitude"
