@@ -5,8 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -262,18 +260,6 @@ def test_amplitude_and_phase_are_tiff_of_32_bits_with_the_pixel_of_the_object(sc
     assert not list(tmp_path.glob("none*"))
 
 
-def test_npz_pickles_nothing(scan, tmp_path):
-    npz.write(tmp_path / "scan.npz", scan)
-    with np.load(tmp_path / "scan.npz", allow_pickle=False) as arrays:
-        assert arrays["_metadata"].dtype.kind == "U"
-        said = json.loads(str(arrays["_metadata"]))
-        held = {key: (arrays[key].dtype, arrays[key].shape) for key in arrays.files}
-    assert held["diff3d"] == (np.float32, (J, N, N)) and held["xcoords"] == (np.float64, (J,))
-    assert held["probeGuess"] == (np.complex64, (N, N)) and held["objectGuess"] == (np.complex64, M)
-    assert said["pixel_m"] == [DX, DX] and "strongest of 2" in said["probeGuess"]
-    assert f"{(~scan.good).sum()} detector pixels were not measured" in said["comments"]
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
     path = tmp_path / f"scan{SUFFIX[kind]}"
@@ -294,19 +280,6 @@ def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="cannot be written"):
         FORMATS[kind](tmp_path / "file" / path.name, scan)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_memory_holds_a_block_of_patterns(kind, scan, tmp_path):
-    count, block = 2000, np.ones((50, N, N), np.uint16)
-    many = replace(
-        scan, positions=np.zeros((count, 2)), patterns=(block for _ in range(count // 50)), object=scan.object
-    )
-    tracemalloc.start()
-    FORMATS[kind](tmp_path / f"scan{SUFFIX[kind]}", many)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < count * N * N * 4 / 2
 
 
 def test_values_that_do_not_fit_are_refused(scan):
@@ -375,16 +348,6 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
         from_dataset(data, 2, data.objects[0])
     with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\); that of the scan is \(64, 64\)"):
         from_dataset(data, 0, np.ones((9, 9)))
-
-
-def test_without_patterns_their_numbers_are_not_looked_at(monkeypatch, dataset_of):
-    """The product of a large scan needs no pass over its patterns, to see whether they are whole photons."""
-    module = "ptycho.exports.from_dataset"
-    monkeypatch.setattr(f"{module}.intensities", lambda *patterns: pytest.fail("patterns are read"))
-    data = dataset_of([[0, 0], [5, 1]], [[0], [1]], objects=np.ones((1, 64, 64), np.complex64))
-    exported = from_dataset(data, 0, data.objects[0], with_patterns=False)
-    assert exported.patterns is None
-    np.testing.assert_array_equal(exported.object, data.objects[0])
 
 
 @pytest.fixture(scope="module")
@@ -615,14 +578,3 @@ def test_a_disk_that_fills_is_an_error_and_no_signal(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{target}: cannot be written (File too large)"] * 5
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_same_scan_is_the_same_bytes_at_another_time(scan, tmp_path):
-    """Of all formats that HDF5 notes seconds in."""
-    kinds, written = ("ptychodus", "cxi", "nexus"), []
-    for name in "ab":
-        for kind in kinds:
-            FORMATS[kind](tmp_path / f"{name}.{kind}", scan)
-        written.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in kinds])
-        time.sleep(1.05)
-    assert written[0] == written[1]
