@@ -33,36 +33,6 @@ def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datase
         assert np.mean(np.sum(x**2, axis=(1, 2))) == pytest.approx(data.N**2 / 4, rel=1e-9)
 
 
-def test_other_amplitudes_have_a_normalisation_of_their_own(datasets):
-    data = datasets["test"]
-    before = data.normalisation
-    doubled = replace(data, amplitudes=2 * data.amplitudes[:])
-    assert doubled.normalisation == pytest.approx(before / 2, rel=1e-6)
-    np.testing.assert_allclose(doubled.normalised(slice(3)), data.normalised(slice(3)), rtol=1e-6)
-    assert data.normalisation == before
-    assert replace(data, photon_scale=1.0).amplitudes is data.amplitudes, "shared, statistics and all"
-
-
-def test_model_probe_is_the_probe_in_the_units_of_the_network(datasets):
-    data = datasets["test"]
-    expected = data.photon_scale * data.normalisation * data.probe.astype(complex)
-    assert data.model_probe.dtype == np.complex64
-    np.testing.assert_allclose(data.model_probe, expected, rtol=1e-6)
-
-
-def test_noise_free_data_do_not_depend_on_the_dose(datasets):
-    data = datasets["val"]
-    waves = data.amplitudes[:] / data.photon_scale
-    weak, strong = (
-        replace(data, amplitudes=(s * waves).astype(np.float32), photon_scale=s)
-        for s in (data.photon_scale * np.sqrt(dose) for dose in (1e4 / 1e6, 1e9 / 1e6))
-    )
-    everything = np.arange(data.n_groups)
-    x_weak, x_strong = (batch_of(d, everything)["x"].numpy() for d in (weak, strong))
-    np.testing.assert_allclose(x_weak, x_strong, rtol=1e-6)
-    np.testing.assert_allclose(weak.model_probe, strong.model_probe, rtol=1e-6)
-
-
 def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(datasets):
     data = datasets["train"]
     pattern = int(data.groups[4, 2])
@@ -173,13 +143,6 @@ def test_a_missing_key_is_named(plain, saved, key):
         load_dataset(saved(arrays))
 
 
-def test_a_file_of_double_precision_is_accepted(plain, saved):
-    arrays = to_arrays(plain)
-    wide = {"amplitudes": np.float64, "positions": np.float64, "image": np.int64, "groups": np.int64}
-    found = load_dataset(saved(arrays | {k: arrays[k].astype(t) for k, t in wide.items()}))
-    assert found.amplitudes.dtype == np.float32 and found.groups.dtype == np.int32
-
-
 # ---- single patterns
 
 
@@ -200,20 +163,6 @@ def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):
     assert single.region_size == 18
     assert np.abs(single.offsets).max() <= 0.5
     np.testing.assert_allclose(single.centres + single.offsets[:, 0], data.positions, atol=1e-6)
-
-
-def test_regrouped_patterns(plain):
-    """Eight positions along a line: every pattern with its nearest ones, on the smallest region that holds
-    them, with the lattice of the groups they come from."""
-    found = plain.with_neighbours(2, 9.0, seed=0).regrouped(3)
-    assert [set(group) for group in found.groups.tolist()] == [
-        {0, 1, 2},
-        *({k - 1, k, k + 1} for k in range(1, 7)),
-        {5, 6, 7},
-    ]
-    assert found.groups[:, 0].tolist() == list(range(8))
-    assert found.region_size == 16 + 6 and found.neighbours is None
-    assert found.amplitudes is plain.amplitudes and found.tiling == plain.tiling
 
 
 def test_a_dataset_makes_no_groups_that_its_patterns_cannot_fill(plain):

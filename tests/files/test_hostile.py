@@ -38,10 +38,6 @@ def test_the_good_files_are_accepted(world):
         assert [saved.name for saved in job.networks] == ["pinn"] and job.data.shape == (24, 32, 32)
 
 
-def test_there_are_enough_cases():
-    assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)
-
-
 def hydra_at_once(version_base, config_path, config_name):
     """In the place of ``hydra.main``, of which it takes a tenth of the time: one job, known keys alone."""
 

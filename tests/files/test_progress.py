@@ -50,16 +50,6 @@ def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
     assert sys.stderr.getvalue() == ""
 
 
-def test_lines_of_a_log_become_rare(clock, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("solver", total=10_000)
-    for _ in range(601):  # 600 s: lines after 10, 30, 70, then 60 s each
-        shown.advance(1)
-        clock.tick(1)
-    assert len(caplog.records) == 11
-
-
 def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     caplog.set_level(logging.INFO)
     with progress.heartbeat("geometry", every_s=0.02):
@@ -86,17 +76,6 @@ def test_a_terminal_gets_a_bar(monkeypatch, caplog):
     text = sys.stderr.getvalue()
     assert re.search(r"pinn: +50%\|.*64.*/128.*\[.*<.*, .*pattern/s, step 4/8\]", text), text
     assert not caplog.records
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_bar_can_be_asked_for_and_refused(monkeypatch, terminal):
-    """A notebook is no terminal, and wants one."""
-    for wanted in (False, True):
-        stderr = Terminal() if terminal else io.StringIO()
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with closing(progress.Progress("pinn", total=16, delay=0, bar=wanted)) as shown:
-            shown.advance(16)
-        assert ("pinn" in stderr.getvalue()) == wanted
 
 
 def test_a_warning_has_one_line_however_often_it_occurs():

@@ -1,15 +1,12 @@
 """What stands on stderr when a program starts: its own lines, and what is wrong with TensorFlow."""
 
-import os
 import re
-import sys
 
 import pytest
-from helpers.cli import ROOT, fresh
+from helpers.cli import fresh
 
 from ptycho import quiet_start
 
-TENSORFLOW = re.compile(r"^[IWEF]\d{4} |absl|cuda|oneDNN", re.M)
 START = "from ptycho.quiet_start import start_tensorflow; start_tensorflow(); "
 LINES = """
 import os, sys
@@ -35,25 +32,6 @@ def test_a_start_where_nothing_is_wrong_says_nothing(tmp_path):
     assert re.fullmatch(r"WARNING:tensorflow:something else\n", done.stderr)
 
 
-STAND_IN = """
-import os
-from types import SimpleNamespace
-os.write(2, b"I0000 00:00:1795.545394   11689 port.cc:153] oneDNN custom operations are on.\\n")
-config = SimpleNamespace(list_physical_devices=lambda kind: [], set_visible_devices=lambda *_: None)
-def get_logger():
-    return SimpleNamespace(addFilter=lambda _: None)
-"""
-
-
-@pytest.mark.parametrize(("level", "shown"), [("0", True), ("2", False)])
-def test_who_asks_for_all_lines_is_given_them(tmp_path, level, shown):
-    """In the place of TensorFlow, which takes seconds to start, what writes a line of its kind."""
-    (tmp_path / "tensorflow.py").write_text(STAND_IN)
-    where = f"{tmp_path}{os.pathsep}{ROOT}"
-    done = fresh(tmp_path, "-c", START, TF_CPP_MIN_LOG_LEVEL=level, PYTHONPATH=where)
-    assert done.returncode == 0 and bool(TENSORFLOW.search(done.stderr)) == shown, done.stderr
-
-
 @pytest.mark.parametrize("device", [False, True])
 def test_real_errors_are_shown(tmp_path, device):
     """That CUDA cannot begin is one of them where there is a device."""
@@ -64,19 +42,6 @@ def test_real_errors_are_shown(tmp_path, device):
         *(["failed call to cuInit"] if device else []),
         *("CuDNN is broken", "a line of the program", "after"),
     ]
-
-
-@pytest.mark.parametrize("end", ["os.abort()", "os._exit(3)", "raise ImportError('no TensorFlow')"])
-def test_the_last_words_of_a_process_are_not_lost(tmp_path, end):
-    done = fresh(tmp_path, "-c", LINES.replace("END", end))
-    assert done.returncode != 0 and "CuDNN is broken" in done.stderr and "oneDNN" not in done.stderr
-    assert ("no TensorFlow" in done.stderr) == ("raise" in end)
-
-
-def test_tensorflow_that_is_there_is_left_alone(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow", object())
-    monkeypatch.setattr(quiet_start, "without_lines", None)
-    quiet_start.start_tensorflow()
 
 
 @pytest.mark.parametrize("name", [None, *quiet_start.RANKS])

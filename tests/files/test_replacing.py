@@ -14,7 +14,7 @@ from ptycho.report.page import index_page
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
 from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
-from ptycho.run.replacing import make_way, mend, put_back, waits
+from ptycho.run.replacing import mend, put_back, waits
 
 OLD = (
     "config.yaml",
@@ -56,12 +56,6 @@ def mine(found):
 # ---- what is replaced, and when
 
 
-def test_everything_that_is_written_is_listed(run):
-    assert set(own_files(run)) == {*OLD, "files.json"}
-    record = json.loads((run / "files.json").read_text())
-    assert set(record) == {*OLD, "files.json"} and not any(record.values())
-
-
 def test_the_old_run_waits_for_the_first_result_and_strangers_stay(run, before):
     new = RunFolder(run, overwrite=True)
     new.text("config.yaml", "new")
@@ -97,20 +91,6 @@ def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):
     assert not list(run.rglob("report.html"))
 
 
-def test_a_page_of_the_users_stays(run):
-    (run / "report.html").write_text("<!DOCTYPE html>mine")
-    RunFolder(run, overwrite=True).text("metrics.json", "new")
-    assert (run / "report.html").read_text() == "<!DOCTYPE html>mine"
-
-
-def test_after_its_first_result_a_run_that_fails_stays(run):
-    new = RunFolder(run, overwrite=True)
-    with pytest.raises(RuntimeError), new.replacing():
-        new.text("metrics.json", "new")
-        raise RuntimeError
-    assert (run / "metrics.json").read_text() == "new" and not (run / ".replaced").exists()
-
-
 def test_where_the_disk_was_full_both_stay_and_the_new_one_can_go_on(run, before, caplog):
     new = RunFolder(run, overwrite=True)
     with pytest.raises(WriteError), new.replacing():
@@ -123,15 +103,6 @@ def test_where_the_disk_was_full_both_stay_and_the_new_one_can_go_on(run, before
     assert waits(run)
     again.text("metrics.json", "new")
     assert not (run / ".replaced").exists() and mine(files(run)) == mine(before)
-
-
-def test_a_third_run_replaces_the_second_and_the_first_still_waits(run, before):
-    RunFolder(run, overwrite=True).text("config.yaml", "second")
-    third = RunFolder(run, overwrite=True)
-    assert set(files(run)) - set(MINE) == {"files.json", *(f".replaced/{n}" for n in (*OLD, "files.json"))}
-    with pytest.raises(RuntimeError), third.replacing():
-        raise RuntimeError
-    assert files(run) == before
 
 
 def test_a_folder_that_cannot_be_moved_aside_is_left_as_it_was(run, before, monkeypatch):
@@ -215,15 +186,6 @@ def test_an_inference_that_fails_leaves_what_was_there(tmp_path, old, error):
             new.text("config.yaml", "run: new")
             raise error
     assert files(path) == before
-
-
-def test_a_process_killed_between_leaves_a_run_that_is_found(run, before):
-    """Nothing of the new run stands yet: whoever comes next brings the old one back."""
-    make_way(run)
-    with pytest.raises(ConfigError, match=r"holds another run \(.replaced\); .*to have it back, move its"):
-        check_free(run, overwrite=False)
-    mend(run)
-    assert files(run) == before
 
 
 # ---- strangers
