@@ -167,11 +167,6 @@ class Drawn:
     share: Annotated[Range, Within(0, 1)] = setting((0.1, 0.2), "of the examples")
 
 
-@pytest.mark.parametrize("value", [(0, 1), (0.5, 0.5), (0, 0), [1.0, 1]])
-def test_a_range_may_reach_to_its_ends(value):
-    assert Drawn(share=value).share == tuple(value)
-
-
 @pytest.mark.parametrize("value", [(-0.01, 0.5), (0.5, 0.4), (0.5, 1.01), (0.5,), 0.5, (0, NAN)])
 def test_a_range_beyond_them_or_reversed_is_refused(value):
     with pytest.raises(ConfigError, match=r"^drawn\.share=.*: must be \[low, high\] within \[0, 1\]"):
@@ -369,9 +364,3 @@ def test_configuration_does_not_import_tensorflow(tmp_path):
     code = "import sys, workflows.command_line.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
     assert fresh(tmp_path, "-c", code).returncode == 0
     assert sys.modules["workflows.command_line.config"].__file__.startswith(str(ROOT))
-
-
-def test_a_wrong_positional_argument_is_named_by_its_key():
-    for make, key in ((cfg.IdealDiskProbe, "probe.diameter_px64"), (cfg.UnrolledModel, "model.stages")):
-        with pytest.raises(ConfigError, match=f"^{key}=x: must be "):
-            make("x")

@@ -1,12 +1,9 @@
 """Memory is estimated before anything is made: by hand, against the arrays that are made, and in words."""
 
 import tracemalloc
-from dataclasses import replace
 
 import pytest
 from conftest import NETWORKS, small_run
-from helpers.cli import ROOT
-from hydra import compose, initialize_config_dir
 
 from ptycho.config import (
     BaselineConfig,
@@ -29,7 +26,6 @@ from ptycho.config.memory import (
     run_memory,
     solver_parts,
 )
-from workflows.command_line.config import run_config
 
 GB = 10**9
 
@@ -121,47 +117,6 @@ def test_what_simulation_takes(changes):
     config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
     found = peak(lambda: simulate(config))
     assert sum(sizes(config)["simulates"].values()) == pytest.approx(found, rel=0.5)
-
-
-EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("name", [None, *EXPERIMENTS])
-def test_the_runs_of_the_study_fit_into_four_gigabytes(name):
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        composed = compose("grid_lines", [f"experiment={name}"] if name else [])
-    check_memory(run_memory(run_config(composed, [], {})), available=4 * GB)
-
-
-WIDE = {"outer_offset_train": 128, "outer_offset_test": 128}
-TOO_MUCH = [
-    ({"nimgs_test": 10**6}, "simulates", "the test patterns, 143 TB: lower nimgs_test or size, or raise"),
-    (
-        {"size": 16384},
-        "simulates",
-        "the test patterns, .*: lower nimgs_test or size, or raise outer_offset_test",
-    ),
-    (
-        {"size": 16384, "nimgs_train": 1, "nimgs_test": 1} | WIDE,
-        "reconstructs",
-        "scores and figures, 80.5 GB: lower size",
-    ),
-    (
-        {"nimgs_train": 500, "max_groups_train": None},
-        "simulates",
-        "the training patterns, .*: lower max_groups_train or nimgs_train",
-    ),
-]
-
-
-@pytest.mark.parametrize("changes, phase, most", TOO_MUCH, ids=lambda value: str(value)[:40])
-def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, phase, most):
-    line = (
-        rf"^memory: needs about \S+ [GT]B while it {phase}, and the machine has 8 GB, \S+ [GT]B too little; "
-        rf"most of it for {most}"
-    )
-    with pytest.raises(ConfigError, match=line):
-        check_memory(run_memory(replace(RunConfig(), **changes)), 8 * GB)
 
 
 def test_the_limit_and_what_is_said_at_it():

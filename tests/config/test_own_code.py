@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ptycho.config import ConfigError, CustomModel, LsqmlConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import DOORS, allow, load
 from ptycho.config.sections import EpochsConfig
@@ -107,12 +107,6 @@ def test_code_that_a_file_names_is_refused_and_not_imported(module, tmp_path, ke
     with pytest.raises(ConfigError, match="has no run_"):
         load(key, path)
     assert (tmp_path / "ran").exists()
-
-
-def test_a_program_with_a_colon_stays_a_program():
-    config = RunConfig(iterative=LsqmlConfig(python="env:python"))
-    with pytest.raises(ConfigError, match=r"^iterative\.python=env:python: is a program"):
-        check_programs(config, [], "a file")
 
 
 def test_the_network_of_a_run_is_not_built_by_code_that_the_run_names(module, tmp_path):
