@@ -18,18 +18,6 @@ def test_frc_equals_the_ring_loop(kind):
     np.testing.assert_allclose(correlation, expected[1], atol=1e-12)
 
 
-def test_frc_falls_where_a_sharp_filter_ends():
-    """Two images share every frequency below 0.4 Nyquist and none above."""
-    shape = (150, 211)
-    radius = np.hypot(np.fft.fftfreq(shape[0])[:, None], np.fft.fftfreq(shape[1])) / 0.5
-    spectra = np.fft.fft2(np.random.default_rng(5).normal(size=(3, *shape)))
-    a, b = (np.fft.ifft2(np.where(radius < 0.4, spectra[0], own)).real for own in spectra[1:])
-    for threshold in (0.5, 1 / 7):
-        value, crossed = frc_crossing(*frc(a, b), threshold)
-        assert crossed
-        assert value == pytest.approx(0.4, abs=0.02)
-
-
 def test_frc_follows_the_closed_form_of_a_gaussian_filter_in_noise():
     """b = g∗a + σn with white a, n: FRC(q) = g/√(g² + σ²), so it is c where g = cσ/√(1 − c²)."""
     shape, width, sigma = (160, 201), 0.3, 0.2
@@ -60,13 +48,6 @@ def test_half_bit_is_that_of_the_paper():
     assert half_bit(np.array([0.5]), (64, 128))[0] < half_bit(np.array([0.5]), (64, 64))[0]
 
 
-def test_a_threshold_may_differ_from_ring_to_ring():
-    """From (0.4, above by .2) to (0.6, below by .1): two thirds of the way."""
-    q, each = np.array([0.2, 0.4, 0.6]), np.array([0.5, 0.5, 0.4])
-    found = frc_crossing(q, np.array([0.9, 0.7, 0.3]), each)
-    assert found == (pytest.approx(0.4 + 0.2 * 2 / 3), True)
-
-
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -78,14 +59,6 @@ def test_a_threshold_may_differ_from_ring_to_ring():
 def test_frc_rejects(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-@pytest.mark.parametrize("shape", [(31, 40), (40, 31), (50, 40)])
-def test_a_real_image_is_a_complex_one_without_imaginary_part(shape):
-    a, b = np.random.default_rng(0).normal(size=(2, *shape))
-    b += a
-    for real, wave in zip(frc(a, b), frc(a.astype(complex), b.astype(complex)), strict=True):
-        np.testing.assert_allclose(real, wave, atol=1e-12)
 
 
 def test_sectors_see_noise_that_depends_on_the_direction():

@@ -1,9 +1,8 @@
 """Round numbers and lengths."""
 
-import numpy as np
 import pytest
 
-from ptycho.evaluation.lengths import round_down, scale_length
+from ptycho.evaluation.lengths import scale_length
 
 
 @pytest.mark.parametrize(
@@ -19,8 +18,3 @@ def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, tex
     pixels, told = scale_length(width, pixel)
     assert told == text and pixels == pytest.approx(length)
     assert width / 13 < pixels <= width / 5 * 1.0001
-
-
-def test_round_numbers_lie_below():
-    values = (0.0199, 0.02, 0.3, 1, 4.99, 5, 7e8)
-    np.testing.assert_allclose([round_down(x) for x in values], (0.01, 0.02, 0.2, 1, 2, 5, 5e8))

@@ -91,10 +91,3 @@ def test_periods_of_the_sample_are_no_artefact_unless_they_are_the_rasters():
         found = raster_artefact(image * (1 + 0.1 * grating), KNOWN, positions)
         bins = np.abs(harmonics / period - 0.2).min() * SHAPE[1]
         assert (found.contrast > RasterLimits.contrast) == (bins < 0.25), period
-
-
-@pytest.mark.parametrize("value", [np.nan, 0.0, 1.0])
-def test_an_object_that_is_nothing_has_no_artefact(value):
-    for known in (KNOWN, np.zeros_like(KNOWN)):
-        found = raster_artefact(np.full(SHAPE, value, complex), known, lattice())
-        assert (found.amplitude, found.phase_rad, found.contrast) == (0, 0, 0)

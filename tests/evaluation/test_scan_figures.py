@@ -5,8 +5,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.charts import draw_correlations, draw_misfit, draw_shifts, quality
-from ptycho.evaluation.scan_figures import Picture, draw_errors, draw_reconstruction, side_by_side
+from ptycho.evaluation.charts import draw_misfit, draw_shifts
+from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -25,17 +25,6 @@ def noisy(scale, side=1200):
 def shown_in(figure):
     """The axes with an image, without colour bars."""
     return [ax for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
-
-
-def test_noise_around_the_object_sets_no_scale():
-    calm, loud = noisy(0.0), noisy(30.0)
-    assert (calm.grey, calm.colour) == (loud.grey, loud.colour)
-    (dark, bright), (low, high) = loud.grey, loud.colour
-    assert 0.69 < dark < 0.72 and 0.88 < bright < 0.91
-    assert -0.4 < low < -0.2 and 0.2 < high < 0.4
-    for figure in (draw_reconstruction(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
-        shown = [ax.images[0].get_clim() for ax in shown_in(figure)]
-        assert set(shown) >= {(dark, bright), (low, high)} and len(set(shown)) == 3
 
 
 def test_the_well_illuminated_part_is_shown_and_no_ragged_rim():
@@ -88,21 +77,6 @@ def test_an_object_that_is_nothing_is_drawn(value):
         FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()
 
 
-def test_errors_are_drawn_where_there_is_light():
-    amplitude = np.where(MASK, 0.01 * (1 + ROWS), np.inf)
-    phase = np.where(COLS == 26, np.inf, 2 * amplitude)
-    figure = draw_errors(amplitude, phase, LIT, (2e-9, 2e-9), "a")
-    FigureCanvasAgg(figure).draw()
-    images = [ax.images[0] for ax in shown_in(figure)]
-    for image, values in zip(images, (amplitude, phase), strict=True):
-        shown = np.ma.filled(image.get_array(), np.nan)
-        known = LIT & np.isfinite(values)
-        assert shown.shape == (25, 25)
-        np.testing.assert_allclose(shown, np.where(known, values, np.nan)[8:33, 14:39])
-    assert any("rad" in ax.get_ylabel() for ax in figure.axes)
-    FigureCanvasAgg(draw_errors(amplitude, phase, np.zeros_like(LIT), None, "nothing is lit")).draw()
-
-
 @pytest.fixture
 def axes():
     return Figure().add_subplot()
@@ -124,16 +98,3 @@ def test_arrows_are_as_long_as_they_say(axes):
     assert arrows.get_offsets().tolist() == [[0, 0], [0, 10], [10, 0]] and axes.yaxis_inverted()
     assert (arrows.U.tolist(), arrows.V.tolist()) == ([5, 0, 0], [0, 1, 2.5])
     assert (arrows.scale, arrows.scale_units, arrows.angles) == (1, "xy", "xy")
-
-
-def test_correlations_and_losses_have_names_and_thresholds(axes):
-    x = np.linspace(0.1, 1, 5)
-    draw_correlations(axes, {"all": (x, 1 - x)})
-    curve, *levels = axes.lines
-    np.testing.assert_array_equal(curve.get_ydata(), 1 - x)
-    assert [line.get_ydata()[0] for line in levels] == [0.5, 1 / 7]
-    rows = [{"epoch": 1.0, "loss": 3.0, "val_loss": 4.0}, {"epoch": 2.0, "loss": 1.0, "val_loss": 2.0}]
-    figure = quality(np.zeros((2, 2)), np.ones(2), None, {"pinn": rows})
-    texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
-    assert texts == ["pinn, training", "pinn, validation"] and figure.axes[1].get_yscale() == "log"
-    assert figure.axes[1].lines[1].get_ydata().tolist() == [4.0, 2.0]
