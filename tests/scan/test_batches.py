@@ -1,6 +1,5 @@
 """Batches of a dataset: what a network is given, in what order, and made ahead."""
 
-import time
 from dataclasses import replace
 from itertools import chain
 
@@ -106,27 +105,6 @@ def test_batches_made_ahead_are_the_same_in_the_same_order(datasets):
             assert found[key].dtype == value.dtype
             np.testing.assert_array_equal(found[key], value)
     assert list(prefetched(iter(()))) == []
-
-
-def test_no_more_batches_are_made_than_are_needed_soon(plain):
-    """Also when the loop is left early, as a signal does."""
-    made = []
-
-    def batches():
-        for k in range(50):
-            made.append(k)
-            yield batch_of(plain, np.array([k % 7]))
-
-    ahead = prefetched(batches(), 3)
-    for used in (1, 2, 3):
-        next(ahead)
-        until = time.monotonic() + 10
-        while len(made) < used + 3 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert made == list(range(used + 3))
-    ahead.close()
-    time.sleep(0.05)
-    assert len(made) == 3 + 3
 
 
 def test_an_error_in_the_making_of_a_batch_reaches_the_loop(plain):

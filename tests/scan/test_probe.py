@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 from helpers import reference
-from helpers.cli import ROOT
-from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ZonePlateProbe
 from ptycho.scan.probe import (
-    energy_diameter,
     file_probe,
     is_far_from,
     light_at_edge,
-    light_of,
     load_probe,
     make_probe,
     probe_support,
@@ -20,7 +16,6 @@ from ptycho.scan.probe import (
     zone_plate,
     zone_plate_far_field,
 )
-from workflows.command_line.config import run_config
 
 HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
 WAVELENGTH_NM = HC / 8.0
@@ -54,14 +49,6 @@ def test_mask_zeroes_exactly_what_lies_outside_its_disk():
     assert np.abs(masked).max() == pytest.approx(1, abs=1e-6)
 
 
-def test_energy_diameter_of_a_gaussian():
-    waist = 18.0  # amplitude exp(−r²/w²) holds 1 − exp(−2r²/w²) of its energy within r
-    probe = np.exp(-(distance(128) ** 2) / waist**2)
-    for fraction in (0.5, 0.9, 0.99):
-        expected = 2 * waist * np.sqrt(-np.log(1 - fraction) / 2)
-        assert energy_diameter(probe, fraction) == pytest.approx(expected, abs=1.0)
-
-
 @pytest.mark.parametrize("curvature", [0.0, 0.01, -0.02])
 @pytest.mark.parametrize("N, waist", [(96, 14.0), (101, 9.0), (128, 6.0)])
 def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
@@ -73,19 +60,6 @@ def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
     assert across == pytest.approx(2 * waist * radius, abs=0.5)
     expected = 2 * radius * np.sqrt(1 + curvature**2 * waist**4) / (np.pi * waist)
     assert far == pytest.approx(expected, abs=0.125 / N)  # half a sample, of four times as many
-
-
-@pytest.mark.parametrize("N", [9, 600])
-def test_widths_of_windows_of_any_size(N):
-    """A single lit sample has a flat far field. The circle of radius r = 0.5575 has 90 % of a square of side
-    one: πr² − 4(r² arccos(1/2r) − √(r² − 1/4)/2)."""
-    r = 0.5575
-    assert np.pi * r**2 - 4 * (r**2 * np.arccos(0.5 / r) - np.sqrt(r**2 - 0.25) / 2) == pytest.approx(
-        0.9, abs=1e-4
-    )
-    probe = np.zeros((N, N))
-    probe[N // 2, N // 2] = 1
-    assert probe_widths(probe)[1] == pytest.approx(2 * r, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -113,27 +87,7 @@ def test_a_probe_as_wide_but_curved_is_far():
     assert probe_widths(flat)[0] == probe_widths(curved)[0] and is_far_from(curved, flat)
 
 
-@pytest.mark.parametrize("experiment", ["probe_in", "probe_minus", "probe_plus"])
-def test_probes_of_the_study_are_within_reach_of_its_training(experiment):
-    """A quarter less or more defocus."""
-    words = [f"experiment={experiment}", "output_dir=unused"]
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        config = run_config(compose("grid_lines", words), words, {})
-    trained, test = (make_probe(config.probe_of(role), config.N) for role in ("train", "test"))
-    change = probe_widths(test)[0] / probe_widths(trained)[0]
-    low, high = {"probe_in": (1, 1), "probe_minus": (0.8, 0.9), "probe_plus": (1.1, 1.25)}[experiment]
-    assert low <= change <= high and not is_far_from(test, trained)
-
-
 # ---- ideal disk
-
-
-@pytest.mark.parametrize("N, across", [(32, 11), (64, 22), (128, 44)])
-def test_ideal_disk_is_about_22_of_64_pixels_across_and_flat(N, across):
-    probe = make_probe(IdealDiskProbe(), N)
-    assert np.all(probe.imag == 0) and probe.real.min() >= 0
-    assert abs(np.sum(probe[N // 2].real > 0.5) - across) <= 1
-    assert energy_diameter(probe) == pytest.approx(across * np.sqrt(0.9), rel=0.08)
 
 
 # ---- zone plate
@@ -178,25 +132,6 @@ def test_wave_is_the_hankel_transform_of_the_pupil(z_um):
     assert abs(np.angle(scale)) < 0.02
     error = np.abs(probe[near] - scale * wave).max() / np.abs(probe).max()
     assert error < 0.03
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_downstream_of_the_focus_the_wave_diverges(sign):
-    probe = zone_plate(ZonePlateProbe(defocus_um=90.0 * sign, pixel_size_nm=5.0), 128)
-    radius_nm = 5.0 * np.arange(20, 37)  # between the shadow of the stop and the edge of the cone
-    phase = np.unwrap(np.angle(probe[64, 64 + np.arange(20, 37)]))
-    slope = np.polyfit(radius_nm**2, phase, 1)[0]
-    assert slope == pytest.approx(sign * np.pi / (WAVELENGTH_NM * 90e3), rel=0.15)
-
-
-@pytest.mark.parametrize("N", [32, 64, 128])
-def test_default_curved_probe_has_the_promised_size_and_curvature(N):
-    probe = make_probe(ZonePlateProbe(), N)
-    assert 0.38 * N <= energy_diameter(probe) <= 0.48 * N
-    pupil = zone_plate_far_field(ZonePlateProbe(), N, 4 * N)[2 * N, 2 * N :]
-    phase = np.unwrap(np.angle(pupil[pupil != 0]))
-    assert abs(phase[-1] - phase[0]) >= np.pi
-    assert np.ptp(np.angle(probe[np.abs(probe) > 0.1])) > 1
 
 
 def test_pupil_must_fit_on_the_detector():
@@ -329,17 +264,6 @@ def test_a_stop_that_closes_the_pupil_is_refused() -> None:
     config = ZonePlateProbe(central_stop_diameter_um=179.99999)
     with pytest.raises(ConfigError, match=r"probe\.central_stop_diameter_um=180: leaves no open pupil"):
         make_probe(config, 64)
-
-
-def test_the_light_of_all_modes_counts():
-    """Two modes of one pixel each: the weaker, four pixels off the middle, makes the probe wide."""
-    modes = np.zeros((2, 15, 15), complex)
-    modes[0, 7, 7], modes[1, 7, 11] = 2, 1 - 1j
-    expected = np.zeros((15, 15))
-    expected[7, 7], expected[7, 11] = 4, 2
-    np.testing.assert_allclose(light_of(modes), expected)
-    np.testing.assert_allclose(light_of(modes[1]), np.abs(modes[1]) ** 2)
-    assert energy_diameter(modes, 0.9) > 4 > energy_diameter(modes[0], 0.9)
 
 
 def test_light_at_the_edge_of_a_disk():

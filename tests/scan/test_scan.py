@@ -8,7 +8,6 @@ from helpers import reference
 
 from ptycho.config import ConfigError, RunConfig, ScanConfig
 from ptycho.scan.groups import (
-    draw_groups,
     draw_neighbours,
     group_centres,
     group_offsets,
@@ -16,7 +15,7 @@ from ptycho.scan.groups import (
     smallest_region,
     tiled_groups,
 )
-from ptycho.scan.positions import Scan, make_scan, nested_grid
+from ptycho.scan.positions import make_scan, nested_grid
 
 
 def scan_of(config, role, n_images=1):
@@ -49,12 +48,6 @@ def test_nested_grid_by_loops(gridsize, offset):
     assert set(groups.ravel()) == set(range(len(positions)))
 
 
-def test_first_group_is_row_major():
-    positions, groups = nested_grid(80, 32, 2, 4, 8)
-    assert positions[groups[0]].tolist() == [[0, 0], [0, 4], [4, 0], [4, 4]]
-    assert positions[groups[1]].tolist() == [[0, 8], [0, 12], [4, 8], [4, 12]]
-
-
 def test_groups_never_mix_images():
     scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
     of_group = scan.image[scan.groups]
@@ -76,27 +69,7 @@ def test_select_keeps_the_chosen_groups_and_only_their_positions():
     assert part.groups.dtype == np.int32
 
 
-def test_select_stores_shared_positions_once():
-    scan = Scan(
-        np.array([[0, 0], [0, 4], [0, 8]], np.float32), np.zeros(3, np.int32), np.array([[0, 1], [1, 2]])
-    )
-    part = scan.select(np.array([0, 1]))
-    assert len(part.positions) == 3
-
-
 # ---- offsets and regions
-
-
-@pytest.mark.parametrize("gridsize, offset", [(1, 4), (2, 4), (2, 3), (3, 4), (3, 5)])
-def test_offsets_of_a_regular_grid_are_those_from_the_mean(gridsize, offset):
-    N = 32
-    positions, groups = nested_grid(80, N, gridsize, offset, 7)
-    region = N + (gridsize - 1) * offset
-    offsets = group_offsets(positions.astype(np.float32), groups, region, N)
-    step = offset * (np.arange(gridsize) - (gridsize - 1) / 2)
-    expected = np.array(list(itertools.product(step, repeat=2)))
-    np.testing.assert_array_equal(offsets, np.broadcast_to(expected, offsets.shape))
-    assert offsets.dtype == np.float32
 
 
 @pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
@@ -161,15 +134,6 @@ def test_nearest_groups_by_loops(group_size, lattice):
     np.testing.assert_allclose(distances, nearest_by_loops(positions, image, group_size), atol=1e-6)
 
 
-def test_a_pattern_heads_its_group_also_among_many_at_one_place():
-    """More equal positions than a group has members: any others of them, but itself first."""
-    positions, image = np.zeros((6, 2), np.float32), np.zeros(6, np.int32)
-    for group_size in (1, 2, 3, 6):
-        found = nearest_groups(positions, image, group_size)
-        np.testing.assert_array_equal(found[:, 0], np.arange(6))
-        assert all(len(set(group)) == group_size for group in found.tolist())
-
-
 @pytest.mark.parametrize("group_size", [0, 3])
 def test_groups_that_an_image_cannot_fill_are_refused(group_size):
     image = np.array([0, 0, 0, 1, 1])
@@ -190,13 +154,6 @@ def test_tiles_share_the_patterns(group_size):
     assert all(len(set(group)) == group_size for group in found.tolist())
     np.testing.assert_array_equal(image[found], np.broadcast_to(image[found[:, :1]], found.shape))
     assert found.size <= 2.2 * 140 or group_size < 5, "the groups hardly share"
-
-
-def test_tiles_are_compact():
-    """On a square grid of 12 × 12, groups of 12 span no more than 6 steps, and no pattern is alone."""
-    positions = np.stack(np.divmod(np.arange(144), 12), axis=1).astype(np.float32)
-    found = tiled_groups(positions, np.zeros(144, int), 12)
-    assert np.ptp(positions[found], axis=1).max() <= 6
 
 
 # ---- jitter
@@ -221,15 +178,6 @@ def test_jitter_moves_positions_within_its_bounds_and_inside_the_object():
 # ---- drawing
 
 
-def test_draw_groups():
-    rng = np.random.default_rng(0)
-    assert draw_groups(5, None, rng).tolist() == draw_groups(5, 9, rng).tolist() == [0, 1, 2, 3, 4]
-    drawn = draw_groups(100, 30, rng)
-    assert len(set(drawn)) == 30 and drawn.tolist() == sorted(drawn)
-    assert drawn.max() >= 50 > drawn.min()
-    assert drawn.tolist() != draw_groups(100, 30, rng).tolist()
-
-
 def test_neighbours_are_near_distinct_and_not_the_groups_own():
     config = RunConfig(N=32, size=96, outer_offset_train=16)
     scan = scan_of(config, "train", n_images=2)
@@ -245,13 +193,3 @@ def test_neighbours_are_near_distinct_and_not_the_groups_own():
             and k not in group
         ]
         assert set(near) <= set(candidates) and len(set(near)) == min(5, len(candidates))
-
-
-def test_a_group_without_neighbours_keeps_to_itself():
-    far_apart = Scan(
-        np.array([[0, 0], [50, 0], [0, 3]], np.float32),
-        np.array([0, 0, 1], np.int32),
-        np.array([[0], [1], [2]], np.int32),
-    )
-    drawn = draw_neighbours(far_apart, far_apart.positions, 2, 10.0, np.random.default_rng(0))
-    assert drawn.tolist() == [[0, 0], [1, 1], [2, 2]]

@@ -29,11 +29,6 @@ def scan_data(dataset_of, config, n_images=1, seed=0):
     )
 
 
-def lattice(rows, cols):
-    """``(K, 2)``: all pairs of two lists."""
-    return np.stack(np.meshgrid(rows, cols, indexing="ij"), -1).reshape(-1, 2)
-
-
 def estimate(scans, region_size, object_size=200):
     """Of several images' origins."""
     image = np.repeat(np.arange(len(scans)), [len(scan) for scan in scans])
@@ -62,14 +57,6 @@ def test_the_estimate_is_exact_on_the_nested_grid(dataset_of, gridsize, offset, 
     assert data.stated_tiling is None and data.tiling == nested_tiling(config, "test")
 
 
-@pytest.mark.parametrize("region_size, pitch, side", [(32, 8, 12), (35, 5, 15), (36, 9, 14)])
-def test_a_part_of_a_lattice_that_is_not_square(region_size, pitch, side):
-    """Four rows of seven groups, the first at (21, 40); the squares begin ``side`` px further on."""
-    origins = lattice(21 + pitch * np.arange(4), 40 + pitch * np.arange(7))
-    expected = Tiling(pitch, 21 + side, 40 + side, 4 * pitch, 7 * pitch)
-    assert estimate([origins], region_size) == expected
-
-
 # ---- any other scan
 
 
@@ -85,50 +72,11 @@ def test_jitter_does_not_hide_the_lattice(dataset_of, seed, size, n_images):
     assert np.abs(np.subtract(found, nominal)).max() <= 1
 
 
-@pytest.mark.parametrize(
-    "rows, cols, jitter, off", [(6, 6, 3, 0), (6, 6, 4, 0), (3, 7, 2, 0), (4, 4, 3, 0.2), (3, 3, 2, 0.2)]
-)
-def test_strong_jitter_of_few_groups_does_not_widen_the_pitch(rows, cols, jitter, off):
-    """The outermost of a few groups are up to twice the jitter further apart than their lattice of 10 px."""
-    found = []
-    for seed in range(60):
-        moves = np.random.default_rng(seed).integers(-jitter, jitter + 1, (rows * cols, 2))
-        found.append(estimate([50 + lattice(10 * np.arange(rows), 10 * np.arange(cols)) + moves], 32))
-    pitches = np.array([tiling.pitch for tiling in found])
-    assert abs(pitches.mean() - 10) <= off and np.ptp(pitches) <= (2 if off else 0)
-    for pitch, top, left, height, width in found:
-        assert (height, width) == (rows * pitch, cols * pitch)
-        middle = np.array([top + height / 2, left + width / 2])
-        expected = 50 + 5 * np.array([rows, cols]) - 5 + 16  # of the regions' middles
-        assert np.abs(middle - expected).max() <= 1 + 3 * jitter / np.sqrt(rows * cols)
-
-
 @pytest.mark.parametrize("region_size, first", [(32, 8), (36, 10)])
 def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
     assert estimate([np.array([[7, 20]])], region_size) == Tiling(16, 7 + first, 20 + first, 16, 16)
     twice = np.array([[7, 20], [7, 20]])  # the same place again is no other group
     assert estimate([twice], region_size) == estimate([twice[:1]], region_size)
-
-
-def test_groups_in_a_line():
-    """Regions of side 32 from 0, 9 … 36: squares of side 9 begin at 16 − 4."""
-    steps = 9 * np.arange(5)
-    assert estimate([lattice([5], steps)], 32) == Tiling(9, 5 + 12, 12, 9, 45)
-    assert estimate([lattice(steps, [5])], 32) == Tiling(9, 12, 5 + 12, 45, 9)
-
-
-def test_of_several_images_what_all_share_with_the_pitch_of_most():
-    wide = lattice(8 * np.arange(6), 8 * np.arange(9))
-    low = lattice(16 + 8 * np.arange(6), 8 * np.arange(4))
-    coarse = lattice(12 * np.arange(7), 12 * np.arange(7))
-    assert estimate([wide, low], 32) == Tiling(8, 12 + 16, 12, 4 * 8, 4 * 8)
-    assert estimate([wide, low, coarse], 32)[:3] == (8, 12 + 16, 12)
-
-
-def test_the_rectangle_ends_at_the_edge_of_the_object():
-    """Regions may reach beyond it, as with jitter; their squares of side 16 are cut there."""
-    origins = lattice([-10, 6, 22], [-10, 6, 22])
-    assert estimate([origins], 32, object_size=41) == Tiling(16, 0, 0, 41, 41)
 
 
 # ---- in files
