@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from ptycho import Scan, physics
 from ptycho.config.data import DataConfig
-from ptycho.preparation.geometry import place_on_object, remove_common_fraction
+from ptycho.preparation.geometry import remove_common_fraction
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 
@@ -53,13 +53,6 @@ def test_an_object_on_the_pixels_of_the_file_explains_the_patterns(origin):
     np.testing.assert_allclose(expected[0], measured, rtol=2e-3, atol=2e-4 * measured.max())
 
 
-def test_positions_are_placed_by_whole_pixels_on_an_even_side():
-    positions = np.array([[0.706, -3.25], [9.5, 4.0], [4.25, 11.875]])
-    corners, side = place_on_object(positions, 32)
-    np.testing.assert_allclose(corners - positions, [[1, 5]] * 3)
-    assert side % 2 == 0 and side >= corners.max() + 32
-
-
 @pytest.mark.parametrize(
     ("origin", "unit", "kept"),
     [
@@ -75,11 +68,6 @@ def test_a_fraction_that_all_positions_share(origin, unit, kept):
     positions = whole + (middles[origin] if isinstance(origin, str) else origin)
     expected = positions if kept else whole
     np.testing.assert_allclose(remove_common_fraction(positions, unit), expected, atol=1e-9)
-
-
-def test_fractions_that_differ_stay():
-    positions = np.array([[0.0, 0], [7.4, 1], [3, 12]])
-    np.testing.assert_array_equal(remove_common_fraction(positions, "m"), positions)
 
 
 @pytest.mark.parametrize("side", [40, 41])

@@ -70,20 +70,6 @@ def test_the_spots_of_a_lattice_stay(zero):
     assert bad(frames, raw(frames, zero=zero)) == []
 
 
-def test_the_edge_of_a_gap_in_the_beam_stays():
-    good = np.ones((H, W), bool)
-    good[:, 20:30] = False
-    frames = np.where(good, counts(3000.0), 0)
-    scan = interpret(raw(frames, good=good), config())
-    np.testing.assert_array_equal(scan.detector.good, good)
-
-
-def test_a_speckle_of_some_frames_stays():
-    frames = counts()
-    frames[::5, 4, 40] = 500
-    assert bad(frames) == []
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["lily_4", "lily_2.5", "cameraman_4", "cameraman_3"])
 def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplog):
@@ -116,18 +102,6 @@ def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     np.testing.assert_array_equal(~scan.detector.good, masked)
     assert "2 hot in the data, " in said(scan, "bad pixels")
     assert bad(frames, raw(frames, zero=zero), hot_pixels=False) == []
-
-
-def test_what_is_left_out_is_said_with_its_share_of_the_light():
-    """One part in three hundred is a line; one part in five a warning."""
-    frames = counts()
-    mean = frames.mean(axis=0).sum()
-    for share, warned in ((0.003, 0), (0.2, 1)):
-        frames[:, 5, 40] = np.random.default_rng(1).poisson(share * mean / (1 - share), J)
-        scan = interpret(raw(frames), config())
-        text = f"1 hot in the data, {100 * share:.1g} % of the intensity"
-        assert text in said(scan, "bad pixels") or warned
-        assert len([line for line in scan.warnings if "data.hot_pixels=false" in line]) == warned
 
 
 # ---- numbers below zero
@@ -165,23 +139,6 @@ def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
     assert scan.counts and f"{2 * H} below zero" in said(scan, "bad pixels")
-
-
-def test_marks_among_read_noise():
-    frames = counts() + np.random.default_rng(3).normal(0, 2, (J, H, W))
-    frames[:, 7, 9] = -1  # a gap
-    frames[4, 11, 20] = -32768  # an overflow
-    assert bad(frames.astype(np.float32)) == [[7, 9], [11, 20]]
-    assert bad(frames.astype(np.float32), negative="noise", hot_pixels=False) == []
-
-
-def test_negative_amplitudes_are_no_light():
-    frames = np.sqrt(counts())
-    frames[:, 0, :] = -0.3 - 0.1 * np.random.default_rng(0).random((J, W))
-    scan = interpret(raw(frames.astype(np.float32), "amplitude"), config(negative="noise"))
-    assert scan.detector.good.all() and not scan.mean[0].any()
-    N = interpret(raw(frames.astype(np.float32), "amplitude"), config(negative="noise", N=46))
-    assert not N.patterns(slice(0, 3))[:, : 46 // 2 - CENTRE[0] + 1].any()
 
 
 def test_patterns_of_the_other_sign_are_refused():
@@ -226,25 +183,4 @@ def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
     assert len(kept(frames, tmp_path, dark_frames=0.0)[0].amplitudes) == J
 
 
-def test_a_frame_without_a_photon_is_dropped_whatever_is_said(tmp_path):
-    frames = counts()
-    frames[11] = 0
-    for limit in (0.0, 0.05):
-        assert len(kept(frames, tmp_path, dark_frames=limit)[0].amplitudes) == J - 1
-
-
 # ---- amplitudes of counts
-
-
-def test_amplitudes_whose_squares_are_whole_are_counts(tmp_path):
-    """Counts without the noise of photons, which the noise does not give away, and their roots."""
-    whole = np.rint(light())
-    scan = interpret(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config())
-    assert scan.counts and scan.detector.gain == 1
-    assert "squares of the amplitudes are whole numbers" in said(scan, "photon gain")
-    assert "set data.gain=… to change it" in said(scan, "photon gain")
-    np.testing.assert_allclose(scan.patterns(slice(0, 2)) ** 2, whole[:2, 4:36, 8:40], rtol=1e-5)
-    stated = interpret(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config(gain=2.0))
-    assert stated.counts and stated.detector.gain == 2
-    other = interpret(raw(np.sqrt(light()).astype(np.float32), "amplitude"), config())
-    assert not other.counts

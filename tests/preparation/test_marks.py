@@ -62,15 +62,6 @@ def test_a_gap_of_zeros_wider_than_two_pixels():
     np.testing.assert_array_equal(dark_gaps(np.where(block, 0, counts()), np.ones((H, W), bool)), block)
 
 
-@pytest.mark.parametrize("wrap", [True, False])
-def test_darkness_around_a_disk_is_no_gap(wrap):
-    """Of a scan without a sample: nothing beyond the edge of the disk, wherever its middle is stored."""
-    disk = 1000 * (np.hypot(ROWS, COLS) < 9) * (np.hypot(ROWS, COLS) > 3.2)  # and with a hole in it
-    frames = np.random.default_rng(0).poisson(np.broadcast_to(disk, (20, H, W)))
-    frames = np.fft.ifftshift(frames, axes=(1, 2)) if wrap else frames
-    assert not dark_gaps(frames, np.ones((H, W), bool), wrap).any()
-
-
 def test_every_frame_counts_for_saturation(tmp_path):
     """A saturated pixel of one frame that was not looked at is bad in all, and the log says in which."""
     frames = counts().astype("i4")
@@ -82,15 +73,6 @@ def test_every_frame_counts_for_saturation(tmp_path):
     assert not data.amplitudes[:][:, ~data.good].any()
     said = next(str(finding) for finding in found if finding.what == "more bad pixels")
     assert "6 saturated (data.saturation=5000)" in said and "data.drop=[2]" in said
-
-
-@pytest.mark.parametrize("mark", [65535, -1])
-def test_every_frame_counts_for_marks(tmp_path, mark):
-    frames = counts().astype("u2" if mark > 0 else "i4")
-    frames[2, 20, 24] = mark
-    scan, copy = scan_of(frames).copied(tmp_path)
-    assert np.argwhere(~scan.detector.good).tolist() == [[20, 24]]
-    assert not copy[:][:, 16, 16].any() and copy[:][:, 16, 17].all()
 
 
 @pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])

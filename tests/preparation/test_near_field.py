@@ -6,7 +6,7 @@ from helpers.scans import METRES, raw_scan
 from scipy.ndimage import gaussian_filter
 
 import ptycho
-from ptycho.config import ConfigError, IdealDiskProbe, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
 from ptycho.preparation.near_field import NearField, looks_like_near_field, probe_in_window
@@ -51,17 +51,6 @@ def test_a_beam_that_diverges():
     assert "magnified 3 times" in said(scan, "physics").why
 
 
-def test_binned_and_oblong_pixels_that_are_turned():
-    scan = interpret(raw(detector_pixel_m=(1e-6, 2e-6)), config(bin=2, transpose=True))
-    np.testing.assert_allclose(scan.pixel.metres, (4e-6, 2e-6))
-    assert scan.fresnel.numbers == pytest.approx((10 / 16, 10 / 4))
-
-
-def test_positions_in_pixels_are_those_of_the_detector():
-    scan = interpret(raw(unit="px", positions=raw().positions * 1e6), config(bin=2))
-    np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (12, 16))
-
-
 def test_the_window_is_the_detector_and_a_margin():
     """52 columns, 3 + 4 pixels on each side (F/4 and some), the next fast size; the middle in the middle."""
     scan = interpret(raw(), config(zero_frequency="5,7"))
@@ -100,13 +89,6 @@ def test_a_transfer_function_that_aliases_is_told():
 def test_what_is_made_for_far_fields_is_refused(probe, models, told):
     with pytest.raises(ConfigError, match=f"data.physics=near_field.*{told}"):
         ScanRunConfig(data=config(), probe=probe, models=models)
-
-
-def test_the_probe_of_another_run_needs_no_network():
-    assert ScanRunConfig(data=config(), probe=RunProbe(), run="other").models == ()
-    assert ScanRunConfig(data=config(), probe=IdealDiskProbe()).models == ()
-    with pytest.raises(ConfigError, match="networks"):
-        ScanRunConfig(data=config(), run="other")
 
 
 def test_a_files_probe_goes_on_beyond_its_edge():
@@ -164,14 +146,3 @@ def test_arrays_of_a_near_field():
         ptycho.Scan.from_arrays(patterns, places, counts=True, distance_m=0.2)
     with pytest.raises(ConfigError, match="pixel_m"):
         ptycho.Scan.from_arrays(patterns, places, counts=True, physics="near_field", pixel_m=1e-8, **lengths)
-
-
-def test_a_scan_smaller_than_a_pixel_asks_for_the_focus():
-    """Steps of 8 nm under pixels of 1 µm."""
-    small = {"positions": raw().positions / 1e3}
-    with pytest.raises(ConfigError, match=r"spans 0\.024 × 0\.032 .*set data\.source_distance_m="):
-        interpret(raw(**small), config())
-    with pytest.raises(ConfigError, match=r"looks? like a near field.*data\.physics=near_field"):
-        interpret(raw(**small, distance_m=50.0, detector_pixel_m=(1e-5, 1e-5)), config(physics=None))
-    with pytest.raises(ConfigError, match=r"set the right data\.unit="):
-        interpret(raw(**small), config(source_distance_m=1.0))

@@ -1,7 +1,6 @@
 """The intensity of one photon: told where patterns are photon counts times a number, and nowhere else."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
+from ptycho.preparation.photon_gain import photon_gain, quantum
 from ptycho.preparation.prepare import interpret
 
 N, J = 64, 40
@@ -59,23 +58,6 @@ def test_roots_of_counts_and_normalised_amplitudes():
     assert photon_gain(normalised, GOOD).value == pytest.approx(float(scale) ** 2, rel=1e-6)
     own = np.square(stored(np.sqrt(n / n.max(axis=(1, 2), keepdims=True))))
     assert photon_gain(own, GOOD).value is None  # a scale of each frame's own
-
-
-def test_some_pixels_may_be_interpolated_and_bad_ones_hold_anything():
-    intensities = 0.37 * counts(1e5)
-    intensities[3, 10, 10:30] *= np.linspace(0.91, 1.13, 20)
-    good = GOOD.copy()
-    good[40:44] = False
-    intensities[:, 40:44] = np.random.default_rng(0).uniform(0, 50, (J, 4, N))
-    intensities[0, 41, 3] = np.nan
-    assert photon_gain(intensities, good).value == pytest.approx(0.37, rel=1e-6)
-
-
-def test_the_mean_of_several_exposures_has_its_photons():
-    """Four exposures: their sum is counts, a quarter of it has a quarter photon as its quantum."""
-    rng = np.random.default_rng(3)
-    mean = rng.poisson(means(3e3), (4, J, N, N)).mean(axis=0)
-    assert photon_gain(stored(mean), GOOD).value == pytest.approx(0.25, rel=1e-6)
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.05])
@@ -134,43 +116,10 @@ def test_uneven_pixels_alone_are_no_photons(photons):
         assert photon_gain(stored(intensities), GOOD).value is None
 
 
-def test_a_scan_of_counts_over_a_flat_field_is_one_of_counts():
-    rng = np.random.default_rng(6)
-    flat = 1 + 0.03 * rng.normal(size=(N, N))
-    intensities = (rng.poisson(flat * means(1e4)) / flat).astype(np.float32)
-    raw = raw_scan(intensities, rng.uniform(0, 30, (J, 2)), domain="intensity")
-    scan = interpret(raw, DataConfig(file=("x",)))
-    told = next(one for one in scan.findings if one.what == "photon gain")
-    assert scan.counts and float(told.value) == pytest.approx(1, abs=0.01) and "data.keys.flat" in told.why
-    blind = replace(raw, flat=np.where(np.arange(N) < 3, 0.0, 1.0) * np.ones((N, 1)))
-    assert not interpret(blind, DataConfig(file=("x",))).detector.good[:, :3].any()
-
-
-def test_interpolated_counts_are_none():
-    n = counts(1e5)
-    between = (n + np.roll(n, 1, axis=2)) / 2
-    twice = np.repeat(np.repeat(n[:, :32, :32], 2, axis=1), 2, axis=2)
-    for intensities in (between, twice):
-        assert photon_gain(intensities, GOOD).value is None
-
-
-def test_little_data_tells_nothing():
-    for n in (np.zeros((3, N, N)), counts(1e4)[:1, :20, :20], np.ones((3, N, N)), counts(1e4)[:, :2]):
-        assert photon_gain(n, np.ones(n.shape[1:], bool)).value is None
-
-
 def test_the_quantum_is_the_largest_common_one():
     assert quantum(np.repeat(np.arange(20.0, 60.0, 2), 100)) == pytest.approx(2)
     assert quantum(np.repeat(0.3 * np.array([6.0, 10, 15, 21, 35, 14]), 300)) == pytest.approx(0.3)
     assert quantum(np.random.default_rng(0).uniform(0, 100, 5000)) is None
-
-
-def test_the_noise_of_photons_is_one_and_of_steps_their_number():
-    n = np.random.default_rng(0).poisson(np.geomspace(0.5, 200, J)[:, None, None], (J, N, N))
-    np.testing.assert_allclose(noise_ratios(n, GOOD), 1, atol=0.08)
-    np.testing.assert_allclose(noise_ratios(4 * n, GOOD)[-3:], 4, rtol=0.1)
-    smooth = np.full((J, N, N), 3.0) * np.arange(1, J + 1)[:, None, None]
-    assert max(noise_ratios(smooth, GOOD)) == 0
 
 
 # ---- in a scan
@@ -212,12 +161,3 @@ def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
     assert "patterns are not taken as counts; set data.gain=… if they are" in gain_of(scan).why
     _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert not data.counts
-
-
-def test_a_stated_gain_stands_and_counts_have_none_to_be_found():
-    n = counts(1e5)
-    scan = interpreted(raw((0.37 * n).astype(np.float32), "intensity"), gain=0.74)
-    assert scan.counts and scan.detector.gain == 0.74 and gain_of(scan).why == "data.gain"
-    scan = interpreted(raw(n.astype(np.uint16), "counts"))
-    assert scan.counts and scan.detector.gain == 1
-    assert not any(finding.what == "photon gain" for finding in scan.findings)

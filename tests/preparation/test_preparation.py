@@ -1,24 +1,22 @@
 """From detector frames, metres and a file's probe to a dataset: against frames and numbers made by hand."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import reference
 from helpers.scans import METRES, Frames, raw_scan
 
-from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
-    choose_probe,
     make_dataset,
     map_positions,
     probe_of_run,
     training_and_validation,
 )
 from ptycho.preparation.detector import Detector, oriented
-from ptycho.preparation.geometry import isolated, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.split import split_patterns
@@ -108,12 +106,6 @@ def test_dark_and_flat_and_gain():
     np.testing.assert_allclose(found, 2.0)  # √((50 − 10)/0.5/20)
 
 
-def test_amplitudes_are_squared_before_they_are_summed():
-    frame = np.zeros((1, H, W))
-    frame[0, 22:24, 26:28] = 3
-    assert plain(N=6, bin=2, domain="amplitude").amplitudes(frame)[0, 3, 3] == 6
-
-
 def test_the_orientation_is_a_transposition_and_then_flips():
     frame = np.arange(6).reshape(1, 2, 3)
     np.testing.assert_array_equal(oriented(frame, False, True, False, False)[0], [[0, 3], [1, 4], [2, 5]])
@@ -156,21 +148,6 @@ def test_positions_are_turned_from_rows_to_columns():
     assert any("rotated by 90°" in finding.why for finding in turned.findings)
 
 
-def test_a_scan_that_was_turned_is_read_as_before(tmp_path):
-    """Positions turned by −121°, on detector pixels that are not square; told so, they are the old ones."""
-    pitch = {"detector_pixel_m": (75e-6, 50e-6)}
-    turn = np.deg2rad(-121)
-    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-    places = raw().positions
-    before = interpret(raw(**pitch), config())
-    after = interpret(raw(positions=places @ matrix.T, **pitch), config(rotation_deg=121.0))
-    np.testing.assert_allclose(np.ptp(after.positions, axis=0), np.ptp(before.positions, axis=0), atol=1e-6)
-    steps = [scan.positions - scan.positions[0] for scan in (after, before)]
-    np.testing.assert_allclose(*steps, atol=1e-6)
-    untold = interpret(raw(positions=places @ matrix.T, **pitch), config())
-    assert np.abs(untold.positions - before.positions).max() > 1
-
-
 def test_positions_are_sheared_after_they_are_turned():
     """(row, col) = (0, 1) is turned to (−1, 0), and that goes to (−2, −3)."""
     affine = [[2.0, 5.0], [3.0, 7.0]]
@@ -192,14 +169,6 @@ def test_positions_are_sheared_after_they_are_turned():
 def test_turns_and_shears_that_are_none_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         config(**changes)
-
-
-def test_pixels_of_a_larger_detector_shrink_with_the_cut():
-    """A file's pixels belong to its whole detector; cut to half, an object pixel is twice as large."""
-    found = positions_in_pixels(
-        np.array([[10.0, 20.0]]), "px", object_pixel(None, None, None, 64), 64, 64 / 128
-    )
-    np.testing.assert_allclose(found, [[5, 10]])
 
 
 @pytest.mark.parametrize(
@@ -283,25 +252,6 @@ def test_patterns_are_read_in_blocks(tmp_path):
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
-def test_of_large_frames_fewer_are_looked_at():
-    scan = interpret(raw(), config(), SampleOptions(most_bytes=10 * H * W * 8))
-    assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
-    scan = interpret(raw(), config(), SampleOptions(most_bytes=1))
-    assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
-
-
-def test_positions_are_judged_before_a_frame_is_read():
-    scan = raw(positions=np.ones((J, 2)))
-    with pytest.raises(ConfigError, match="all 60 are equal; nothing was scanned"):
-        interpret(scan, config())
-    assert scan.patterns.most == 0
-
-
-def test_every_so_many_th_frame_without_those_dropped():
-    scan = interpret(raw(), config(stride=3, drop=(6, 7), frames=5))
-    assert scan.frames.tolist() == [0, 3, 9, 12, 15]
-
-
 def test_what_is_not_finite_is_found_when_all_are_read(tmp_path):
     frames = beam((22, 26)).astype(float)
     frames[7, 22, 26] = np.nan
@@ -330,11 +280,6 @@ def test_a_wrong_unit_is_named(factor, unit, message):
         interpret(raw(positions=factor * raw().positions, unit=unit), config())
 
 
-def test_positions_taken_twice_make_no_others_isolated():
-    places = np.array([[0.0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [1, 2]])
-    assert not len(isolated(places)) and list(isolated(np.vstack([places, [50, 50]]))) == [6]
-
-
 def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
     data, _ = dataset
     kept, out = split_patterns(data.positions, 6, 1)
@@ -346,14 +291,6 @@ def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
     used = data.subset(kept, 3)
     np.testing.assert_array_equal(np.asarray(used.amplitudes), np.asarray(data.amplitudes)[kept])
     assert used.groups.max() < len(kept)
-
-
-def test_validation_groups_are_not_trained_on(dataset):
-    data, _ = dataset
-    training, validation = training_and_validation(data, 0.1, seed=0)
-    assert len(validation.groups) == 6 and len(training.groups) + 6 == data.n_groups
-    both = {tuple(g) for g in training.groups} & {tuple(g) for g in validation.groups}
-    assert not both
 
 
 def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_held_out(dataset):
@@ -425,21 +362,3 @@ def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
         ConfigError, match=r"a probe of shape \(1, 16, 16\) in .*: must be modes \(K, 32, 32\)"
     ):
         probe_of_run(run, 32)
-
-
-def test_nothing_is_lit_outside_the_mask(tmp_path):
-    settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
-    _, data, _ = make_dataset(interpret(raw(), config()), settings, tmp_path)
-    axis = np.arange(32) - 16
-    outside = np.hypot(axis[:, None], axis) > 5
-    assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()
-
-
-def test_the_strongest_mode_of_a_file_comes_first():
-    """Whatever their order there; none is scaled."""
-    rng = np.random.default_rng(3)
-    modes = rng.normal(size=(3, 16, 16)) * np.array([1.0, 3, 2])[:, None, None] * (1 + 1j)
-    scan = SimpleNamespace(probe=modes.astype(np.complex64), N=16)
-    found, where = choose_probe(scan, OwnProbe(), None)
-    np.testing.assert_array_equal(found, scan.probe[[1, 2, 0]])
-    assert where.startswith("the file's, 3 modes, 6")

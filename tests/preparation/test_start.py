@@ -85,11 +85,6 @@ def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
         read_start(str(earlier), scan_of())
 
 
-def test_what_was_taken_is_said(earlier):
-    text = str(read_start(str(earlier / "product.h5"), scan_of(PIXEL / 2)).finding)
-    assert "2 modes" in text and "positions of 24 of 48 patterns" in text and "2 times as many pixels" in text
-
-
 def test_what_the_solver_selected_is_read(earlier):
     (earlier / "metrics.json").write_text(
         '{"findings": {"solver: flux": ["refined", "…"], "N": ["64", "…"]}}'

@@ -75,19 +75,6 @@ def test_a_stated_zero_frequency_is_a_pixel_of_the_stored_frame(shape, way):
     assert ("before reorientation" in finding) == any(way)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_zero_frequency_that_is_found_is_turned_as_well(way):
-    """A single bright pixel with a faint square around it."""
-    frame = np.zeros((30, 41))
-    frame[7:16, 15:24] = 4
-    frame[11, 19] = 400
-    values = np.stack([frame + (frame > 0) * k for k in range(J)])
-    scan = raw((30, 41), None)
-    scan.patterns.array = values.astype(np.uint16)
-    (pattern,) = interpret(scan, config(way)).patterns(slice(0, 1))
-    assert np.unravel_index(pattern.argmax(), pattern.shape) == (N // 2, N // 2)
-
-
 def test_turning_a_frame_does_not_halve_the_pattern():
     """Flipped, an even frame has one row less before its zero frequency: it is outside, and bad."""
     for way in WAYS:

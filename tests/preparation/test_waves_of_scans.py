@@ -4,7 +4,7 @@ import pytest
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.config.waves import electron_wavelength_m, photon_energy_eV, wavelength_m
+from ptycho.config.waves import electron_wavelength_m, wavelength_m
 from ptycho.preparation.geometry import object_pixel
 
 
@@ -12,16 +12,6 @@ from ptycho.preparation.geometry import object_pixel
 def test_electrons_have_the_wavelength_of_the_textbook(keV, picometres):
     """Williams & Carter, Transmission Electron Microscopy (2009), table 1.2: 4.18, 2.51 and 1.97 pm."""
     assert 1e12 * electron_wavelength_m(keV) == pytest.approx(picometres, abs=1e-4)
-
-
-def test_slow_electrons_are_those_of_de_broglie():
-    """At 100 eV: 1.2264 nm / √100, without relativity."""
-    assert electron_wavelength_m(0.1) == pytest.approx(1.2264e-10, rel=2e-4)
-
-
-def test_photons_of_a_wavelength():
-    assert wavelength_m(8047.8) == pytest.approx(1.5406e-10, rel=1e-4)  # copper, Kα1
-    assert photon_energy_eV(wavelength_m(6200.0)) == pytest.approx(6200)
 
 
 @pytest.mark.parametrize(

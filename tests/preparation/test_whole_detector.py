@@ -52,29 +52,6 @@ def test_the_smallest_window_with_the_whole_detector(shape, centre, b, N):
     assert str(shape[0]) in window.why
 
 
-def test_a_centre_far_off_the_middle_costs_what_is_beyond_half_as_much_again():
-    """110 pixels on a detector of 60 would be needed; 90 are taken."""
-    mean = np.zeros((60, 60))
-    mean[5, 30], mean[59, 30] = 3, 1
-    window = whole_detector(mean, (5, 30), 1)
-    assert window.N == 90 and window.why.startswith("most of the detector")
-    assert "takes 110 pixels; 90 are used (1.5 times" in window.warning
-    assert "without 25 % of the intensity; data.N=110 holds all" in window.warning
-
-
-def test_no_window_is_larger_than_2048():
-    window = whole_detector(np.ones((2100, 2100)), (1050, 1050), 1)
-    assert window.N == 2048 and "data.bin=2 would hold more" in window.warning
-    assert whole_detector(np.ones((2100, 2100)), (1050, 1050), 2).warning is None
-
-
-def test_of_a_large_window_it_is_said_where_the_light_is():
-    mean = np.zeros((400, 400))
-    mean[190:210, 190:210] = 1
-    assert "99.9 % of the intensity is within data.N=20" in whole_detector(mean, (200, 200), 1).why
-    assert "intensity" not in whole_detector(np.ones((400, 400)), (200, 200), 1).why
-
-
 def falling(edge, ratio, shape=(48, 64)):
     """A mean pattern of ``edge`` photons at the rim, and so many times as many six pixels further in."""
     depth = np.minimum(*(np.minimum(i, n - 1 - i) for i, n in zip(np.indices(shape), shape, strict=True)))
@@ -91,23 +68,6 @@ def test_light_that_falls_off_to_the_edge_and_is_there_asks_for_finer_pixels(edg
     assert (found is not None) == told
     if told:
         assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
-
-
-def test_bad_pixels_are_not_light_at_the_edge_and_no_window_is_larger_than_the_largest():
-    mean, good = falling(0.05, 4), np.ones((48, 64), bool)
-    mean[0], good[0] = 100, False
-    assert finer_pixels(mean, good, 64) is None
-    assert finer_pixels(falling(0.5, 4), ~good, 64) is None
-    assert finer_pixels(falling(0.5, 4), good, 1400) is None
-
-
-@pytest.mark.parametrize("changes", [{}, {"N": 48}, {"domain": "intensity"}])
-def test_finer_pixels_are_a_finding_where_photons_are_known_and_N_is_not_told(changes):
-    source = raw((32, 32))
-    brighter = np.arange(1, J + 1)[:, None, None]
-    source.patterns.array[:] = np.rint(brighter * falling(2, 16, (32, 32)))
-    found = {finding.what for finding in interpret(source, config(**changes)).findings}
-    assert ("intensity at the detector edge" in found) == (not changes)
 
 
 @pytest.mark.parametrize(
@@ -136,14 +96,6 @@ def test_the_object_pixel_follows_the_window():
     step = scan.positions[4] - scan.positions[0]
     np.testing.assert_allclose(step, [2e-7 / scan.pixel.metres[0], 0], rtol=1e-6)
     assert any("66 × 75 µm" in finding.why for finding in scan.findings)
-
-
-def test_a_side_that_is_asked_for_cuts_or_pads():
-    assert interpret(raw((64, 64)), config(N=48)).N == 48
-    padded = interpret(raw((64, 64)), config(N=90))
-    assert padded.N == 90 and padded.detector.good_pixels.sum() == 64**2
-    with pytest.raises(ConfigError, match=r"data\.N=2050: must be even, from 16 to 2048, or null"):
-        config(N=2050)
 
 
 @pytest.mark.parametrize("probed", [True, False])
