@@ -18,13 +18,11 @@ from ptycho.config import (
     ZonePlateProbe,
 )
 from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
-from ptycho.evaluation.beam import position_error_px, probe_error
+from ptycho.evaluation.beam import probe_error
 from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.instrument import ROLES, true_flux
 from ptycho.simulation.simulate import simulate, simulate_with_truth
 from ptycho.simulation.truth import read_truth
 from workflows.reconstruct import grid_lines
@@ -169,51 +167,7 @@ def test_what_is_told_is_another(hard):
     np.testing.assert_array_equal(again.amplitudes, test.amplitudes)
 
 
-def test_hot_pixels_are_found(hard):
-    """And few others, at the edge of the far field and beside the gap."""
-    _, data, truth = hard
-    found = grid_lines.without_hot_pixels(data)
-    for role, part in found.items():
-        assert not part.good[truth.hot].any() and not part.good[~data[role].good].any()
-        assert (data[role].good & ~truth.hot & ~part.good).sum() < 0.03 * N**2
-        amplitudes, before = part.amplitudes[:], data[role].amplitudes[:]
-        np.testing.assert_array_equal(amplitudes, np.where(part.good, before, 0))
-
-
-def test_the_mask_is_stored_with_the_patterns(hard, datasets, tmp_path):
-    part = hard[1]["val"]
-    np.savez(tmp_path / "a.npz", **to_arrays(part))
-    back = load_dataset(tmp_path / "a.npz")
-    np.testing.assert_array_equal(back.good, part.good)
-    assert back.exact and back.tiling == part.tiling
-    assert not {"good", "exact"} & to_arrays(datasets["val"]).keys()
-    np.savez(tmp_path / "b.npz", **to_arrays(part) | {"good": part.good[1:]})
-    with pytest.raises(ConfigError, match=r"good has shape \(31, 32\); must be \(32, 32\)"):
-        load_dataset(tmp_path / "b.npz")
-
-
 # ---- errors of probe and positions
-
-
-def test_what_diffraction_leaves_open_is_no_error_of_the_probe():
-    axis = np.arange(45) - 22
-    probe = np.exp(-((axis[:, None] - 1) ** 2 + axis**2) / 50 + 0.03j * axis[:, None] * axis)
-    far = np.exp(-((axis[:, None] - 4.3) ** 2 + (axis + 2.6) ** 2) / 50)  # the Gaussian at (1, 0), moved
-    moved = far * np.exp(0.03j * (axis[:, None] - 3.3) * (axis + 2.6))
-    ramp = np.exp(1j * (0.11 * axis[:, None] - 0.07 * axis))
-    assert probe_error((0.3 - 2j) * moved * ramp, probe) < 1e-3
-    other = probe * (axis[:, None] - 1) * axis  # orthogonal to it, and no shift or ramp of it to first order
-    mixed = probe / np.linalg.norm(probe) + 0.2 * other / np.linalg.norm(other)
-    assert probe_error(mixed, probe) == pytest.approx(0.2 / np.hypot(1, 0.2), rel=0.02)
-
-
-def test_a_common_shift_is_no_error_of_the_positions():
-    rng, image = np.random.default_rng(1), np.repeat([0, 1], 50)
-    true = rng.uniform(0, 90, (100, 2))
-    shifted = true + np.array([[3.0, -1.0], [0.5, 2.0]])[image]
-    assert position_error_px(shifted, true, image) == pytest.approx(0, abs=1e-12)
-    wrong = shifted + np.tile([[0.5, -0.2], [-0.5, 0.2]], (50, 1))
-    assert position_error_px(wrong, true, image) == pytest.approx(np.sqrt((0.25 + 0.04) / 2))
 
 
 # ---- the workflow
@@ -275,10 +229,3 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
 
     monkeypatch.setattr(grid_lines.lsqml, "reconstruct", failing)
     assert grid_lines.reconstruct_by_lsqml(config, test, folder) is None
-
-
-def test_each_image_of_each_role_has_a_flux_of_its_own():
-    image = np.repeat([0, 1], 20)
-    flux = [true_flux(0.2, 3, role, image).reshape(2, 20) for role in ROLES]
-    assert len(np.unique(np.concatenate(flux), axis=0)) == 2 * len(ROLES)
-    assert true_flux(0.0, 3, "test", image) is None

@@ -6,14 +6,13 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from scipy.ndimage import center_of_mass
 from scipy.special import xlogy
 
 from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
-from ptycho.simulation.imperfections import HOT, misstate_probe, record_positions
+from ptycho.simulation.imperfections import HOT, misstate_probe
 from ptycho.simulation.measured_like import (
     PATHS,
     MeasuredLike,
@@ -102,15 +101,6 @@ def test_one_imperfection_leaves_the_rest_of_the_scan_alone(wrong, perfect):
     assert dead.sum() == 2 and np.array_equal(dead, (~both.good).all(axis=0))
 
 
-def test_errors_of_positions_add_up():
-    places = np.random.default_rng(0).uniform(0, 90, (64, 2))
-    each = {"position_px": 0.6, "drift_px": 0.4, "scale_error": 0.02, "backlash_px": 1.0}
-    alone = [record_positions(places, Imperfections(**{k: v}), 8, 5) - places for k, v in each.items()]
-    together = record_positions(places, Imperfections(**each), 8, 5) - places
-    np.testing.assert_allclose(together, sum(alone), atol=1e-12)
-    assert record_positions(places, Imperfections(), 8, 5) is places
-
-
 # Modes
 
 
@@ -148,11 +138,6 @@ def test_a_shift_by_whole_pixels_moves_the_samples():
     np.testing.assert_allclose(given, np.roll(probe, (3, -2), (0, 1)), atol=1e-12)
 
 
-def test_a_shift_by_a_fraction_moves_the_middle():
-    given = misstate_probe(gaussian(), Imperfections(probe_shift_px=(0.4, -1.3)), FRESNEL, 0)
-    assert center_of_mass(np.abs(given) ** 2) == pytest.approx((N // 2 + 0.4, N // 2 - 1.3), abs=1e-3)
-
-
 def test_defocus_is_that_of_a_zone_plate_further_away():
     near, far = (make_probe(ZonePlateProbe(defocus_um=z), N).astype(complex) for z in (20.0, 32.0))
     given = misstate_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
@@ -176,20 +161,6 @@ def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
         far, true = (np.abs(np.fft.fft2(wave)) for wave in (given, probe))
         np.testing.assert_allclose(far, true, atol=1e-5 * true.max())
         assert np.linalg.norm(given - probe) > 0.3 * np.linalg.norm(probe)
-
-
-def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
-    probe = gaussian() + 0.1
-    given = module.add_blob(probe, 0.4, np.random.default_rng(1))
-    assert np.linalg.norm(given) == pytest.approx(np.linalg.norm(probe))
-    assert np.linalg.norm(given * probe[0, 0] / given[0, 0] - probe) == pytest.approx(
-        0.4 * np.linalg.norm(probe), rel=1e-3
-    )  # the corner has no blob, and tells the common factor
-
-
-def test_power_of_the_given_probe():
-    given = misstate_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
-    np.testing.assert_allclose(given, np.sqrt(0.7) * gaussian())
 
 
 # Recorded positions
@@ -277,16 +248,6 @@ def test_background_adds_its_mean_and_changes_nothing_else(perfect):
 def test_saturated_pixels_stop_counting(perfect):
     level = int(np.median(perfect.counts.max(axis=(1, 2))) / 2)
     np.testing.assert_array_equal(counts(scan(saturation=level)), np.minimum(perfect.counts, level))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_gap_is_a_whole_row_or_column_beside_the_centre(seed):
-    good = module.draw_gaps(N, 2, 8, np.random.default_rng(seed))
-    rows, cols = (np.flatnonzero((~good).all(axis=axis)) for axis in (1, 0))
-    assert len(rows) == 2 and len(cols) == 8 and np.ptp(rows) == 1 and np.ptp(cols) == 7
-    assert (~good).sum() == 2 * N + 8 * N - 16
-    assert good[N // 2 - 1 : N // 2 + 2, N // 2 - 1 : N // 2 + 2].all()
-    assert module.draw_gaps(N, 0, 0, np.random.default_rng(seed)).all()
 
 
 def test_pixels_in_a_gap_read_nothing_and_the_others_as_before(perfect):

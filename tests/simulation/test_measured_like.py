@@ -93,20 +93,6 @@ def test_slices_by_loops():
     np.testing.assert_allclose(thick.object, thin.object, rtol=1e-9)
 
 
-def test_structure_finer_than_the_coarse_pixels_leaves_the_detector():
-    """A grating of two fine pixels scatters beyond the detector: its mean alone is seen and is the truth."""
-    N, q, M = 16, 2, 40
-    grating = 1 + 0.5 * (-1.0) ** np.add.outer(np.arange(q * M), np.arange(q * M)) + 0j
-    grid = np.arange(N) - N // 2
-    probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 8)
-    made = scan_of(grating, probe, [[3, 4.0]], q)
-    np.testing.assert_allclose(made.object, np.ones((M, M)), atol=1e-12)
-    empty = scan_of(np.ones_like(grating), probe, [[3, 4.0]], q)
-    np.testing.assert_allclose(
-        made.intensities(made.positions), empty.intensities(empty.positions), atol=1e-8
-    )
-
-
 SETTINGS = ScanSettings(N=32, n_positions=60, nphotons=5e5, seed=3)
 
 
@@ -141,20 +127,6 @@ def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
     assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)
 
 
-@pytest.mark.parametrize(("photons", "dtype"), [(1e9, np.uint32), (4e9, np.uint64), (1e12, np.uint64)])
-def test_no_pixel_stops_counting(made, photons, dtype):
-    """A spot takes a hundredth of the light and more: at 10¹² photons, beyond 32 bits."""
-    n = counts(replace(made, nphotons=photons))
-    assert n.dtype == dtype
-    assert n.sum(axis=(1, 2), dtype=float).mean() == pytest.approx(photons, rel=1e-3)
-    assert n.max() > 2**32 or photons < 1e12
-
-
-def test_a_saturation_is_one_whatever_the_photons(made):
-    n = counts(replace(made, nphotons=1e12, saturation=10**6))
-    assert n.dtype == np.uint32 and n.max() == 10**6
-
-
 def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     again = simulate_measured_like(SETTINGS, made.probe)
@@ -169,14 +141,6 @@ def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made):
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
-def test_dead_pixels_read_nothing_and_hot_ones_shine(made):
-    bad = simulate_measured_like(replace(SETTINGS, bad_pixels=5, hot_pixels=2), made.probe)
-    assert (~bad.good).sum() == 5 and bad.hot.sum() == 2 and bad.good[bad.hot].all()
-    n, expected = counts(bad), bad.scale * bad.intensities(bad.positions)
-    assert not n[:, ~bad.good].any()
-    assert n[:, bad.hot].min() > 5 * expected.max()
-
-
 @pytest.mark.parametrize("path", module.PATHS)
 def test_positions_are_irregular_and_as_dense_as_asked_for(path):
     rng = np.random.default_rng(1)
@@ -187,10 +151,3 @@ def test_positions_are_irregular_and_as_dense_as_asked_for(path):
     inner = np.abs(middle).max(axis=1) < 50
     assert inner.sum() == pytest.approx(100**2 / 4.0**2, rel=0.05)
     assert np.abs(places - np.rint(places)).max() > 0.4
-
-
-def test_patches_lie_inside_the_object(made):
-    side = len(made.object)
-    assert made.positions.min() == 1 and made.positions.max() + 32 < side
-    with pytest.raises(ValueError, match=r"positions are from 1 to .*; must be from 0 to M − N = 20"):
-        replace(made, sample=made.sample[: 2 * 52, : 2 * 52])

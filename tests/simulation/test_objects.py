@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ConfigError, LinesObject
-from ptycho.simulation.objects import amplitude_to_phase, line_amplitude, make_object
+from ptycho.simulation.objects import line_amplitude, make_object
 
 
 def test_one_horizontal_line_gives_the_sum_of_three_gaussians():
@@ -47,11 +47,6 @@ def test_a_line_that_misses_the_object_is_an_error():
 
     with pytest.raises(ConfigError, match=r"object.n_lines=1.*no line crosses"):
         line_amplitude(392, 1, FarLine)
-
-
-@pytest.mark.parametrize("a, phase", [(0.0, -1.0), (0.5, 0.0), (1.0, 1.0), (2 / 3, 0.5)])
-def test_phase_follows_the_amplitude(a, phase):
-    assert amplitude_to_phase(np.array(a)) == pytest.approx(phase)
 
 
 def test_object_with_and_without_phase():

@@ -10,10 +10,8 @@ from helpers import reference
 from ptycho.config import IdealDiskProbe, ScanConfig, UNetModel, ZonePlateProbe
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
-from ptycho.simulation.imperfections import Detector
 from ptycho.simulation.simulate import (
     ROLES,
-    _add_counting_noise,
     noise_free_amplitudes,
     simulate,
 )
@@ -76,16 +74,6 @@ def test_another_probe_for_the_test_scan_alone(small_config, datasets):
     assert energies(changed["test"]).mean() > 1.5 * energies(changed["train"]).mean()
 
 
-def test_roles_share_no_object_and_no_pattern(datasets):
-    objects = [datasets[role].objects[0] for role in ROLES]
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert abs(np.corrcoef(np.abs(objects[a]).ravel(), np.abs(objects[b]).ravel())[0, 1]) < 0.9
-    patterns = np.concatenate(
-        [data.amplitudes[:].reshape(len(data.positions), -1) for data in datasets.values()]
-    )
-    assert len(np.unique(patterns, axis=0)) == len(patterns)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -118,23 +106,6 @@ def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, 
         assert_same(again[role], datasets[role])
 
 
-def test_noise_is_drawn_anew_for_every_image_role_and_seed(dataset_of):
-    flat = dataset_of(
-        np.zeros((2, 2)), [[0], [1]], image=[0, 1], amplitudes=np.full((2, 16, 16), 10, np.float32)
-    )
-    perfect = Detector(np.ones((16, 16), bool))
-    noise = [
-        pattern
-        for seed in (0, 1)
-        for role in ROLES
-        for pattern in _add_counting_noise(flat, 1.0, seed, role, None, 0.0, perfect)
-        .amplitudes[:]
-        .reshape(2, -1)
-    ]
-    correlation = np.corrcoef(noise) - np.eye(12)
-    assert np.abs(correlation).max() < 0.35
-
-
 def test_jitter_moves_the_patches_that_are_measured(small_config):
     data = simulate(small_config(scan=ScanConfig(1.0), nphotons=1e8))["train"]
     fraction = data.positions - np.round(data.positions)
@@ -156,13 +127,3 @@ def test_noise_free_amplitudes_by_the_references(probe):
     expected = reference.exact_diffraction(truth, positions, light)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-5 * expected.max())
-
-
-def test_noise_free_amplitudes_in_more_than_one_chunk():
-    rng = np.random.default_rng(4)
-    truth = reference.random_complex(rng, (30, 30)).astype(np.complex64)
-    light = reference.random_complex(rng, (8, 8)).astype(np.complex64)
-    positions = np.stack([np.arange(10), np.arange(10)], -1).astype(np.float32)
-    found = noise_free_amplitudes(truth, Beam(light, positions), at_once=7)
-    last = [0, 6, 7, 9]
-    np.testing.assert_allclose(found[last], reference.diffraction(truth, positions[last], light), atol=1e-3)
