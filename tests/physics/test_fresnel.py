@@ -55,13 +55,6 @@ def test_a_lens_focuses_ahead_and_not_behind():
     assert ahead.max() > 20 * behind.max()
 
 
-def test_a_tilted_wave_goes_aside():
-    """q cycles per pixel along the rows: F q pixels down."""
-    found = np.abs(at_detector(bump(0, 0, 6.0, tilt=0.2))) ** 2
-    middle = np.sum(found * axes()[0]) / found.sum()
-    assert middle == pytest.approx(WAY.row * 0.2, abs=0.05)
-
-
 def test_adjoint_and_energy():
     """``⟨Aψ, φ⟩ = ⟨ψ, A*φ⟩``, A* the way back with the move undone; ``A* A = 1``."""
     rng = np.random.default_rng(3)
@@ -76,16 +69,6 @@ def test_adjoint_and_energy():
 def test_numpy_and_tensorflow_are_alike():
     wave = random_complex(np.random.default_rng(1), (2, N, N))
     np.testing.assert_allclose(at_detector(wave), WAY.propagated(wave), atol=1e-11)
-
-
-def test_a_move_of_the_exit_wave_is_undone():
-    """As an image moved by −s: by whole pixels, and between them."""
-    wave = bump()
-    np.testing.assert_allclose(
-        at_detector(wave, moved=(2.0, -3.0)), np.roll(at_detector(wave), (-2, 3), (0, 1)), atol=1e-11
-    )
-    straight = at_detector(reference.moved(wave, (-0.3, 0.4)))
-    np.testing.assert_allclose(at_detector(wave, moved=(0.3, -0.4)), straight, atol=1e-11)
 
 
 def image(place):

@@ -197,20 +197,6 @@ def network_case(exact):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_mode_without_light_changes_nothing_in_a_network(exact):
-    pinn, batch, probe = network_case(exact)
-    dark = np.stack([probe, np.zeros_like(probe)])
-    both = []
-    for light in (probe[None], dark):
-        objects = pinn(batch["x"], batch["offsets"], tf.constant(light))
-        both.append((objects, pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(light))))
-    for plain, with_modes in zip(*both, strict=True):
-        np.testing.assert_allclose(with_modes, plain, atol=1e-5)
-    lit = np.stack([probe, 0.5j * probe[::-1]])
-    assert np.abs(pinn(batch["x"], batch["offsets"], tf.constant(lit)) - both[0][0]).max() > 1e-2
-
-
-@pytest.mark.parametrize("exact", [False, True])
 def test_a_network_predicts_the_sum_of_its_modes_intensities(exact):
     """The pattern of two modes is the root of the summed squares of each one's own."""
     pinn, batch, probe = network_case(exact)

@@ -94,15 +94,6 @@ def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
 
 
 @pytest.mark.parametrize("mover", [SEPARABLE, PROJECTIVE], ids=["separable", "projective"])
-def test_real_objects_stay_real(rng, mover):
-    image = tf.constant(rng.normal(size=(1, *SHAPE)), tf.float32)
-    patches = mover.extract(image, tf.constant(SUBPIXEL[:1], tf.float32), N)
-    assert patches.dtype == tf.float32
-    expected = reference.extract(image.numpy()[0], SUBPIXEL[0, 0].astype(np.float32), N).real
-    np.testing.assert_allclose(patches[0, 0], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("mover", [SEPARABLE, PROJECTIVE], ids=["separable", "projective"])
 @pytest.mark.parametrize("images, sets", [(2, 3), (1, 2), (2, 1)])
 def test_batches_of_different_length_are_an_error(mover, images, sets):
     """Also those that would broadcast."""
@@ -112,15 +103,6 @@ def test_batches_of_different_length_are_an_error(mover, images, sets):
         mover.extract(tf.zeros((images, *SHAPE), tf.complex64), positions, N)
     with pytest.raises(ValueError, match=f"patches {told}"):
         mover.place(tf.zeros((images, 1, N, N), tf.complex64), positions, SHAPE)
-
-
-def test_projective_needs_a_known_batch_size():
-    @tf.function(input_signature=[tf.TensorSpec((None, 20, 20)), tf.TensorSpec((None, 1, 2))])
-    def extract(objects, positions):
-        return PROJECTIVE.extract(objects, positions, N)
-
-    with pytest.raises(ValueError, match="static batch size"):
-        extract(tf.zeros((1, 20, 20)), tf.zeros((1, 1, 2)))
 
 
 # ---- whole-pixel windows
@@ -151,12 +133,6 @@ def test_resample_adjoint(rng):
     image, out = (reference.random_complex(rng, s) for s in ((2, 9, 7), (2, 5, 4)))
     forward, backward = resample(tf.constant(image), wy, wx), resample_adjoint(tf.constant(out), wy, wx)
     assert dot(forward, out) == pytest.approx(dot(image, backward), rel=1e-12)
-
-
-def test_hat_weights_sum_to_one_inside():
-    weights = hat_weights(tf.constant([0.0, 2.5, 3.999, 4.5, -1.0], tf.float64), 5).numpy()
-    np.testing.assert_allclose(weights.sum(axis=1), [1, 1, 1, 0.5, 0])
-    np.testing.assert_allclose(weights[1], [0, 0, 0.5, 0.5, 0])
 
 
 # ---- exit waves
@@ -247,14 +223,6 @@ def test_a_phase_ramp_moves_the_pattern_in_its_own_direction():
     pattern = detected(wave).numpy()
     assert np.unravel_index(pattern.argmax(), pattern.shape) == (8 + 3, 8 - 2)
     assert pattern.max() == pytest.approx(16)
-
-
-def test_intensity_and_scaled(rng):
-    wave, factor = reference.random_complex(rng, (3, 5)), rng.normal(size=(3, 5))
-    np.testing.assert_allclose(physics.intensity(tf.constant(wave)), np.abs(wave) ** 2, rtol=1e-12)
-    np.testing.assert_allclose(
-        physics.scaled(tf.constant(wave), tf.constant(factor)), wave * factor, rtol=1e-12
-    )
 
 
 # ---- the whole measurement
