@@ -112,13 +112,6 @@ def test_area_against_overlaps_of_boxes():
     np.testing.assert_allclose(resize(image[..., None], (h, w), "area")[..., 0], expected, atol=1e-6)
 
 
-def test_antialiased_bilinear_by_hand():
-    """From 4 to 2: triangles of radius 2 at 1 and 3, pixels at ½, 1½, 2½, 3½, without what lies outside."""
-    image = np.array([8.0, 0, 0, 0]).reshape(1, 4, 1)
-    resized = resize(image, (1, 2), antialias=True)[0, :, 0]
-    np.testing.assert_allclose(resized, [8 * 0.75 / (0.75 + 0.75 + 0.25), 0], atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [*INTEGER_DTYPES, tf.float16, tf.bfloat16, tf.float64])
 @pytest.mark.parametrize("method", ["nearest", "bilinear", "lanczos3"])
 @pytest.mark.parametrize("size", [(5, 4), (7, 11)])
@@ -130,42 +123,10 @@ def test_dtypes_are_those_of_tensorflow(dtype, method, size):
     np.testing.assert_allclose(tf.cast(resized, tf.float32), tf.cast(expected, tf.float32), atol=3e-4)
 
 
-@pytest.mark.parametrize("method", ["nearest", "bicubic"])
-def test_complex_images_are_resized_by_parts(method):
-    images = tf.complex(IMAGES, IMAGES[::-1])
-    resized = compiled(lambda x: resize(x, (9, 5), method))(images)
-    assert resized.dtype == tf.complex64
-    np.testing.assert_allclose(
-        tf.math.imag(resized), tf.image.resize(IMAGES[::-1], (9, 5), method), atol=5e-6
-    )
-
-
-@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float64])
-@pytest.mark.parametrize("method", ["nearest", "lanczos3"])
-def test_gradients_have_the_dtype_of_the_images(dtype, method):
-    images = tf.cast(IMAGES, dtype)
-    with tf.GradientTape() as tape:
-        tape.watch(images)
-        resized = resize(images, (14, 22), method)
-    gradient = tape.gradient(resized, images)
-    assert gradient.dtype == dtype
-    np.testing.assert_allclose(tf.reduce_sum(tf.cast(gradient, tf.float64)), 14 * 22 * 6, rtol=4e-3)
-
-
 @pytest.mark.parametrize("size", [(20, 9), (3, 100), (2, 4), (14, 22), (5, 5)])
 def test_the_aspect_ratio_is_preserved_as_in_tensorflow(size):
     expected = tf.image.resize(IMAGES, size, preserve_aspect_ratio=True)
     np.testing.assert_allclose(resize(IMAGES, size, preserve_aspect_ratio=True), expected, atol=5e-6)
-
-
-def test_a_single_image_an_empty_batch_and_an_unknown_batch():
-    assert resize(IMAGES[0], (3, 4)).shape == (3, 4, 3)
-    assert resize(IMAGES[:0], (3, 4), "lanczos3").shape == (0, 3, 4, 3)
-    signature = [tf.TensorSpec((None, 7, 11, None))]
-    function = tf.function(lambda x: resize(x, (30, 2), "lanczos5", antialias=True), signature)
-    np.testing.assert_allclose(
-        function(IMAGES), tf.image.resize(IMAGES, (30, 2), "lanczos5", antialias=True), atol=5e-6
-    )
 
 
 def test_nan_stays_where_it_is_read():

@@ -173,17 +173,6 @@ def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mod
     np.testing.assert_allclose(got, want, atol=4e-6 * max(1, np.abs(want).max()))
 
 
-@pytest.mark.parametrize("shape", [(40, 31), (6, 5), (1, 5), (6, 1)])
-@pytest.mark.parametrize("method", ["bilinear", "nearest"])
-def test_matrix_gradients_are_those_of_tensorflow_for_large_and_single_crops(method, shape):
-    upstream = RNG.normal(size=(3, *shape, 2)).astype(np.float32)
-    crops = (tf.image.crop_and_resize, partial(crop_and_resize, path="matrix"))
-    theirs, ours = (lambda i, b, f=f: f(i, b, WHICH, shape, method) for f in crops)
-    expected = gradients(theirs, IMAGE, BOXES, upstream)
-    for got, want in zip(gradients(ours, IMAGE, BOXES, upstream), expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5 * np.abs(want).max())
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_gradient_at_whole_coordinates_is_zero_to_the_boxes(path):
     boxes = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)

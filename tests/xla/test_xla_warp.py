@@ -10,7 +10,6 @@ import tensorflow as tf
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import FILL_MODES, FLOATS, OPERATORS, WARP_SHAPES, random_transforms
 from ptycho.xla import projective_warp
-from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES
 
 RNG = np.random.default_rng(11)
 # generic numbers: no sample falls on a whole coordinate, where the derivative jumps
@@ -80,14 +79,6 @@ def test_half_pixels_round_away_from_zero():
     np.testing.assert_array_equal(warped.numpy().ravel(), [2, 3, 4, 0])
 
 
-def test_matrices_rows_and_scale_are_the_same_transform():
-    images = complex_images()
-    matrices = np.concatenate([T, np.ones((2, 1))], axis=1).reshape(2, 3, 3)
-    expected = projective_warp(images, T)
-    np.testing.assert_array_equal(projective_warp(images, matrices), expected)
-    np.testing.assert_allclose(projective_warp(images, 2.5 * matrices), expected, atol=1e-10)
-
-
 def test_one_transform_serves_all_images_and_other_counts_are_refused():
     images = complex_images((3, 7, 10, 1))
     np.testing.assert_array_equal(
@@ -100,13 +91,6 @@ def test_one_transform_serves_all_images_and_other_counts_are_refused():
     for images_given, transforms_given in ((images, T), (images[:1], T)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes|Input to reshape"):
             function(tf.constant(images_given), tf.constant(transforms_given))
-
-
-def test_a_vanishing_denominator_is_filled():
-    t = np.array([[1.0, 0, 0, 0, 1, 0, -0.5, 0]])  # k = 1 − x/2 is zero at x = 2
-    for mode in MODES:
-        warped = projective_warp(np.ones((1, 3, 4, 1)), t, fill_mode=mode, fill_value=-2.0).numpy()
-        assert (warped[:, :, 2] == -2.0).all()
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
@@ -166,13 +150,6 @@ def test_eager_and_compiled_agree_in_value_and_gradients():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
 
 
-@pytest.mark.parametrize("dtype", IMAGE_DTYPES, ids=lambda d: d.name)
-def test_dtype_and_static_shape_are_kept(dtype):
-    specs = tf.TensorSpec((2, 7, 10, 3), dtype), tf.TensorSpec((2, 8), tf.float32)
-    concrete = graph(lambda i, t: projective_warp(i, t)).get_concrete_function(*specs)
-    assert concrete.structured_outputs.shape == (2, 7, 10, 3) and concrete.structured_outputs.dtype == dtype
-
-
 UNKNOWN = tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 8))
 OUTPUTS = {
     "that of the images": lambda images: None,
@@ -205,19 +182,6 @@ def test_sizes_unknown_while_tracing(output, interpolation, compiled):
         np.testing.assert_allclose(function(images, T.astype(np.float32)), expected, rtol=0, atol=allowed)
 
 
-def test_gradients_with_sizes_unknown_while_tracing():
-    def gradients(images, t):
-        with tf.GradientTape() as tape:
-            tape.watch([images, t])
-            loss = tf.reduce_sum(projective_warp(images, t, fill_mode="reflect") ** 2)
-        return tape.gradient(loss, [images, t])
-
-    arrays = tf.constant(RNG.normal(size=(2, 7, 10, 2)), tf.float32), tf.constant(T, tf.float32)
-    unknown = graph(gradients, input_signature=UNKNOWN)(*arrays)
-    for got, want in zip(unknown, gradients(*arrays), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
-
-
 def integer_images(dtype, shape):
     """Values up to 2⁴⁰, every fourth image of one value, whose blends lie on the edge to the next integer."""
     low, high = (0, 256) if dtype == "uint8" else (-(2**20), 2**20) if dtype == "int32" else (-(2**40), 2**40)
@@ -247,33 +211,6 @@ def test_integer_images_are_those_of_tensorflows_kernel(dtype, interpolation, co
         warped = function(images, t)
         assert warped.dtype == dtype
         np.testing.assert_array_equal(warped, expected)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "compiled"),
-    [*((dtype, False) for dtype in INTEGER_DTYPES), (tf.int64, True)],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_integers_by_hand(dtype, compiled):
-    """Half a pixel to the left: the mean without its fraction; the fill, 3.9, counts as 3."""
-    row, t = tf.constant([1, 2, 6, dtype.max], dtype, (1, 1, 4, 1)), [[1.0, 0, 0.5, 0, 1, 0, 0, 0]]
-
-    def warp(interpolation, t=t):
-        function = graph(lambda r: projective_warp(r, t, interpolation, fill_value=3.9), jit_compile=True)
-        warped = function(row) if compiled else function.python_function(row)
-        return warped.numpy().ravel().tolist()
-
-    assert warp("nearest") == [2, 6, dtype.max, 3]
-    assert warp("bilinear")[:2] == [1, 4]
-    identity = warp("bilinear", [[1.0, 0, 0, 0, 1, 0, 0, 0]])
-    assert identity[:3] == [1, 2, 6]
-    assert dtype.max * (1 - 2.0**-23) <= identity[3] <= dtype.max  # the largest float32 below, no overflow
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_empty_batch(compiled):
-    function = graph(lambda i, t: projective_warp(i, t), jit_compile=compiled)
-    assert function(tf.zeros((0, 4, 5, 1)), tf.zeros((0, 8))).shape == (0, 4, 5, 1)
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,6 @@ def test_adding_by_loops(case):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_adding_real_windows(case):
-    _, windows, starts = case
-    found = compiled(lambda w, s: add_windows(w, s, SHAPE), windows.real, starts).numpy()
-    np.testing.assert_allclose(found.sum(), windows.real.sum(), rtol=1e-5)
-    assert found.dtype == np.float32
-
-
 @pytest.mark.parametrize("which", ["cut", "add"])
 def test_gradients_are_those_of_matrix_products(case, which):
     images, windows, starts = case
