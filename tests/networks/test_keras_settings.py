@@ -1,8 +1,5 @@
 """Settings of Keras that a user or a notebook has made: no number of a network depends on them."""
 
-import contextlib
-import io
-
 import keras
 import numpy as np
 import pytest
@@ -12,36 +9,6 @@ from ptycho.config import TrainConfig
 from ptycho.networks.weights import get_weights
 from ptycho.scan.batches import batch_of
 from ptycho.training.fitting import FitSettings, build_optimizer, make_train_step
-
-PROGRAM = """
-import keras, numpy as np
-from ptycho.networks.denoiser import Denoiser
-from ptycho.networks.layers import Decoder, Encoder
-images = np.random.default_rng(0).normal(size=(1, 16, 16, 4)).astype(np.float32)
-inner = Encoder([3, 5], 1)(images)
-found = [inner, Decoder([5, 3], 2, 7)(inner), Denoiser(seed=2)([images, images[..., :1]])]
-print(keras.config.image_data_format(), keras.config.floatx())
-print([[str(each.dtype), *each.shape, float(np.sum(np.abs(each)))] for each in found])
-"""
-
-
-def told():
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(PROGRAM, {})
-    return out.getvalue().splitlines()
-
-
-def test_formats_of_images_and_numbers_change_nothing():
-    """As a user's ``keras.json`` sets them."""
-    usual, numbers = told()
-    assert usual == "channels_last float32" and "float64" not in numbers
-    try:
-        keras.config.set_image_data_format("channels_first")
-        keras.config.set_floatx("float64")
-        assert told() == ["channels_first float64", numbers]
-    finally:
-        keras.config.set_image_data_format("channels_last")
-        keras.config.set_floatx("float32")
 
 
 def one_step(build_network):

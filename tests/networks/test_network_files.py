@@ -10,7 +10,7 @@ from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import Setup, read_history, read_network, regular_offsets, setup_of, write_network
+from ptycho.run.network import Setup, read_history, read_network, write_network
 from ptycho.run.record import damaged, problem, read_record
 from ptycho.run.stored_config import is_finished, read_config
 from ptycho.scan.probe import make_probe
@@ -40,13 +40,6 @@ def stored(folder, config=None, text=None):
 def test_a_configuration_survives_its_file(tmp_path, config):
     assert read_config(stored(tmp_path, config)) == config
     assert from_mapping(to_mapping(config)) == config
-
-
-def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
-    stored(
-        tmp_path, text=lambda values: values.replace("  blocks: 1\n", "").replace("test_probe: null\n", "")
-    )
-    assert read_config(tmp_path) == RunConfig()
 
 
 def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path):
@@ -142,28 +135,6 @@ def test_a_network_survives_its_files(run):
         np.testing.assert_array_equal(getattr(stored.setup, key), value, err_msg=key)
 
 
-def test_a_run_without_hashes_is_read(run):
-    """As it was written before there was files.json; ``model.json`` then speaks of a hash of another kind."""
-    (run / "files.json").unlink()
-    (run / "pinn" / "model.json").write_text('{"weights_sha256": "of names and bytes", "class": "os.system"}')
-    np.savez(run / "pinn" / "setup.npz", **SETUP.arrays(), sha256=np.asarray("of its own"))
-    np.testing.assert_array_equal(read_network(run, "pinn").setup.probe, SETUP.probe)
-    assert damaged(run) == []
-
-
-def test_what_a_setup_holds(datasets):
-    train = datasets["train"]
-    setup = setup_of(train, regular_offsets(CONFIG.offset, 4), 22)
-    assert (setup.N, setup.region_size, setup.group_size, setup.support) == (32, 36, 4, 22)
-    np.testing.assert_array_equal(setup.probe, train.probe[0])
-    assert (setup.photon_scale, setup.normalisation) == (train.photon_scale, train.normalisation)
-    mean = np.mean(np.sum(train.amplitudes[:].astype(float) ** 2, axis=(1, 2)))
-    light = np.sum(np.abs(train.photon_scale * train.probe) ** 2)
-    assert setup.transmission == pytest.approx(mean / light, rel=1e-5)
-    np.testing.assert_array_equal(setup.offsets, SETUP.offsets)
-    np.testing.assert_array_equal(regular_offsets(CONFIG.offset, 1), [[0, 0]])
-
-
 DAMAGED = [
     ("weights.npz", lambda content: content[:-30], r"weights.npz: not a readable .npz \(it is cut short"),
     ("weights.npz", lambda content: content.replace(b"<f4", b"<i4"), r"weights.npz: pinn/kernel is damaged"),
@@ -201,13 +172,6 @@ def test_a_damaged_history_is_refused(run):
         read_history(run, "pinn")
 
 
-def test_weights_that_are_no_real_numbers_are_refused(run):
-    for array, what in ((np.array([{}]), "holds Python objects"), (np.arange(3), "must be real numbers")):
-        np.savez(run / "pinn" / "weights.npz", kernel=array)
-        with pytest.raises(ConfigError, match=rf"^{run}/pinn: weights.npz: kernel \(\d,\) .*{what}"):
-            read_network(run, "pinn")
-
-
 # ---- files.json
 
 
@@ -222,18 +186,6 @@ def test_what_is_wrong_with_recorded_files(run):
     (run / "datasets/N32/gs2/test.npz").write_bytes(b"")
     changed = "datasets/N32/gs2/test.npz: has another SHA-256 than files.json says; it was changed or damaged"
     assert sorted(damaged(run)) == [changed, "pinn/setup.npz: no such file"]
-
-
-def test_datasets_that_are_gone_altogether_are_no_damage(run):
-    folder = RunFolder(run, resumed=True)
-    for role in ("train", "test"):
-        folder.arrays(f"datasets/N32/gs2/{role}.npz", {"a": np.ones(3)})
-    (run / "datasets/N32/gs2/test.npz").unlink()
-    assert damaged(run) == ["datasets/N32/gs2/test.npz: no such file"]
-    for path in (run / "datasets/N32/gs2/train.npz", run / "datasets/N32/gs2", run / "datasets/N32"):
-        path.unlink() if path.is_file() else path.rmdir()
-    (run / "datasets").rmdir()
-    assert damaged(run) == []
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"a": 1}', " " * (2**20 + 1)], ids=["", "", "", "large"])

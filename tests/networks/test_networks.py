@@ -6,16 +6,14 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import BaselineConfig, FourierModel, IdealDiskProbe, UNetModel, UnrolledModel, XlaConfig
+from ptycho.config import BaselineConfig, FourierModel, UNetModel, UnrolledModel
 from ptycho.networks.fno import SpectralConvolution
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import MaxPool2x2
 from ptycho.networks.unrolled import ResidualCNN
 from ptycho.networks.weights import get_weights, set_weights
-from ptycho.physics import PROJECTIVE, SEPARABLE
 from ptycho.scan.batches import batch_of
-from ptycho.scan.probe import make_probe, probe_support
-from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.competitors import COMPETITORS
 
 ALL = ("unrolled", "unet", "unet_big", "fno", "baseline")
 GROUPS = np.array([0, 5, 11])
@@ -125,27 +123,7 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
         set_weights(other, weights)  # names and shapes agree, or it is refused
 
 
-@pytest.mark.parametrize("translate, mover", [(True, SEPARABLE), (False, PROJECTIVE)])
-@pytest.mark.parametrize("name", ALL)
-def test_the_configuration_decides_how_patches_are_moved(build_network, name, translate, mover):
-    model, _ = build_network(name, xla=XlaConfig(compile=False, translate=translate))
-    assert model.mover == mover and getattr(model, "generator", model).mover == mover
-
-
 # ---- what each competitor is built for and given
-
-
-def test_the_support_holds_the_probes_of_training_and_test(datasets, small_config):
-    data, config = datasets["train"], small_config()
-    own = probe_support(data.probe)
-    assert own < 32
-    assert training_geometry(config, data) == Geometry(32, 36, 4, own)
-    wide, narrow = IdealDiskProbe(diameter_px64=40.0), IdealDiskProbe(diameter_px64=10.0)
-    support = training_geometry(small_config(test_probe=wide), data).support
-    assert own < support == probe_support(make_probe(wide, 32))
-    assert training_geometry(small_config(test_probe=narrow), data).support == own
-    single = training_geometry(config, data.single_patterns(1))
-    assert (single.group_size, single.region_size) == (1, 32)
 
 
 def test_the_pinn_is_trained_with_neighbours_and_reconstructs_without(datasets, small_config):
@@ -257,24 +235,6 @@ def test_seed_decides_the_initial_weights(built, build_network, name):
         np.testing.assert_array_equal(first[path], again[path])
     kernels = [p for p in first if p.endswith("kernel") and "tail" not in p]
     assert kernels and all(np.abs(first[p] - other[p]).max() > 1e-3 for p in kernels)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_no_two_layers_of_a_network_start_alike(built, name):
-    model, _ = built[name]
-    kernels = [v.numpy() for v in model.trainable_variables if v.path.endswith("kernel")]
-    kernels = [k for k in kernels if np.any(k)]
-    for i, a in enumerate(kernels):
-        for b in kernels[:i]:
-            assert a.shape != b.shape or not np.array_equal(a, b)
-
-
-def test_set_weights_restores_the_outputs(build_network):
-    (model, data), (other, _) = (build_network("unet", seed=seed) for seed in (0, 1))
-    wanted = model(*arguments(data)).numpy()
-    assert np.abs(other(*arguments(data)) - wanted).max() > 1e-4
-    set_weights(other, get_weights(model))
-    np.testing.assert_array_equal(other(*arguments(data)), wanted)
 
 
 def test_set_weights_refuses_weights_of_another_network(build_network):
