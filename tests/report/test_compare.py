@@ -5,9 +5,8 @@ import pytest
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
-from ptycho.config import ConfigError
-from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
-from ptycho.report.entries import differing, find_entries
+from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement
+from ptycho.report.entries import find_entries
 from ptycho.report.scans import StoredRecon
 
 WIDE = 110  # pixels of a side
@@ -111,39 +110,6 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
     first, second = entries_of(one, two)
     found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
     assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
-
-
-def test_only_what_is_well_lit_is_compared(tmp_path):
-    made = entries_of(write_run(tmp_path / "one"))[0].scan.read("solver")
-    image, mask = level_part(made)
-    assert mask.sum() == made.lit.sum() and mask.any(axis=0).all() and mask.any(axis=1).all()
-    assert not image[~mask].any()
-
-
-def test_nights_are_their_runs_and_failures_are_told(tmp_path):
-    night = tmp_path / "night"
-    for name in ("a", "b"):
-        write_run(night / name, name=name)
-    (night / "notes").mkdir()
-    (night / "scans.csv").write_text(
-        "scan,state,error\na,done,\ntorn,failed,it is cut short\n../up,failed,x\n"
-    )
-    (tmp_path / "empty").mkdir()
-    found = find_entries([str(tmp_path / "n*"), str(tmp_path / "empty"), str(night / "a")])
-    assert [entry.label for entry in found.entries] == ["a", "b"]
-    told = dict(found.passed_over)
-    assert told[str(night / "torn")] == "it is cut short" and told[str(tmp_path / "empty")] == "holds no run"
-    with pytest.raises(ConfigError, match="matches nothing"):
-        find_entries([str(tmp_path / "x*")])
-    with pytest.raises(ConfigError, match=r"runs=nothere: no such folder"):
-        find_entries([str(night / "a"), "nothere"])
-
-
-def test_only_settings_that_differ(tmp_path):
-    write_run(tmp_path / "a", name="scan", seed=1)
-    write_run(tmp_path / "b", name="other", seed=2, data={"N": 64})
-    keys, values = differing(entries_of(tmp_path))
-    assert keys == ["seed", "data.N"] and values == [["1", "null"], ["2", "64"]]
 
 
 def test_the_phase_of_another_run_goes_on_where_the_first_is_unwrapped():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.configuration import composed
-from helpers.run_folders import sample, write_run
+from helpers.run_folders import write_run
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
@@ -58,19 +58,6 @@ def test_a_damaged_reconstruction_is_none(tmp_path):
     assert gather(run).scan.read("solver") is None
     np.savez(path, object=np.ones((4, 4), np.complex64), mask=np.ones((4, 4), bool))
     assert gather(run).scan.read("solver") is None
-
-
-def test_what_is_no_number_is_not_known(tmp_path):
-    image = sample()
-    image[20, 21] = np.nan
-    made = gather(write_run(tmp_path / "run", image=image)).scan.read("solver")
-    assert not made.mask[20, 21] and made.mask[20, 22] and np.isfinite(made.object).all()
-
-
-def test_settings_that_are_not_the_defaults(tmp_path):
-    record = gather(write_run(tmp_path / "run", seed=3, data={"N": 64, "domain": "counts"}))
-    told = {one.key: (one.value, one.default) for one in record.settings}
-    assert told == {"seed": ("3", "0"), "data.N": ("64", "null"), "data.domain": ("counts", "null")}
 
 
 @pytest.mark.parametrize(

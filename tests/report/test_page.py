@@ -34,10 +34,6 @@ def page(tmp_path_factory):
     return report_page(gather(run))
 
 
-def test_the_page_asks_nothing_of_a_network(page):
-    check_closed(page)
-
-
 def test_it_says_what_matters(page):
     for text in (
         "No problem was found",
@@ -54,16 +50,6 @@ def test_it_says_what_matters(page):
     assert page.count("seen along the beam") == 1 and "wheel of the hues" in page
     assert "Flux of each pattern" in page and "σ of the phase" in page
     assert "OPR modes by which it varies" in page
-
-
-def test_moves_are_told_with_their_size(tmp_path):
-    """Positions were given half a pixel off, up and down in turns: 0.5 px, 10 nm."""
-    record = gather(write_run(tmp_path / "run"))
-    (moves,) = [c for c in view_of(record, record.scan).charts if c.title.startswith("Position")]
-    assert "0.50 px (10 nm)" in moves.caption
-    same = gather(write_run(tmp_path / "same", judged={"nominal_positions": positions_of() + np.float32(3)}))
-    titles = [chart.title for chart in view_of(same, same.scan).charts]
-    assert "Position correction" not in titles  # all moved together: none did
 
 
 def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
@@ -185,21 +171,3 @@ def test_wrong_types_raise_nothing(tmp_path, metrics, manifest):
     (run / "metrics.json").write_text(json.dumps(metrics))
     (run / "manifest.json").write_text(json.dumps(manifest))
     check_closed(report_page(gather(run)))
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"nominal_positions": np.zeros(3), "solver_patterns": np.arange(3), "frequency": np.zeros((2, 2))},
-        {"solver_patterns": np.arange(15) + 10, "solver_course": np.full(5, np.nan)},
-        {"solver_course": np.ones(5), "correlation": np.zeros(10), "solver_r_factor": np.full(15, np.inf)},
-    ],
-)
-def test_odd_arrays_raise_nothing(tmp_path, arrays):
-    check_closed(report_page(gather(write_run(tmp_path / "run", judged=arrays))))
-
-
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_an_object_that_is_nothing_has_a_page(tmp_path, value):
-    image = np.full((48, 48), value, np.complex64)
-    check_closed(report_page(gather(write_run(tmp_path / "run", image=image))))

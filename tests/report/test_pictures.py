@@ -4,11 +4,10 @@ import base64
 import io
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from ptycho.evaluation.colours import ShownPhase
-from ptycho.report.pictures import coloured, coloured_phase, palette_png, readable
+from ptycho.report.pictures import coloured_phase, palette_png, readable
 
 
 def opened(uri):
@@ -37,14 +36,6 @@ def test_what_is_unknown_is_clear_and_ends_have_the_ends_of_the_colours():
     assert rgba[..., 3].tolist() == [[255, 255, 0], [255, 255, 255]]
     assert rgba[0, 0, 0] == rgba[1, 0, 0] == 0 and rgba[0, 1, 0] == rgba[1, 1, 0] == 255
     assert 125 <= rgba[1, 2, 0] <= 130
-
-
-def test_the_bar_of_a_picture_that_was_made_smaller():
-    """840 pixels of 10 nm, or of twice the pixels of 10 nm."""
-    for pixels, text in ((1, "1 µm"), (2, "2 µm")):
-        found = coloured(np.ones((84, 840)), (0.0, 2.0), "gray", "", 10.0, pixels)
-        assert (found.width, found.height, found.scale_text) == (420, 42, text)
-        assert found.scale_px == pytest.approx(50)
 
 
 def test_a_wrapped_phase_is_made_smaller_as_angles_and_an_unwrapped_one_as_numbers():
