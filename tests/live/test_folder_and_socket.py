@@ -60,11 +60,6 @@ def test_a_file_that_stays_cut_short_is_given_up(tmp_path, folder):
     assert source.poll().ended
 
 
-def test_pickled_arrays_are_never_read(tmp_path, folder):
-    np.save(folder / "f_1.npy", np.array([{"a": 1}], object), allow_pickle=True)
-    assert not open_source(f"{folder}/", how(tmp_path)).poll().frames
-
-
 def test_a_table_of_positions_that_grows(tmp_path, folder):
     source = open_source(f"{folder}/", how(tmp_path))
     table = folder / "positions.csv"
@@ -75,12 +70,6 @@ def test_a_table_of_positions_that_grows(tmp_path, folder):
     came = source.poll()
     assert rows_of(came) == [(0, 4.0, 3.0), (8, 6.0, 5.0)]
     assert came.faults == {"line of the table dropped": 4} and source.description.unit == "um"
-
-
-def test_lines_without_an_index_are_those_of_the_frames_in_turn(tmp_path, folder):
-    source = open_source(f"{folder}/", how(tmp_path))
-    (folder / "positions.csv").write_text("row_nm col_nm\n1 2\n3 4\n5 nonsense\n7 8\n")
-    assert rows_of(source.poll()) == [(0, 1.0, 2.0), (1, 3.0, 4.0), (3, 7.0, 8.0)]
 
 
 @pytest.mark.parametrize("watch", ["tcp://127.0.0.1:1", "zmq://nowhere", "zmq://127.0.0.1:99999", "zmq://:5"])
@@ -154,15 +143,6 @@ def test_a_message_that_is_too_large_is_not_taken_and_others_still_are(wire):
     frames, _, _ = gather(source, 1)
     assert [frame.number for frame in frames] == [3]
     context.destroy(linger=0)
-
-
-def test_bytes_of_another_protocol_do_not_matter(wire):
-    source, send, port = wire
-    with plain.create_connection(("127.0.0.1", port)) as intruder:
-        intruder.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
-        send(messages.frame_message(Frame(3, DATA[3])))
-        frames, _, _ = gather(source, 1)
-    assert [frame.number for frame in frames] == [3]
 
 
 def test_with_keys_only_one_other_may_send(tmp_path):

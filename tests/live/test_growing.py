@@ -11,11 +11,11 @@ from helpers.scans import Frames
 from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
-from ptycho.live import final_fit, update
+from ptycho.live import final_fit
 from ptycho.live.context import make_context
 from ptycho.live.final_fit import final_positions, finish, is_still
 from ptycho.live.options import LiveOptions
-from ptycho.live.state import LiveState, extend, fill
+from ptycho.live.state import LiveState, extend
 from ptycho.live.update import choose, improve, score, steps_of
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.solver import OBJECT_ALONE
@@ -148,19 +148,6 @@ def test_the_object_grows_on_any_side_and_keeps_its_place(half):
     assert state.nominal.min() >= 0 and (state.nominal + N <= state.illumination.shape).all()
 
 
-def test_a_position_far_from_all_others_waits(half):
-    rows = len(half.patterns) + np.arange(2)
-    assert extend(half, rows, rows, half.patterns["nominal"][0] + np.array([[1e6, 0], [1e6, 5]])) is half
-    np.testing.assert_array_equal(half.unknown(rows), rows)
-
-
-def test_first_positions_that_do_not_hang_together(scan):
-    places = scan[1][:30].copy()
-    places[3] += 1e5
-    state = extend(LiveState.empty(scan[3]), np.arange(30), np.arange(30), places)
-    assert len(state.patterns) == 29 and max(state.illumination.shape) < 1000
-
-
 def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep(half):
     state = visited(half, np.where(np.arange(len(half.patterns)) >= 55, 0, 3))
     chosen, new, held_out = choose(state, 20), state.waiting, state.patterns["held_out"]
@@ -172,27 +159,6 @@ def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep
 
     assert nearest(np.setdiff1d(chosen, new)).max() <= nearest(rest).min()
     assert len(new) and not np.isin(choose(state, 20, sweep=True), new).any()
-
-
-def test_where_nothing_is_new_the_least_fitted_come_next(half):
-    visits = np.full(len(half.patterns), 5)
-    seed = np.flatnonzero(~half.patterns["held_out"])[7]
-    visits[seed] = 2
-    assert seed in choose(visited(half, visits), 16)
-
-
-def test_what_is_not_lit_begins_as_the_mean_of_what_is_lit_near_it():
-    rng = np.random.default_rng(0)
-    image = np.full((60, 80), 2 * np.exp(1j), np.complex64)
-    image[:, 40:] = 3 * np.exp(-0.5j)
-    light = np.zeros((60, 80), np.float32)
-    light[20:40, 5:75] = 1
-    noisy = np.where(light > 0, image, rng.normal(size=image.shape))
-    made = fill(noisy, light, 32)
-    np.testing.assert_array_equal(made[light > 0], noisy[light > 0])
-    np.testing.assert_allclose(made[14:18, 8:24], image[14:18, 8:24], rtol=0.02)
-    np.testing.assert_allclose(made[14:18, 60:72], image[14:18, 60:72], rtol=0.02)
-    np.testing.assert_array_equal(fill(noisy, 0 * light, 32), np.ones((60, 80)))
 
 
 @pytest.fixture
@@ -231,17 +197,6 @@ def test_corrections_of_positions_are_those_that_were_found_or_none(scan, half):
         assert not final_positions(still, scan[3]).any()
     fitted = ~half.patterns["held_out"]
     np.testing.assert_allclose(final_positions(far, scan[3])[fitted], moves[fitted])
-
-
-def test_held_out_patterns_are_found_where_they_are(scan, half):
-    """All nominal positions err by a pixel and a half; those of the fitted patterns were found."""
-    error, patterns = np.array([1.5, -1.0]), half.patterns.copy()
-    patterns["nominal"] += error
-    shifted = replace(half, patterns=patterns)
-    moves = final_positions(placed(shifted, half.nominal), scan[3])
-    held_out = update.held_out(shifted, scan[3])
-    assert len(held_out)
-    np.testing.assert_allclose(moves[held_out], np.broadcast_to(-error, (len(held_out), 2)), atol=0.1)
 
 
 def test_frames_with_numbers_that_are_not_finite_are_passed_over(scan):

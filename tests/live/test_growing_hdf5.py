@@ -122,15 +122,6 @@ def test_frames_and_positions_come_in_their_own_time_and_keep_their_numbers(tmp_
     source.close()
 
 
-def test_what_is_kept_already_does_not_come_again(tmp_path, detector):
-    detector.do("frame", *range(6))
-    detector.do("place", *range(6))
-    source = open_source(tmp_path, has=lambda number: number < 4)
-    frames, places, _ = gather(source)
-    assert (sorted(frames), sorted(places)) == ([4, 5], list(range(6)))
-    source.close()
-
-
 def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path, detector):
     detector.do("frame", 0, 1)
     detector.do("place", 0, 1)
@@ -140,16 +131,6 @@ def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path,
     assert (sorted(frames), sorted(places), ended) == ([0, 1], [0, 1], False)
     assert mark(tmp_path / "scan.h5") == WRITING
     source.close()
-
-
-def test_a_file_that_comes_later_and_garbage_before_it(tmp_path):
-    source = open_source(tmp_path, **KEYS)
-    assert source.poll().empty
-    (tmp_path / "scan.h5").write_bytes(b"not yet")
-    assert source.poll().empty
-    write_whole(tmp_path / "scan.h5", FRAMES)
-    frames, places, ended = gather(source)
-    assert (len(frames), len(places), ended) == (12, 12, True)
 
 
 def write_whole(path, frames):

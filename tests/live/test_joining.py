@@ -41,21 +41,6 @@ def test_by_time_on_the_straight_line_between_two_positions(order):
     assert joined(joiner) == {0: (0.5, 1), 1: (5.5, 10)}  # 2 comes after the last position
 
 
-def test_no_position_is_made_up_across_a_pause_of_the_encoder():
-    joiner = Joiner()
-    joiner.add_positions(make_positions(BY_TIME, np.zeros(5), 0, [0, 1, 2, 3, 30]))
-    joiner.add_frames(frames([0, 1], [2.5, 15]))
-    assert joined(joiner).keys() == {0}
-
-
-def test_an_index_goes_before_a_time():
-    joiner = Joiner()
-    joiner.add_positions(make_positions([BY_TIME, BY_TIME], [0, 1], [0, 1], [0, 1]))
-    joiner.add_frames(frames([0], [0.5]))
-    joiner.add_positions(make_positions(0, 9, 9))
-    assert joined(joiner) == {0: (9, 9)}
-
-
 def test_many_records_in_batches_of_a_random_order():
     """Against a plain dictionary, by batches in a random order."""
     rng, count = np.random.default_rng(0), 20_000

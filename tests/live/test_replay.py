@@ -3,13 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-import tifffile
-from helpers.scans import Frames
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.live.replay.playing import FAULTS, play, schedule
-from ptycho.readers.raw_scan import RawScan
+from ptycho.live.replay.playing import FAULTS, schedule
 from ptycho.readers.table import open_raw
 from workflows.convert.replay import ReplayConfig, replay
 
@@ -39,15 +36,6 @@ def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
         assert frames[1] == frames[0] and places[1] != sorted(places[1])
     else:
         assert frames[1] == frames[0] and 10 < sum(e.kind == fault for e in wrong) < 80
-
-
-def test_amplitudes_are_played_as_the_counts_that_they_are_roots_of():
-    raw = RawScan(
-        "x", Frames(np.sqrt(COUNTS).astype(np.float32)), "amplitude", "centre", np.zeros((9, 2)), "um"
-    )
-    played = play(raw, True)
-    np.testing.assert_array_equal(played.frame(3), COUNTS[3])
-    assert (played.frame(3).dtype, played.description.domain, played.unit) == (np.uint32, "counts", "m")
 
 
 @pytest.fixture
@@ -85,15 +73,6 @@ def test_a_file_that_was_played_is_a_scan_that_readers_read(tmp_path, scan, comp
     np.testing.assert_allclose(raw.energy_eV, 8000)
     with pytest.raises(ConfigError, match="is there already"):
         replay(config(scan, tmp_path / "out.h5"))
-
-
-def test_a_folder_that_was_played(tmp_path, scan):
-    replay(config(scan, f"{tmp_path}/frames/", n=4))
-    folder = tmp_path / "frames"
-    np.testing.assert_array_equal(tifffile.imread(folder / "frame_000003.tif"), COUNTS[3])
-    rows = np.loadtxt(folder / "positions.csv", delimiter=",", skiprows=1)
-    np.testing.assert_allclose(rows[:, 1:], scan[0][rows[:, 0].astype(int)], rtol=1e-8)
-    assert len(rows) == 4 and (folder / "END").exists()
 
 
 @pytest.mark.parametrize("to", ["out.npz", "zmq://nowhere"])

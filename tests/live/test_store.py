@@ -13,7 +13,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
-from ptycho.live.arrivals import BY_TIME, Description, Frame, make_positions
+from ptycho.live.arrivals import BY_TIME, Frame, make_positions
 from ptycho.live.scan_file import CLOSED, WRITING, mark
 from ptycho.live.store import NAME, Store
 
@@ -123,12 +123,6 @@ def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
     np.testing.assert_array_equal(store.read(np.array([1]))[0], frame(1).data)  # the first one stays
 
 
-def test_the_first_frame_may_be_the_wrong_one_where_the_source_says_what_is_right(tmp_path):
-    store, description = Store(tmp_path), Description(shape=(H, W), dtype=np.dtype("uint16"))
-    assert store.add([frame(0, shape=(H, W + 1)), frame(1)], description=description) == {"wrong shape": 1}
-    assert store.shape == (H, W) and store.dtype == np.uint16
-
-
 def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
     store = filled(tmp_path, 2)
 
@@ -143,31 +137,6 @@ def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
     assert store.add([frame(2)], places([2])) == {}
     store.close()
     check(Store(tmp_path), range(3))
-
-
-def test_what_the_source_says_is_read_back(tmp_path):
-    description = Description(
-        "um",
-        "counts",
-        (3.0, 4.0),
-        8800.0,
-        None,
-        (1e-6, 2e-6),
-        probe=np.ones((1, 4, 4), np.complex64),
-        good=np.eye(4, dtype=bool),
-        shape=(H, W),
-        dtype=np.dtype("uint16"),
-        expected=9,
-    )
-    store = Store(tmp_path)
-    store.add([], description=description)
-    store.end("complete")
-    store.close()
-    again = Store(tmp_path)
-    found = vars(again.description)
-    for name, value in vars(description).items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    assert again.ended == "complete"
 
 
 def test_a_damaged_file_is_refused(tmp_path):

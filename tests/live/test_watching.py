@@ -145,31 +145,12 @@ def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_
     assert (found[~fitted] != nominal[indices][~fitted]).any()  # those were looked for, too
 
 
-def test_nothing_comes_again_that_a_store_has_already(tmp_path, scan):
-    some = list(batches(scan))
-    first = collect(Played(scan[2], some[:2], ends=False), Store(tmp_path), timeout_s=60)
-    until(lambda: first._store.counts[0] == 60)
-    first.stop()
-    first._store.close()
-    store = Store(tmp_path)
-    second = collect(Played(scan[2], some), store)
-    until(lambda: second.ended)
-    assert second.faults["repeated"] == 61 and store.counts[0] == COUNT
-    assert store.ended == "complete" and second.source.closed
-
-
 @pytest.mark.parametrize(("frames", "match"), [(0, "0.3 s"), (5, "0.1 s")])
 def test_an_end_that_never_comes(tmp_path, scan, frames, match):
     some = [Arrivals(tuple(Frame(k, scan[0][k]) for k in range(frames)))] if frames else []
     collector = collect(Played(scan[2], some, ends=False), Store(tmp_path), 0.1, wait_s=0.3)
     until(lambda: collector.ended)
     assert collector.ended == f"nothing came for {match}"
-
-
-def test_as_many_as_are_expected_are_the_end(tmp_path, scan):
-    collector = collect(Played(scan[2], batches(scan), ends=False), Store(tmp_path), 60, frames=COUNT)
-    until(lambda: collector.ended)
-    assert collector.ended == "complete"
 
 
 def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatch):
@@ -201,22 +182,4 @@ def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Broken(scan[2], []), store)
     with pytest.raises(ConfigError, match=r"cannot be read any more .*within the driver"):
-        LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()
-
-
-def test_too_few_patterns_say_so(tmp_path, scan):
-    store = Store(tmp_path)
-    collector = collect(
-        Played(scan[2], [Arrivals((Frame(0, scan[0][0]),), make_positions(0, 1.0, 2.0))]), store
-    )
-    with pytest.raises(
-        ConfigError, match=r"watch=x: the scan has ended .*1 patterns have a frame and a position"
-    ):
-        LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()
-
-
-def test_what_cannot_be_understood_names_the_key(tmp_path, scan):
-    store = Store(tmp_path)
-    collector = collect(Played(Description(), batches(scan)), store)
-    with pytest.raises(ConfigError, match=r"set data\.unit="):
         LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()
