@@ -13,13 +13,6 @@ def run(program):
     return run_stablehlo(program.text, program.given(), outputs)
 
 
-def test_the_programs_are_those_that_are_promised():
-    names = export.programs()
-    likelihoods = {f"likelihood_{N}_{modes}" for N in (64, 128, 256) for modes in (1, 4)}
-    operators = {"translate", "crop_and_resize", "projective_warp", "resize"}
-    assert likelihoods | operators | {"training", "inference"} <= set(names) and len(names) >= 12
-
-
 def test_a_likelihood_comes_back_from_its_file(tmp_path):
     """Odd N, two modes; three patterns twice; the deviance by NumPy."""
     program = read_program(export.likelihood(9, 2, 6, rows=3).write(tmp_path))

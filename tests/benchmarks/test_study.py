@@ -91,6 +91,13 @@ def test_the_study_of_the_repository():
     assert len(study.cells()) == 3 * 19  # every experiment is there and valid
 
 
+def test_the_study_of_imperfections_can_be_composed():
+    study = load(HERE / "robustness.yaml", ["run+=models=[pinn]"], KINDS)
+    cells = study.cells()
+    assert len(cells) == 12 and cells[0].groups == ("probe", "positions", "modes", "flux")
+    study.check_due(cells)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

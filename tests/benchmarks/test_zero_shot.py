@@ -12,12 +12,10 @@ from helpers.study import table_rows
 
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import load
-from benchmarks.study.zero_shot import BOTH, METHODS, ONE
+from benchmarks.study.zero_shot import BOTH, METHODS
 from benchmarks.study.zero_shot_methods import METHODS as FUNCTIONS
-from benchmarks.study.zero_shot_scores import find_region
-from ptycho.config import ConfigError, PretrainConfig, UnrolledModel, XlaConfig
+from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
-from ptycho.evaluation import metrics
 from ptycho.networks import build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights
@@ -99,12 +97,6 @@ def test_the_study_of_the_repository():
     assert len({scan.settings.seed for scan in scans["kinds"]}) == 40
 
 
-def test_what_is_held_out(tmp_path):
-    scans = load(write(tmp_path, STUDY), [], KINDS).scans_by_panel
-    assert [scan.held_out for scan in scans["kinds"]] == [BOTH, ONE]
-    assert scans["kinds"][0] is scans["rings"][0]
-
-
 @pytest.mark.parametrize(
     "keys, value, message",
     [
@@ -151,31 +143,6 @@ def test_a_scan_against_a_slow_loop():
         shares.append(np.mean((counted[many] - expected[many]) ** 2 / expected[many]))
     assert np.allclose(shares, 1, atol=0.2), "Poisson's variance is its mean"
     assert abs(np.sum(data.amplitudes[:].astype(float) ** 2) / (20 * 1e9) - 1) < 1e-3
-
-
-def test_a_scan_is_decided_by_its_settings():
-    one, same, noisier = (
-        simulate_kind_scan(scan()),
-        simulate_kind_scan(scan()),
-        simulate_kind_scan(scan(photons=1e4)),
-    )
-    assert np.array_equal(one.amplitudes[:], same.amplitudes[:])
-    assert np.array_equal(one.objects, noisier.objects) and np.array_equal(one.probe, noisier.probe)
-    assert not np.array_equal(one.objects[:, :60, :60], simulate_kind_scan(scan(seed=4)).objects[:, :60, :60])
-    assert one.exact and one.objects.shape == (1, one.object_size, one.object_size)
-    with pytest.raises(ConfigError, match=r"photons=0: must be from 1 to 1e12"):
-        scan(photons=0)
-
-
-def test_the_scored_region_lies_between_the_probes():
-    data = simulate_kind_scan(scan(path="snake", positions=36))
-    region = find_region(data)
-    assert min(region.height, region.width) >= metrics.SSIM_WINDOW
-    centres = data.positions + data.N / 2
-    for place, length, axis in ((region.top, region.height, 0), (region.left, region.width, 1)):
-        assert centres[:, axis].min() - 3 < place < place + length < centres[:, axis].max() + 3
-    with pytest.raises(ConfigError, match="positions=4: must be more, or farther apart"):
-        find_region(simulate_kind_scan(scan(positions=4, overlap=0.9)))
 
 
 # ---- the study

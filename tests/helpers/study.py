@@ -9,10 +9,9 @@ STUB = "import sys; sys.path.insert(0, {tests!r}); from helpers.study import run
 
 
 def make_scripts(here):
-    """Programs in ``here`` that stand for those of ``scripts/``."""
-    for name in ("grid_lines_workflow", "simulate_scan", "scan_workflow"):
-        text = STUB.format(tests=str(Path(__file__).parents[1]), here=str(here))
-        (here / f"{name}.py").write_text(text)
+    """A program in ``here`` that stands for that of ``scripts/``."""
+    text = STUB.format(tests=str(Path(__file__).parents[1]), here=str(here))
+    (here / "grid_lines_workflow.py").write_text(text)
 
 
 def table_rows(markdown):
@@ -47,21 +46,7 @@ def run(argv, here):
     if (here / "broken").exists() and (here / "broken").read_text() in " ".join(words):
         sys.exit("error: it broke")
     given = dict(word.replace("'", "").split("=", 1) for word in words)
-    if "output" in given:
-        Path(given["output"]).write_text("strength " + given.get("imperfections.blob", "0"))
-    elif "data.file" in given:
-        blob = float(Path(given["data.file"]).read_text().split()[1])
-        fill_scan_run(Path(given["output_dir"]), 0.9 - blob)
-    else:
-        fill_run(Path(given["output_dir"]), 0.9 + int(given["seed"]) / 100)
-
-
-def fill_scan_run(folder, amplitude):
-    folder.mkdir(exist_ok=True)
-    metrics = {"pinn": {"reference_comparison": {"ssim": [amplitude, 0.99]}}}
-    steps = {"solver": 3.0, "pinn": 2.0}
-    manifest = {"reconstruction_s": {"scan": steps}, "timings_s": {"pinn_training": 41.0}}
-    write(folder, metrics, manifest)
+    fill_run(Path(given["output_dir"]), 0.9 + int(given["seed"]) / 100)
 
 
 def fill_run(folder, amplitude, rmse=0.02, frc50=0.6, flags=()):
