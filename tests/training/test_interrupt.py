@@ -1,6 +1,5 @@
 """Stopping by signals, in fresh processes: wherever the main thread is, the process ends, and at once."""
 
-import contextlib
 import itertools
 import os
 import signal
@@ -12,11 +11,11 @@ import time
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.training.interrupt import SIGNALS, Stopped, StopRequest, remove_traces
+from ptycho.training.interrupt import SIGNALS, StopRequest, remove_traces
 
 # What the lock takes from the configuration is its error; all else of it would take half a second to import.
 BEGIN = f"""
-import hashlib, os, sys, time, types, weakref
+import hashlib, os, sys, time, types
 sys.path.insert(0, {str(ROOT)!r})
 sys.modules["ptycho.config"] = types.SimpleNamespace(ConfigError=ValueError)
 from ptycho.training import interrupt
@@ -51,14 +50,6 @@ thing = Thing()
 del thing
 time.sleep(60)
 """,
-    "in a callback of weakref": """
-thing = Thing()
-watched = weakref.WeakKeyDictionary({thing: 1})
-alarm = weakref.ref(thing, lambda _: forever())
-del thing
-time.sleep(60)
-""",
-    "stuck in a write to stderr": "ready(); sys.stderr.write('x' * 10**6)",
     "between two blocks that defer": """
 with stop.defer(): pass
 ready()
@@ -100,8 +91,7 @@ def ended(process, number):
 def test_a_signal_ends_the_process_wherever_it_is(text, number):
     code, out, err = ended(program(text), number)
     assert (code, out) == (128 + number, "")
-    if "stderr.write" not in text:  # where nobody can be told
-        assert err == f"stopped by {number.name}\nfarewell\n"
+    assert err == f"stopped by {number.name}\nfarewell\n"
 
 
 def test_a_cleanup_that_hangs_is_ended_by_the_kernel():
@@ -123,19 +113,6 @@ print("never")
     code, out, err = ended(program(text), signal.SIGINT)
     assert (code, out) == (130, "finishing\ncleaned\n")
     assert err == f"{SAYS}stopped by SIGINT\nfarewell\n"
-
-
-def test_last_words_are_those_of_the_block_that_was_stopped():
-    stop, said = StopRequest(lambda: "outside"), []
-    with stop.end_with(lambda: "inside"):
-        said.append(stop._farewell())
-    said.append(stop._farewell())
-    with contextlib.suppress(ValueError), stop.end_with(lambda: "inside"):
-        raise ValueError
-    said.append(stop._farewell())
-    with contextlib.suppress(Stopped), stop.end_with(lambda: "inside"):
-        raise Stopped(signal.SIGINT)
-    assert [*said, stop._farewell()] == ["inside", "outside", "outside", "inside"]
 
 
 @pytest.mark.parametrize("end", ["pass", "raise ValueError", "sys.exit(3)"])
@@ -177,15 +154,6 @@ while True:
         code, out, err = ended(process, number)
         assert (code, out) == (128 + number, "")
         assert err.removeprefix(SAYS) == f"stopped by {number.name}\nfarewell\n"
-
-
-def test_a_burst_of_signals():
-    process = program("with stop.defer(): forever()")
-    for _ in range(100):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.001)  # or else they would be one
-    code, _, err = ended(process, signal.SIGTERM)
-    assert code in (130, 143) and err.endswith("farewell\n") and err.count("farewell") == 1
 
 
 def test_afterwards_everything_is_as_before():
