@@ -1,7 +1,6 @@
 """The Python interface: arrays or a file in, an object and its beam out; other simulations, mistakes."""
 
 import runpy
-from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -11,7 +10,6 @@ from helpers.cli import ROOT, fresh
 from matplotlib.figure import Figure
 
 import ptycho
-from ptycho.scan.finding import Finding
 
 N, STEPS = 32, 12
 TOLD = {
@@ -141,63 +139,6 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
         ptycho.reconstruct(scan, "pinn", run="outputs/none")
 
 
-@pytest.mark.parametrize(
-    "method, steps, order",
-    [
-        ("solver", STEPS, [("solver", [])]),
-        ("pinn", STEPS, [("solver", []), ("pinn", ["solver"])]),
-        ("pinn", 0, [("pinn", [])]),
-    ],
-)
-def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, method, steps, order):
-    """Of all that is made, it is the last that is judged and given."""
-    from ptycho.api import methods
-    from ptycho.scan.coverage import covered_part
-
-    called = []
-    doubts = {"solver": "scale_doubtful", "pinn": "orientation_doubtful"}
-
-    def stand_in(name):
-        def make(prepared, made, inputs):
-            called.append((name, list(made)))
-            flat = np.full((prepared.whole.object_size,) * 2, len(called), np.complex64)
-            return replace(
-                covered_part(flat, prepared.whole), decisions=(Finding.warning(name, doubts[name]),)
-            )
-
-        return make
-
-    monkeypatch.setattr(methods, "METHODS", {name: stand_in(name) for name in ("solver", "pinn")})
-    monkeypatch.setattr(methods, "load_model", lambda run: None)
-    given = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
-    result = ptycho.reconstruct(given, method, steps=steps, half_scans=False)
-    assert called == order and (result.object[result.mask] == len(order)).all()
-    assert doubts[method] in result.scores["flags"]
-
-
-def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
-    """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
-    from ptycho.iterative import lsqml
-    from ptycho.scan.coverage import covered_part
-
-    asked = []
-
-    def stand_in(data, settings, seed, advance, scratch):
-        asked.append((settings.epochs, settings.modes, settings.positions, seed, len(data.positions)))
-        flat = covered_part(np.ones((data.object_size,) * 2, np.complex64), data)
-        return lsqml.LsqmlResult(replace(flat, seconds=1.0, program="pty-chi 0"), np.array([0.5]))
-
-    monkeypatch.setattr("ptycho.api.reconstruction.available", lambda python: None)
-    monkeypatch.setattr(lsqml, "reconstruct", stand_in)
-    scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
-    made = ptycho.reconstruct(scan, "lsqml", epochs=np.int64(3), probe_modes=2, positions=False, seed=7)
-    assert asked == [(3, 2, False, 7, 38)]  # two of forty patterns are held out
-    assert (
-        made.method == "lsqml" and (made.object[made.mask] == 1).all() and not made.object[~made.mask].any()
-    )
-    assert "poor_fit" in made.scores["flags"]
-
-
 # ---- what is shown and kept
 
 
@@ -226,28 +167,7 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     assert result.pixel_m == (2e-8, 2e-8)
 
 
-def test_a_result_tells_the_errors_of_its_object(result):
-    errors, typical = result.errors, result.scores["error_map"]
-    assert errors.amplitude.shape == errors.phase.shape == (1, *result.object.shape)
-    assert (
-        np.isinf(errors.amplitude[0][~result.mask]).all()
-        and 0 < typical["amplitude"] < typical["phase_rad"] * 3
-    )
-
-
 # ---- mistakes
-
-
-@pytest.mark.parametrize("mark", [-1, np.nan, np.inf, 0.5])
-def test_what_bad_pixels_hold_does_not_matter(arrays, mark):
-    n, positions, probe = arrays[:3]
-    good = np.ones((N, N), bool)
-    good[3:6] = False
-    frames = np.where(good, n.astype(float), mark)
-    scan = ptycho.Scan.from_arrays(frames, positions, probe, counts=True, good=good)
-    np.testing.assert_allclose(scan.patterns(), np.where(good, n, 0), rtol=1e-6)
-    with pytest.raises(ptycho.ConfigError, match=r"patterns\[0, 3, 0\] is .* in good|whole photons"):
-        ptycho.Scan.from_arrays(frames, positions, probe, counts=True)
 
 
 def changed(array, index, value):

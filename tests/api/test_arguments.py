@@ -42,17 +42,6 @@ def test_keys_of_the_configuration_become_arguments(text, shown):
     assert str(caught.value) == shown
 
 
-def test_other_errors_and_signatures_stay():
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        refuse(word="solver.regulariser")
-    assert list(inspect.signature(refuse).parameters) == ["text"]
-    assert list(inspect.signature(ptycho.Scan.from_arrays).parameters)[:3] == [
-        "patterns",
-        "positions",
-        "probe",
-    ]
-
-
 KEY = re.compile(r"\b(?:data|solver|iterative|probe)\.[a-z]\w*")
 
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
-from helpers.measurement import diffract
 
-from ptycho import physics
 from ptycho.config import ConfigError, UnrolledModel
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
 from ptycho.networks.pinn import PtychoPINN
@@ -18,8 +16,6 @@ from ptycho.simulation.examples import (
     Examples,
     draw_dead_pixels,
     measure_group,
-    place_positions,
-    roughen,
     shift_modes,
 )
 
@@ -127,13 +123,6 @@ def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
         assert relative(predict(*arguments), x) > 0.005, what
 
 
-def test_diffraction_at_whole_pixels_with_moved_probes_is_the_patterns():
-    form, batch = batch_of("group", step=2)
-    positions, probe = physics.split_positions(batch["offsets"] + form.reach, tf.constant(batch["probe"]))
-    found = diffract(tf.constant(batch["target"]), positions, probe)
-    assert relative(found, batch["x"]) < 2e-5
-
-
 def test_a_probe_moves_down_and_to_the_right():
     """Hand-worked: a whole pixel moves every sample; the middle of a smooth probe moves by the fraction."""
     rng = np.random.default_rng(1)
@@ -200,55 +189,7 @@ def test_some_begin_without_an_object_others_with_a_rough_one():
     assert 8 <= np.sum(starts) <= 32
 
 
-def test_some_batches_begin_after_passes_of_physics_all_of_them_from_rough_objects():
-    shares = {"again_share": 0.3, "solver_share": 0.4, "solver_passes": (3, 5)}
-    drawn = [batch_of("single", step, **shares)[1] for step in range(80)]
-    solved = [batch for batch in drawn if batch["passes"]]
-    again = [batch for batch in drawn if batch["again"]]
-    assert 20 <= len(solved) <= 44 and 14 <= len(again) <= 36
-    assert not any(batch["again"] for batch in solved)
-    assert {int(batch["passes"]) for batch in solved} == {3, 4, 5}
-    for batch in drawn:
-        begun = batch["start"].any(axis=(1, 2))
-        assert begun.all() if batch["passes"] else not begun.any()
-
-
-def test_the_rough_form_of_a_constant_has_a_slow_phase_alone():
-    """Nothing to blur, and noise is relative to the contrast."""
-    light = np.ones((48, 48))
-    light[0, 0] = 5e-4
-    for seed in range(4):
-        found = roughen(np.full((48, 48), 0.6 - 0.3j, np.complex64), light, np.random.default_rng(seed))
-        assert found[0, 0] == 0
-        lit = found[light == 1]
-        np.testing.assert_allclose(np.abs(lit), abs(0.6 - 0.3j), rtol=1e-5)
-        assert np.std(np.angle(lit / lit.mean())) < 0.41
-
-
 # ---- positions
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_positions_are_within_reach(name):
-    form = config_of(name).forms[0]
-    for seed in range(40):
-        found = place_positions(form, 30.0, (0.0, 0.3), np.random.default_rng(seed))
-        assert found.shape == (form.C, 2) and np.abs(found).max() <= form.reach
-    form, batch = batch_of(name, position_error_share=1.0, position_error_px=(8.0, 8.0))
-    assert np.abs(batch["offsets"]).max() <= form.reach
-
-
-def nearest_distance(points):
-    gaps = np.hypot(*(points[:, None] - points).T) + 1e9 * np.eye(len(points))
-    return gaps.min(axis=0)
-
-
-def test_neighbours_are_as_far_apart_as_the_overlap_says():
-    form = BatchConfig(N=64, C=12, batch=1, reach=64)
-    found = [place_positions(form, 20.0, (0.6, 0.6), np.random.default_rng(seed)) for seed in range(40)]
-    assert np.mean([nearest_distance(points).mean() for points in found]) == pytest.approx(0.4 * 20, rel=0.2)
-    middles = np.array([points.mean(axis=0) for points in found])
-    assert np.abs(middles).max() <= 0.5 and np.abs(middles).max() > 0.3
 
 
 # ---- what is measured, and what is said of it
@@ -261,11 +202,6 @@ def measure(seed=0, energy=ENERGY, **changes):
     return measure_group(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
 
 
-def test_patterns_are_normalised_but_for_a_factor():
-    factors = [np.mean(np.sum(measure(seed)[0] ** 2, axis=(1, 2))) ** 0.5 / 8 for seed in range(60)]
-    assert 1 / 1.301 < min(factors) < 0.85 and 1.18 < max(factors) < 1.301
-
-
 def test_counts_are_whole_photons_as_many_as_asked_for():
     x, scale = measure(photons=(500.0, 500.0))
     counts = (x / x[x > 0].min()) ** 2
@@ -273,26 +209,6 @@ def test_counts_are_whole_photons_as_many_as_asked_for():
     assert counts.sum() == pytest.approx(3 * 500, abs=4 * np.sqrt(1500))
     per_photon = x[x > 0].min()  # f; the scale is s·f, s² photons for one of the energy
     assert scale / per_photon == pytest.approx(np.sqrt(500 / ENERGY.sum(axis=(1, 2)).mean()), rel=1e-6)
-
-
-def test_photons_are_drawn_by_their_logarithm():
-    """Their number from their noise, which is half a photon's amplitude in any pixel."""
-    found = []
-    for seed in range(200):
-        x, scale = measure(seed, photons=(1e4, 1e8))
-        photon = 2 * np.std(x - scale * np.sqrt(ENERGY))
-        found.append(np.sum((x / photon) ** 2) / 3)
-    assert 8e3 < min(found) < 2e4 and 5e7 < max(found) < 1.2e8
-    assert np.mean(np.log10(found)) == pytest.approx(6, abs=0.3)
-
-
-def test_background_is_a_share_of_the_light_and_flat():
-    energy = np.zeros((1, 16, 16))
-    energy[0, 8, 8] = 1
-    x, _ = measure(energy=energy, background_share=1.0, background=(0.25, 0.25))
-    flat = np.delete(x.ravel(), 8 * 16 + 8) ** 2
-    np.testing.assert_allclose(flat, flat.mean(), rtol=1e-3)
-    assert flat.mean() * 256 / (x[0, 8, 8] ** 2 - flat.mean()) == pytest.approx(0.25, rel=1e-3)
 
 
 def test_dead_pixels_are_minus_one_in_every_pattern_of_a_group():

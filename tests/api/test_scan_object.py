@@ -46,12 +46,6 @@ def test_positions_in_metres_become_pixels(patterns, pitch, known):
     np.testing.assert_array_equal(pixels.positions, scan.positions)
 
 
-def test_positions_between_pixels_stay_there(patterns):
-    steps = GRID + np.linspace(0, 0.9, len(GRID))[:, None]
-    scan = from_arrays(patterns, positions_m=5e-8 * steps, **LENGTHS)
-    np.testing.assert_allclose(np.diff(scan.positions, axis=0), np.diff(steps, axis=0), atol=1e-5)
-
-
 METRES = GRID * 5e-8
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -68,32 +67,6 @@ def test_the_network_that_comes_with_the_program_reconstructs_a_scan(scan, withi
     within("misfit, of a constant's", misfit(patches) / misfit(np.ones_like(patches)), below=0.8)
 
 
-def test_training_lowers_the_loss_without_the_truth(scan, tmp_path, within):
-    blind = ptycho.Scan.from_arrays(scan.patterns(), scan.positions, scan.probe, counts=False)
-    assert blind.truth is None
-    ptycho.train(blind, tmp_path / "run", **TINY | {"epochs": 25, "learning_rate": 5e-3})
-    losses = np.genfromtxt(tmp_path / "run/pinn/history.csv", delimiter=",", names=True)["loss"]
-    within("last loss, of the first", losses[-1] / losses[0], below=0.97)
-
-
-@pytest.fixture(scope="module")
-def replaced(model, scan, tmp_path_factory):
-    """A copy of the run, over which a network of another seed was trained."""
-    run = tmp_path_factory.mktemp("replaced") / "run"
-    shutil.copytree(model._stored.run, run)
-    with pytest.raises(ptycho.ConfigError, match=r"^folder=.*run: holds another run"):
-        ptycho.train(scan, run, **TINY)
-    np.testing.assert_equal(ptycho.load_model(run)._stored.weights, model._stored.weights)
-    return ptycho.train(scan, run, overwrite=True, seed=1, learning_rate=RATE, **TINY)
-
-
-def test_the_seed_makes_the_weights(model, replaced, scan, tmp_path):
-    again = ptycho.train(scan, tmp_path / "again", seed=0, learning_rate=RATE, **TINY)
-    one, same, other = (trained._stored.weights for trained in (model, again, replaced))
-    assert all(np.array_equal(one[name], same[name]) for name in one)
-    assert any(not np.array_equal(one[name], other[name]) for name in one)
-
-
 def test_a_network_of_groups_with_a_probe_of_its_own(scan, tmp_path):
     second = ptycho.simulate(32, 24, 1e5, step_px64=6.0, seed=2)
     model = ptycho.train(scan, tmp_path / "run", group_size=3, learn_probe=True, model="unrolled", **TINY)
@@ -101,11 +74,6 @@ def test_a_network_of_groups_with_a_probe_of_its_own(scan, tmp_path):
     assert model.probe.shape == (32, 32)
     made = model.reconstruct(second)
     assert np.isfinite(made.objects).all()
-
-
-def test_a_run_is_replaced_only_where_that_is_asked_for(replaced):
-    run = replaced._stored.run
-    assert replaced.config.seed == ptycho.load_model(run).config.seed == 1 and not list(run.glob(".*"))
 
 
 @pytest.mark.parametrize(
@@ -120,11 +88,3 @@ def test_a_wrong_setting_is_refused_in_one_line_before_anything_is_written(scan,
     with pytest.raises(ptycho.ConfigError, match=f"^{re.escape(message)}") as caught:
         ptycho.train(scan, tmp_path / "run", **TINY | wrong)
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
-
-
-def test_several_scans_are_refused(scan, tmp_path):
-    with pytest.raises(
-        ptycho.ConfigError, match=r"^scan: is a list of 2; a network is trained on one scan: tra"
-    ):
-        ptycho.train([scan, scan], tmp_path / "run", **TINY)
-    assert not (tmp_path / "run").exists()
