@@ -1,7 +1,6 @@
 """A trained network, loaded and used: the same bits, scans of other sizes, hostile input."""
 
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +9,12 @@ from conftest import small_run
 from helpers.cli import fresh
 
 import ptycho
-from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig, ZonePlateProbe
-from ptycho.datasets import load_dataset
+from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets.own import to_arrays
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
-from ptycho.scan.probe import make_probe, probe_support
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, training_geometry
 
@@ -125,20 +122,6 @@ def test_no_probe_file_is_needed(trained_run, tmp_path):
 # ---- scans of other sizes
 
 
-@pytest.mark.parametrize("name", ["pinn", "baseline"])
-def test_a_broader_probe_has_a_network_of_its_own(trained_run, loaded, name):
-    """The weights do not depend on the support: the same as in a network built for that probe."""
-    model, broad = loaded[name], make_probe(ZonePlateProbe(), 32)
-    assert probe_support(broad) > model.setup.support or name == "baseline"
-    data = load_dataset(trained_run / TEST)
-    view = model.view(replace(data, beam=data.beam.with_probe(broad)))
-    network = COMPETITORS[name].build(model.config, training_geometry(model.config, view))
-    set_weights(network, read_network(trained_run, name).weights)
-    found = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
-    model.predict_regions(view, found)
-    np.testing.assert_array_equal(found, predict_regions(network, view, 4, compile_xla=False))
-
-
 OTHER_SIZES = [{"gridsize": 3, "offset": 5}, {"gridsize": 1, "N": 64, "size": 128}]
 
 
@@ -184,13 +167,6 @@ def test_weights_that_are_bound_to_sizes(tmp_path, datasets, name, changes, fixe
             model.reconstruct(simulate(small_run(gridsize=1))["val"])
         with pytest.raises(ConfigError, match=r"must be \(G, 4, 32, 32\)"):
             model.predict(np.ones((2, 3, 32, 32), np.float32))
-
-
-def test_single_patterns_may_come_without_their_axis(trained_run, loaded):
-    single = load_dataset(trained_run / TEST).amplitudes[:6]
-    for model in loaded.values():
-        offsets = np.zeros((1, 2))
-        np.testing.assert_array_equal(model.predict(single, offsets), model.predict(single[:, None], offsets))
 
 
 # ---- what cannot be predicted

@@ -4,13 +4,10 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-import yaml
-from helpers.cli import ROOT, files
+from helpers.cli import files
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.files.lock import locked
@@ -157,14 +154,6 @@ def test_an_inference_never_replaces_a_training(tmp_path, write):
     assert set(files(tmp_path / "run")) == {"files.json", "metrics.json"}
 
 
-def test_an_inference_replaces_an_inference(tmp_path):
-    settings = {"run": "some/run", "data": "scan.npz", "models": ["pinn"], "overwrite": False}
-    RunFolder(tmp_path, contents=INFERENCE).text("config.yaml", yaml.safe_dump(settings))
-    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, files.json\)"):
-        check_free(tmp_path, False, INFERENCE)
-    check_free(tmp_path, True, INFERENCE)
-
-
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
@@ -251,30 +240,3 @@ def test_a_lock_or_temporary_file_that_is_a_link_is_not_written_through(tmp_path
         RunFolder(run).json("metrics.json", {"a": 1})
     assert (victim / "thesis.txt").read_text() == "mine"
     assert json.loads((run / "metrics.json").read_text()) == {"a": 1}
-
-
-def test_links_within_a_run_are_followed(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    folder.text("config.yaml", "")
-    (folder.path / "run.log").symlink_to("config.yaml")
-    with RunFolder(folder.path, resumed=True).logged():
-        logging.getLogger().warning("said")
-    assert "said" in (folder.path / "config.yaml").read_text()
-
-
-def test_a_folder_that_another_process_fills_is_said_to_be_so(folder):
-    """And not that it holds another run, which overwrite=true would remove."""
-    code = (
-        "import sys, time; from pathlib import Path; from ptycho.files.lock import locked\n"
-        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
-    )
-    words = [sys.executable, "-c", code, str(folder.path)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            assert process.stdout.readline() == "held\n"
-            with pytest.raises(ConfigError, match=f"process {process.pid} is writing a run into this folder"):
-                check_free(folder.path, overwrite=False)
-        finally:
-            process.kill()
-    with locked(folder.path):  # a folder that this process holds is free for it
-        check_free(folder.path, overwrite=True)
