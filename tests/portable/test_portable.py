@@ -20,7 +20,6 @@ from helpers.measurement import diffract
 from helpers.stablehlo import run_stablehlo
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
-from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
@@ -239,13 +238,6 @@ def test_the_light_requirements_are_those_of_the_package():
     assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
 
 
-def test_a_grey_png_is_read_by_another_library():
-    image = np.random.default_rng(0).uniform(-3, 5, (7, 12))
-    found = matplotlib.image.imread(io.BytesIO(grey_png(image)), format="png")
-    expected = (image - image.min()) / np.ptp(image)
-    np.testing.assert_allclose(found, expected, atol=0.51 / 255)
-
-
 def test_placed_windows_are_those_of_the_loops():
     rng = np.random.default_rng(2)
     image, positions = rng.uniform(size=(6, 6)), rng.uniform(-2, 7, (3, 2, 2))
@@ -398,16 +390,3 @@ def test_an_exported_prior_is_the_network(tmp_path, opinion):
     inputs, expected = opinion
     found = Interpreter(model_path=output).get_signature_runner()(**inputs)["change"]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ({"region_size": 30}, "region_size=30: must be a multiple of 4"),
-        ({"run": str(ROOT / "tests")}, "network=prior: must be pinn or baseline: there is no"),
-    ],
-)
-def test_a_prior_that_cannot_be_exported_is_one_line(tmp_path, words, message):
-    given = {"run": "pretrained", "network": "prior", "output": str(tmp_path / "p.onnx")} | words
-    with pytest.raises(ConfigError, match=message):
-        export_model(ExportModelConfig(**given))
