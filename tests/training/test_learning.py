@@ -22,7 +22,6 @@ from ptycho.config import (
     ZonePlateProbe,
 )
 from ptycho.datasets import load_dataset
-from ptycho.evaluation import metrics
 from ptycho.networks import build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights, set_weights
@@ -108,15 +107,6 @@ def test_inference_on_the_jittered_scan_of_a_run_is_the_runs_own(learned):
     np.testing.assert_array_equal(again.objects, learned.recons["pinn"].objects)
     np.testing.assert_array_equal(again.mask, learned.recons["pinn"].mask)
     assert damaged(learned.folder) == []
-
-
-def test_weights_serve_other_groups_without_training(learned, within):
-    """Nothing in ``unrolled`` depends on C or R: groups of nearest patterns are reconstructed, too."""
-    model, test = load_model(learned.folder), load_dataset(learned.folder / "datasets/N32/gs1/test.npz")
-    truth, rectangle = test.objects, test.tiling.rectangle
-    found = model.reconstruct(test.regrouped(3))
-    scores = metrics.score_images(found.objects, truth, found.mask, metrics.Region(*rectangle))
-    within("SSIM in groups of 3", scores["ssim"][0], above=0.95)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Pretraining: going on with it, what it learns, its configuration and its script."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,17 +69,6 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch,
             assert (name in row) == bool(found), "a form that did not come up has no value"
             if found:
                 assert row[name] == pytest.approx(np.prod(found) ** (1 / len(found)), rel=1e-6)
-
-
-def test_a_shorter_training_is_the_longer_one_but_for_its_end(monkeypatch, eagerly):
-    monkeypatch.setattr(Pretraining, "row", 1)
-    longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
-    shorter = replace(longer, steps=8)
-    rows, fewer = (pretrain(config)[1].rows for config in (longer, shorter))
-    rate = TrainConfig().learning_rate
-    assert [row["learning_rate"] for row in fewer[:7]] == [row["learning_rate"] for row in rows[:7]]
-    assert fewer[7]["learning_rate"] < 0.01 * rate < 0.3 * rate < rows[7]["learning_rate"]
-    assert [row["N16_C1"] for row in fewer[:7]] == [row["N16_C1"] for row in rows[:7]]
 
 
 def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):

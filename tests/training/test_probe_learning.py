@@ -178,12 +178,3 @@ def test_a_wrong_probe_becomes_right(data, within):
         errors.append(error(learner.modes(views[0].model_probe)[0], true))
     assert errors[1] == pytest.approx(error(given, true), rel=1e-3) and errors[1] > 0.3
     within("error of a learned probe, of the given one's", errors[0] / errors[1], below=0.8)
-
-
-def test_a_dataset_under_other_modes_keeps_the_power(data):
-    part = data["val"]
-    modes = 7 * np.concatenate([part.probe, 0.1 * part.probe[:, ::-1]])
-    found = part.under_probe(modes)
-    assert found.beam.power == pytest.approx(part.beam.power, rel=1e-5)
-    np.testing.assert_allclose(found.probe[1] / found.probe[0, 0, 0], modes[1] / modes[0, 0, 0], rtol=1e-4)
-    assert len(found.under_probe(part.probe).probe) == 1
