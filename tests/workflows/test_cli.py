@@ -10,7 +10,6 @@ import pytest
 from helpers.cli import SCRIPT, SEVERAL, files, fresh
 
 from ptycho.config import RunConfig, ScanRunConfig
-from ptycho.config.backend import require_tensorflow
 from ptycho.run.folder import RunFolder
 
 
@@ -71,31 +70,9 @@ def test_mistake(refused, overrides, message):
     assert re.search(message, refused(*overrides, OUT))
 
 
-SWITCHES = [
-    (
-        {"USE_XLA_COMPILE": "on"},
-        [],
-        r"USE_XLA_COMPILE=on: must be one of 1, true, yes, 0, false, no, or empty",
-    ),
-    ({"USE_XLA_COMPILE": "0"}, ["xla.compile=true"], r"USE_XLA_COMPILE=0 contradicts xla.compile=true"),
-]
-
-
-@pytest.mark.parametrize("environment, overrides, message", SWITCHES, ids=str)
-def test_switch(refused, environment, overrides, message):
-    assert re.search(message, refused(*overrides, OUT, **environment))
-
-
 def test_another_backend_of_keras(refused, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     assert refused(OUT) == "KERAS_BACKEND=jax: must be tensorflow, or unset: the networks are written for it"
-
-
-def test_the_backend_of_keras_is_set_before_a_file_of_the_user_can_say_otherwise(monkeypatch):
-    for given in ({}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}):
-        environment = dict(given)
-        require_tensorflow(environment)
-        assert environment == {"KERAS_BACKEND": "tensorflow"}
 
 
 # ---- probe files
@@ -223,17 +200,6 @@ def test_a_folder_that_cannot_be_resumed(refused, tmp_path):
     assert "cannot be read (Not a directory)" in refused(f"resume={run / 'config.yaml'}")
 
 
-def test_a_run_in_whose_folders_files_stand(refused, tmp_path):
-    run = interrupted(tmp_path / "run")
-    (run / "pinn").touch()
-    assert (
-        refused(f"resume={run}") == f"{run}/pinn: must be a folder; remove it, and its files are made again"
-    )
-    (run / "pinn").unlink()
-    (run / "metrics.json").mkdir()
-    assert f"{run}/metrics.json: must be a file, not a folder" in refused(f"resume={run}")
-
-
 def test_a_run_of_another_workflow_or_too_large_for_the_machine_cannot_be_resumed(refused, tmp_path):
     RunFolder(tmp_path / "scan").config(ScanRunConfig())
     assert "is a run of the scan workflow" in refused(f"resume={tmp_path / 'scan'}")
@@ -248,13 +214,3 @@ def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):
     assert "remove nepochs=4" in refused(f"resume={run}", "nepochs=4")
     assert "xla.compile: true -> false" in refused(f"resume={run}", USE_XLA_COMPILE="0")
     assert "resum=x: unknown key" in refused("resum=x")
-
-
-def test_a_finished_run_says_so(command, tmp_path):
-    run = interrupted(tmp_path / "run")
-    for name in ("metrics.json", "manifest.json"):
-        (run / name).write_text('{"a": 1}')
-    before = files(tmp_path)
-    code, out, err = command(f"resume={run}")
-    assert (code, out) == (0, "") and f"{run}: is finished; nothing is left to do" in err
-    assert files(tmp_path) == before

@@ -1,8 +1,6 @@
 """The first ten minutes: a sample, a configuration to edit, help by level, flags of Hydra."""
 
 import re
-import runpy
-import sys
 
 import h5py
 import numpy as np
@@ -16,7 +14,7 @@ from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.product import write
 from workflows.command_line import console, write_conf
-from workflows.command_line.words import place_words, quoted
+from workflows.command_line.words import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
 CONF = ROOT / "conf"
@@ -77,21 +75,6 @@ def test_settings_that_cannot_be_written(tmp_path, monkeypatch, words, message):
 )
 def test_a_path_is_the_scan(words, read):
     assert place_words("data.file", words) == read
-
-
-@pytest.mark.parametrize("name", ["a=b,c", "it's", 'a"b', "a\\b", "a\\", 'a\\"b', "[x]{y}(z) ü"])
-def test_hydra_reads_what_is_quoted(name):
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        assert compose("report", [f"output={quoted(name)}"]).output == name
-
-
-def test_scan_takes_a_path(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    script = ROOT / "scripts" / "scan_workflow.py"
-    monkeypatch.setattr(sys, "argv", [str(script), "mine.cxi", "--cfg", "job", "--package", "data"])
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(script), run_name="__main__")
-    assert "\nfile: mine.cxi\n" in capsys.readouterr().out
 
 
 # ---- flags of Hydra in programs that do one thing

@@ -10,12 +10,11 @@ import yaml
 from helpers.cli import INFER, files
 from helpers.published import N, published, spot
 
-from ptycho.config import ConfigError, ZonePlateProbe
+from ptycho.config import ZonePlateProbe
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.metrics import Region, score_images
 from ptycho.scan.probe import make_probe
-from workflows.reconstruct.infer_config import InferConfig, plan
 
 TEST = "datasets/N32/gs2/test.npz"
 MODELS = ("pinn", "baseline")
@@ -167,21 +166,6 @@ def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):
     assert strict(out / "manifest.json")["flags"] == ["patterns_unlike_probe"]
 
 
-def test_a_scan_too_large_for_the_machine(trained_run, saved, monkeypatch, tmp_path):
-    """Before anything is written: what a batch or the objects of the scan would take."""
-    arrays = to_arrays(load_dataset(trained_run / TEST)) | {"object_size": np.asarray(11_000)}
-    del arrays["objects"], arrays["tiling"]
-    large = saved(arrays)
-    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 8 * 10**9)
-    for data, batch_size, most in (
-        (trained_run / TEST, 65536, r"a batch, .*: lower batch_size or group_size"),
-        (large, 4, r"the objects, 24.2 GB: give data of a smaller object_size"),
-    ):
-        asked = InferConfig(str(trained_run), str(data), output_dir="o", batch_size=batch_size)
-        with pytest.raises(ConfigError, match=rf"^memory: needs about .* while it reconstructs.* {most}"):
-            plan(asked, tmp_path / "out")
-
-
 # ---- files of the published program
 
 
@@ -222,35 +206,6 @@ def test_a_part_of_the_truth_is_scored(infer, trained_run, saved, files_of_other
         np.testing.assert_allclose(truth["object"][0], part[..., 0], atol=1e-6)
     with np.load(out / "recons/pinn/recon.npz") as recon:
         assert recon["object"].shape == (2, 86, 86)  # the last patches end at 50 + 4 + 32
-
-
-def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path):
-    arrays = files_of_others[0][1]
-    scaled = arrays | {"probeGuess": 50j * arrays["probeGuess"], "diffraction": arrays["diffraction"] / 8}
-    recons = []
-    for k, content in enumerate((arrays, scaled)):
-        choice = (f"run={trained_run}", f"data={saved(content, f'{k}.npz')}", "models=[pinn]")
-        out, err = infer(*choice, out=tmp_path / f"out{k}")
-        assert "photon noise" not in err
-        with np.load(out / "recons/pinn/recon.npz") as recon:
-            recons.append(recon["object"])
-    assert 0.1 < np.abs(recons[0]).max() < 3
-    np.testing.assert_allclose(np.abs(recons[1]), np.abs(recons[0]), rtol=1e-2, atol=1e-3)
-
-
-def test_the_runs_probe_stands_in(infer, trained_run, saved, files_of_others):
-    arrays = dict(files_of_others[0][1])
-    del arrays["probeGuess"]
-    _, err = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]")
-    assert "the file has no probe; the run's is used" in err
-
-
-def test_a_single_group(infer, trained_run, saved):
-    data = load_dataset(trained_run / TEST)
-    arrays = to_arrays(data) | {"groups": data.groups[:1]}
-    out, _ = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]")
-    with np.load(out / "recons/pinn/recon.npz") as recon:
-        assert recon["mask"][0].any() and not recon["mask"][1].any()
 
 
 def test_weights_of_another_network_end_before_anything_is_written(infer, trained_run, tmp_path):

@@ -17,7 +17,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import STARTERS
-from ptycho.run.scan_table import COLUMNS, check_table, row_of, write_table
+from ptycho.run.scan_table import row_of
 from ptycho.training.interrupt import Stopped, StopRequest
 from workflows.command_line import cluster
 from workflows.command_line.cluster import Command, Launcher, read_launcher
@@ -273,23 +273,7 @@ def test_a_row_is_what_the_files_of_a_run_say(tmp_path):
         assert (row["frc_nm"], row["pixel_nm"]) == lengths
 
 
-def test_a_table_is_readable_and_known_again(tmp_path):
-    text = write_table(tmp_path, [{"scan": "a", "seed": "1", "error": "x|y"}, {"scan": "bc", "N": 32}])
-    head, rule, first, _ = text.splitlines()
-    cells = [cell.strip() for cell in head.strip("| ").split("|")]
-    assert cells == [*COLUMNS[:2], "seed", *COLUMNS[2:]] and set(rule) == set("|- ")
-    assert first.startswith("| a    |") and "| x\\|y " in first
-    assert [row["N"] for row in table(tmp_path)] == ["", "32"]
-    check_table(tmp_path)
-
-
 # ---- submitit
-
-
-def test_without_the_extra_a_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ConfigError, match=r"submitit_local: .*pip install 'ptychopinn\[cluster\]'"):
-        read_launcher("scan", ["hydra/launcher=submitit_local"])
 
 
 def test_the_launcher_has_its_settings_and_leaves_the_rest():
@@ -301,22 +285,6 @@ def test_the_launcher_has_its_settings_and_leaves_the_rest():
     assert read_launcher("scan", ["seed=1"]) == (None, ["seed=1"])
     with pytest.raises(ConfigError, match="tasks_per_node must be 1"):
         read_launcher("scan", ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2"])
-
-
-def test_here_as_many_jobs_run_at_once_as_there_are_cores_for(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    cores = {None: 1, 1: 8, 3: 2, 16: 1}
-    assert {n: Launcher("submitit_local", {"cpus_per_task": n}).at_once(50) for n in cores} == cores
-
-
-def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(monkeypatch, tmp_path):
-    """One that was asked to end gives none: Slurm may start it again."""
-    monkeypatch.setenv("PMI_SIZE", "1")
-    program = [sys.executable, "-c", "import os, sys; sys.exit(3 if 'PMI_SIZE' in os.environ else 4)"]
-    job = Job(asked("a.h5"), tmp_path, ())
-    assert (Command(program, job, single=True)(), Command(program, job, single=False)()) == (4, 3)
-    with pytest.raises(SystemExit):
-        Command([sys.executable, "-c", "import sys; sys.exit(143)"], job, single=True)()
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -348,13 +316,6 @@ def test_a_job_is_started_and_in_the_queue_again_gone_on_with(monkeypatch, tmp_p
     assert command.words == ["run", "overwrite=true", f'output_dir="{tmp_path}"']
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert command.words == ["run", f"resume={tmp_path}"]
-
-
-def test_slurm_is_missed_in_one_line(command, started, night, tmp_path):
-    if shutil.which("srun"):
-        pytest.skip("there is a Slurm")
-    code, _, err = command("hydra/launcher=submitit_slurm")
-    assert code == 2 and "error: hydra/launcher=submitit_slurm: Could not detect" in err and not started
 
 
 class Executor:

@@ -8,9 +8,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
-from ptycho.evaluation.metrics import SCORES
 from workflows.command_line.published_flags import translate
-from workflows.reconstruct.score_tables import score_rows
 
 
 @pytest.mark.parametrize(
@@ -60,19 +58,3 @@ def test_the_command_as_typed(monkeypatch, capsys, tmp_path):
 
 
 # ---- tables
-
-
-def scored(value):
-    return {"per_image": [{name: [value + image, None] for name in SCORES} for image in range(2)]}
-
-
-def test_the_table_has_a_row_for_each_model_stitching_image_and_channel():
-    rows = list(
-        score_rows({"pinn": {"probe": scored(1.0), "grid": scored(5.0)}, "lsqml": {"grid": scored(7.0)}})
-    )
-    assert len(rows) == 3 * 2 * 2
-    row = next(row for row in rows if (row["stitching"], row["image"]) == ("grid", 1))
-    assert row == {"model": "pinn", "stitching": "grid", "image": 1, "channel": "amplitude"} | dict.fromkeys(
-        SCORES, 6.0
-    )
-    assert all(row["ssim"] is None for row in rows if row["channel"] == "phase")

@@ -7,8 +7,6 @@ from helpers.cli import ROOT
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 
-from ptycho.config import ConfigError
-from ptycho.readers.table import open_scan
 from workflows.command_line.config import explained
 
 
@@ -36,8 +34,3 @@ def test_lists_and_commas():
         "Ambiguous value for argument 'data.file=a,b.cxi'\n1. To use it as a list, use"
     )
     assert "\"data.file='a,b.cxi'\"" in explained(ambiguous)
-
-
-def test_a_path_of_windows():
-    with pytest.raises(ConfigError, match=r"no such file; folders are parted by / here, not by \\"):
-        open_scan("C:\\data\\scan.cxi")

@@ -46,14 +46,6 @@ def test_a_whole_run_is_left_alone(in_process, run):
     assert files(run) == before
 
 
-def test_a_run_without_its_datasets_is_left_alone(in_process, run):
-    """They take the most room and are needed no more."""
-    shutil.rmtree(run / "datasets")
-    before = files(run)
-    assert "nothing is left to do" in resume(in_process, run, "workflows.reconstruct.grid_lines")
-    assert files(run) == before
-
-
 def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, trained_run):
     """A reconstruction changed, one of the two networks cut short, and the valid dataset of another seed.
 

@@ -121,6 +121,7 @@ def test_a_run_judges_itself_without_the_truth(finished):
         assert row["uncovered_fraction"] < 0.05
     assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.3
     assert {"r_factor", "r_free", "r_noise", "half_scan_frc"} <= metrics["conventions"].keys()
+    assert min(metrics["solver"]["reference_comparison"]["ssim"]) > 0.9  # against the object of the file
     assert metrics["findings"]["groups"][0].endswith("of 2")
 
 
@@ -159,14 +160,6 @@ def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):
     assert code == 2 and "start=elsewhere: there is no elsewhere" in err and len(err.splitlines()) == 1
 
 
-def test_the_object_of_the_file_is_scored_against(finished):
-    """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
-    metrics = json.loads((finished / "metrics.json").read_text())
-    amplitude, phase = metrics["solver"]["reference_comparison"]["ssim"]
-    assert amplitude > 0.9
-    assert phase > 0.9
-
-
 def test_what_a_run_leaves(finished):
     names = {path.relative_to(finished).as_posix() for path in finished.rglob("*") if path.is_file()}
     expected = {"config.yaml", "files.json", "manifest.json", "metrics.json", "run.log", "pinn/weights.npz"}
@@ -199,25 +192,6 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
 
 
 @pytest.mark.usefixtures("read_rightly")
-def test_a_trained_network_reconstructs_without_training(finished, scan, in_process, tmp_path):
-    code, _, err = in_process(
-        SCRIPT,
-        f"data.file={scan}",
-        "data.domain=amplitude",
-        f"run={finished}",
-        "group_size=3",
-        "xla.compile=false",
-        *TOLD,
-        "solver.error_map=false",
-        f"output_dir={tmp_path / 'quick'}",
-    )
-    assert code == 0, err
-    found = json.loads((tmp_path / "quick/metrics.json").read_text())
-    assert found["pinn"]["r_free"] < 0.5 and found["product"] == "solver"
-    assert not (tmp_path / "quick/pinn").exists()
-
-
-@pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
     """One epoch more starts where the other run ended, not where a new network does."""
     code, _, err = in_process(
@@ -242,27 +216,6 @@ def _losses(run):
     return [float(line.split(",")[column]) for line in lines[1:]]
 
 
-def test_a_network_of_another_build_is_refused(finished, scan, in_process):
-    code, _, err = in_process(
-        SCRIPT,
-        f"data.file={scan}",
-        "data.domain=amplitude",
-        f"run={finished}",
-        "model=unet",
-        "output_dir=out",
-        blocked=("tensorflow",),
-    )
-    assert code == 2 and "remove the keys of model" in err
-
-
-def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process, monkeypatch):
-    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2 * 10**9)
-    code, _, err = in_process(
-        SCRIPT, f"data.file={scan}", "data.domain=amplitude", "nepochs=1", "batch_size=4096", "output_dir=out"
-    )
-    assert code == 2 and "lower" in err and "batch_size" in err
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -273,12 +226,16 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process,
         (["data.file={scan}", "models=[baseline]"], "no truth to train a baseline"),
         (["data.file={scan}", "stitch=refined"], "stitch=refined: is a key of grid lines and inference"),
         (["data.file={scan}", "run=nowhere"], "nowhere"),
+        (
+            ["data.file={scan}", "data.domain=amplitude", "run={run}", "model=unet"],
+            "remove the keys of model",
+        ),
         (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
         (["data.file={scan}", "data.mask_file=none.npy"], "data.mask_file=none.npy"),
     ],
 )
-def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, tmp_path, changes, message):
-    given = [change.format(scan=scan) for change in changes]
+def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, finished, tmp_path, changes, message):
+    given = [change.format(scan=scan, run=finished) for change in changes]
     code, _, err = in_process(SCRIPT, *given, "output_dir=out", blocked=("tensorflow",))
     assert code == 2
     lines = [line for line in err.splitlines() if line.startswith("error:")]
