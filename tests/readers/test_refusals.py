@@ -340,15 +340,3 @@ def test_a_large_file_opens_at_once(tmp_path):
     assert f"dp: {count - 1} of {count} patterns were never written and read as zeros; was the" in warning
     found = scan.patterns.read(np.array([9000, 4321, 12]))
     np.testing.assert_array_equal(found.mean(axis=(1, 2)), [0, 7, 0])
-
-
-def test_chunks_along_the_scan(tmp_path):
-    """Such as h5py makes by itself: small along the detector. Larger than HDF5's own room for chunks."""
-    values = np.random.default_rng(1).integers(0, 4, (40, 256, 128)).astype(np.uint16)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("dp", data=values, chunks=(20, 32, 32), compression="lzf")
-        file["ppX"] = file["ppY"] = np.arange(40) * 1e-8
-    source = open_scan(tmp_path / "a.h5").patterns
-    for k in (0, 39, 7, 20):
-        np.testing.assert_array_equal(source.read(np.array([k])), values[k : k + 1])
-    np.testing.assert_array_equal(source.read(slice(13, 29)), values[13:29])

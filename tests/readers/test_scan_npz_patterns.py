@@ -1,12 +1,8 @@
 """Patterns in NPZ archives: every order of axes, little memory, damage found; and what their numbers are."""
 
-import tracemalloc
-import zipfile
-
 import numpy as np
 import pytest
 from helpers.scans import J, Made, equal, pinn, save_npz
-from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
@@ -65,31 +61,6 @@ def test_no_room_for_a_copy(made, save, tmp_path):
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
         source.read(slice(0, 1))
-
-
-@pytest.mark.parametrize(("order", "count"), [("phw", 800), ("hwp", 400)])  # 210 and 105 MB
-def test_a_frame_of_much_takes_little_memory(tmp_path, order, count):
-    shape, path = (count, 256, 512) if order == "phw" else (256, 512, count), tmp_path / "much.npz"
-    rng = np.random.default_rng(0)
-    block = np.where(rng.random(2**21) < 0.02, rng.integers(1, 9, 2**21), 0).astype(np.uint16)
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("a.npy", "w") as member,
-    ):
-        npy.write_array_header_1_0(member, {"descr": "<u2", "fortran_order": False, "shape": shape})
-        for _ in range(count // 16):
-            member.write(block)
-    tracemalloc.start()
-    with NpzFile(path) as archive:
-        source = NpzPatterns(path, archive.header("a", "fiu"), order)
-    frame = source.read(slice(333, 334))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    source.close()
-    pixel = np.arange(256 * 512)
-    place = 333 * 256 * 512 + pixel if order == "phw" else pixel * count + 333
-    np.testing.assert_array_equal(frame.ravel(), block[place % 2**21])
-    assert peak < 80e6
 
 
 # ---------------------------------------------------------------- counts, intensity or amplitude
