@@ -5,10 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ptycho import Scan, physics
-from ptycho.config.data import DataConfig
 from ptycho.preparation.geometry import remove_common_fraction
-from ptycho.preparation.prepare import interpret
-from ptycho.readers.table import open_raw
 
 N, SIDE = 16, 53
 
@@ -68,21 +65,3 @@ def test_a_fraction_that_all_positions_share(origin, unit, kept):
     positions = whole + (middles[origin] if isinstance(origin, str) else origin)
     expected = positions if kept else whole
     np.testing.assert_allclose(remove_common_fraction(positions, unit), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("side", [40, 41])
-def test_positions_from_the_middle_of_an_object_of_odd_side_stay_on_its_pixels(tmp_path, side):
-    positions = np.array([[10.25, 11.5], [14, 12], [17.75, 20], [22, 13]])
-    frames = np.random.default_rng(1).poisson(40, (4, 16, 16)).astype(float)
-    file = tmp_path / "scan.npz"
-    np.savez(
-        file,
-        xcoords=positions[:, 1] + 8,
-        ycoords=positions[:, 0] + 8,
-        diff3d=np.sqrt(frames).astype("f4"),
-        probeGuess=np.ones((16, 16), "c8"),
-        objectGuess=np.ones((side, side + 2), "c8"),
-    )
-    data = DataConfig(file=str(file), domain="amplitude", N=16)
-    placed = interpret(open_raw(data), data).positions
-    np.testing.assert_allclose((placed - positions) % 1, 0, atol=1e-9)

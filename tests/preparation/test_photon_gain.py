@@ -104,18 +104,6 @@ def test_counts_divided_by_a_flat_field(photons, spread):
     assert said == pytest.approx(100 * spread, rel=0.1)
 
 
-@pytest.mark.parametrize("photons", [3e3, 1e5])
-def test_uneven_pixels_alone_are_no_photons(photons):
-    """Without noise; less a dark field, down to zero; with read noise; scaled frame by frame; arbitrary."""
-    rng = np.random.default_rng(5)
-    flat, dark = 1 + 0.05 * rng.normal(size=(N, N)), rng.uniform(0, 1, (N, N))
-    n = rng.poisson(flat * means(photons)).astype(float)
-    read = n + 0.1 * rng.normal(size=n.shape)
-    others = (means(photons) / flat, np.maximum(n - dark, 0) / flat, np.maximum(read, 0) / flat)
-    for intensities in (*others, n / flat * rng.uniform(0.9, 1.1, (J, 1, 1)), rng.random(n.shape) * (n > 0)):
-        assert photon_gain(stored(intensities), GOOD).value is None
-
-
 def test_the_quantum_is_the_largest_common_one():
     assert quantum(np.repeat(np.arange(20.0, 60.0, 2), 100)) == pytest.approx(2)
     assert quantum(np.repeat(0.3 * np.array([6.0, 10, 15, 21, 35, 14]), 300)) == pytest.approx(0.3)

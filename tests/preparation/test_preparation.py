@@ -13,7 +13,6 @@ from ptycho.preparation.dataset import (
     make_dataset,
     map_positions,
     probe_of_run,
-    training_and_validation,
 )
 from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import object_pixel, resampled_probe
@@ -291,22 +290,6 @@ def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
     used = data.subset(kept, 3)
     np.testing.assert_array_equal(np.asarray(used.amplitudes), np.asarray(data.amplitudes)[kept])
     assert used.groups.max() < len(kept)
-
-
-def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_held_out(dataset):
-    """A group is known by its first pattern; what is held out has a random stream of its own."""
-    data, _ = dataset
-
-    def drawn(seed):
-        return training_and_validation(data, 0.1, seed)[1].groups[:, 0].tolist()
-
-    assert drawn(3) == drawn(3)
-    assert len({tuple(drawn(seed)) for seed in range(8)}) == 8
-    for seed in range(8):
-        out = split_patterns(data.positions, 6, [seed, 1])[1]
-        same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
-        assert len(drawn(seed)) == len(out)
-        assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):

@@ -57,15 +57,3 @@ def test_speckles_are_no_zingers(tmp_path):
     counts = speckles(1)
     counts[5] *= 30
     assert mended(tmp_path, counts)[0] is None
-
-
-def test_bad_pixels_and_few_frames_are_left_alone(tmp_path):
-    counts = speckles(2)
-    counts[4, 6, 7] += 90_000
-    good = np.ones((N, N), bool)
-    good[6, 7] = False
-    assert mended(tmp_path, counts, good)[0] is None
-    assert mended(tmp_path, counts)[0] is not None
-    few = Zingers.begin(N)
-    few.add(np.sqrt(counts[:19]).astype(np.float32))
-    assert few.replace_in(FileArray.temporary(tmp_path, (19, N, N), np.float32), good) is None
