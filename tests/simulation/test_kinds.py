@@ -11,7 +11,6 @@ from ptycho.simulation import probe_kinds
 from ptycho.simulation.kinds import (
     Kind,
     Parameter,
-    draw_value,
     draw_values,
     read_entries,
 )
@@ -106,32 +105,6 @@ def test_a_gaussian_holds_nine_tenths_of_its_energy_within_its_diameter(curvatur
     assert abs(found) == pytest.approx(curvature, abs=0.02)
 
 
-@pytest.mark.parametrize("charge", [1, 2, 3])
-def test_the_phase_of_a_vortex_winds_about_its_axis(charge):
-    N, signs = 64, set()
-    ranges = PLAIN | {"diameter": (0.5, 0.5), "reach": (0.2, 0.2), "charge": (charge, charge)}
-    for seed in range(6):
-        probe = draw_probe(PROBE_KINDS["vortex"], N, ranges, rng(seed))
-        angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
-        rows, cols = (np.round(N // 2 + 9 * way(angles)).astype(int) for way in (np.sin, np.cos))
-        values = probe[rows, cols]
-        turns = np.angle(np.roll(values, -1) * values.conj()).sum() / (2 * np.pi)
-        assert abs(turns) == pytest.approx(charge, abs=1e-3)
-        assert np.abs(probe[N // 2, N // 2]) < 0.01  # dark on the axis
-        signs.add(np.sign(turns))
-    assert signs == {-1, 1}
-
-
-def test_a_central_stop_keeps_the_low_frequencies_out():
-    """Far field of a zone plate: dark within the stop and beyond the pupil's edge, bright between."""
-    N, reach = 64, 0.3
-    ranges = PLAIN | {"diameter": (0.4, 0.4), "reach": (reach, reach), "stop": (0.5, 0.5)}
-    far = np.fft.fftshift(np.fft.fft2(draw_probe(PROBE_KINDS["zone_plate"], N, ranges, rng())))
-    nu, light = radius_of(N) / N / reach, np.abs(far) ** 2
-    between = light[(nu > 0.6) & (nu < 0.9)].mean()
-    assert light[nu < 0.3].mean() < 0.05 * between and light[nu > 1.2].mean() < 0.02 * between
-
-
 @pytest.mark.parametrize("c", [0.0, 7.5, -40.0])
 def test_propagation_keeps_energy_and_comes_back(c):
     random = rng(3)
@@ -189,15 +162,6 @@ TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Paramete
 def test_what_is_wrong_with_a_distribution_is_said(values, message):
     with pytest.raises(ConfigError, match=message):
         read_entries(TABLE, values, "objects")
-
-
-def test_parameters_are_drawn_evenly_or_by_their_logarithm():
-    random = rng(5)
-    even, log = ([draw_value(Parameter(1, 100, log), random) for _ in range(4000)] for log in (False, True))
-    assert np.median(even) == pytest.approx(50.5, rel=0.05) and np.median(log) == pytest.approx(10, rel=0.12)
-    assert min(even + log) >= 1 and max(even + log) <= 100
-    values = draw_values(TABLE["a"], {"x": (4, 4)}, random)
-    assert values["x"] == 4 and 0.1 <= values["y"] <= 1
 
 
 # ---- materials
