@@ -1,11 +1,9 @@
 """The caustic: Gaussian beams have a closed form; others are propagated plane by plane in the tests."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 
-from ptycho.evaluation.caustic import Caustic, CausticOptions, caustic, waist_text
+from ptycho.evaluation.caustic import CausticOptions, caustic, waist_text
 from ptycho.evaluation.caustic_figure import draw_caustic
 
 WAVELENGTH, PIXEL = 1.5e-10, (20e-9, 25e-9)
@@ -80,21 +78,6 @@ def test_a_structured_probe_is_propagated_by_the_exact_angular_spectrum():
         np.allclose(found.row_cut, waves[:, :, k], rtol=1e-5, atol=1e-7 * waves.max()) for k in range(N)
     )
     assert any(np.allclose(found.col_cut, waves[:, k], rtol=1e-5, atol=1e-7 * waves.max()) for k in range(N))
-
-
-def test_it_is_stored_and_drawn():
-    found = caustic(gaussian(64, (2e-7, 2e-7), (-3e-4, -3e-4)), WAVELENGTH, PIXEL)
-    arrays = found.arrays()
-    for one, two in zip(asdict(found).values(), asdict(Caustic.of_arrays(arrays)).values(), strict=True):
-        np.testing.assert_array_equal(one, two)
-    for name, value in arrays.items():
-        broken = [value[..., None], value.astype(complex), np.full_like(value, np.inf)]
-        for other in broken if name != "caustic_waist_m" else broken[:2]:
-            assert Caustic.of_arrays(arrays | {name: other}) is None
-        assert Caustic.of_arrays({k: v for k, v in arrays.items() if k != name}) is None
-    texts = [ax.get_title() for ax in draw_caustic(found, "a").axes]
-    assert any("waist: 235.5 nm wide, 300 µm before the sample" in text for text in texts)
-    assert waist_text(found.facts() | {"distance_m": 1e-9}) == "235.5 nm wide, at the sample"
 
 
 def test_a_beam_without_a_waist_in_reach_says_so():

@@ -40,20 +40,6 @@ def test_comparison_shows_the_arrays_it_was_given(comparison):
         np.testing.assert_allclose(pinn.images[0].get_array(), values)
 
 
-def test_a_wide_phase_is_compared_without_steps_of_two_pi():
-    """A truth of 12 rad, and a reconstruction that differs by 0.4 rad: so do the pictures."""
-    truth = np.exp(12j * np.linspace(0, 1, 40)[:, None] * np.ones(30))
-    recon = truth * np.exp(0.4j)
-    score = {"ssim": [0.9, 0.9], "flags": []}
-    shown = panels(figures.compare(truth, {"pinn": recon}, {"pinn": score}, PROBE))
-    one, two = (shown[f"{name}, phase{more}"] for name, more in (("truth", ""), ("pinn", ": SSIM 0.9000")))
-    one, two = (axes.images[0].get_array() for axes in (one, two))
-    assert np.ptp(one) == pytest.approx(12)
-    np.testing.assert_allclose(two - one, 0.4)
-    labels = [axes.get_ylabel() for axes in figures.compare(truth, {}, {}, PROBE).axes]
-    assert "phase / rad, unwrapped" in labels
-
-
 def test_what_no_pattern_covers_is_not_drawn():
     covered = np.ones(TRUTH.shape, bool)
     covered[:4] = False

@@ -27,18 +27,6 @@ def shown_in(figure):
     return [ax for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
 
 
-def test_the_well_illuminated_part_is_shown_and_no_ragged_rim():
-    picture = noisy(1.0)
-    amplitude, phase = picture.amplitude, picture.phase.values
-    assert amplitude.shape == phase.shape == (25, 25)
-    inside = LIT[8:33, 14:39]
-    for values in (amplitude, phase):
-        np.testing.assert_array_equal(np.isfinite(values), inside)
-    np.testing.assert_allclose(amplitude[inside], np.abs(OBJECT)[8:33, 14:39][inside])
-    dark = Picture.of(OBJECT, MASK, np.zeros_like(LIT), PROBE)
-    np.testing.assert_array_equal(np.isfinite(dark.amplitude), MASK[2:39, 8:45])
-
-
 def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     hill = 12 * np.exp(-(RADIUS**2) / 60)
     thick = Picture.of(0.8 * np.exp(1j * hill), MASK, LIT, PROBE)
