@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
-from helpers.pretraining import CLEAN, FORMS, batch_of, config_of
+from helpers.pretraining import CLEAN, FORMS, batch_of
 
 from ptycho.config import UnrolledModel
 from ptycho.networks.losses import amplitude_error, object_error
@@ -176,20 +176,6 @@ def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
         expected = slow_misfit(batch, b, form.reach)
         np.testing.assert_allclose(features[b, ..., 5], expected, atol=2e-4)
         assert np.ptp(features[b, ..., 0]) > 0.01
-
-
-def test_resized_networks_share_their_variables():
-    first, other = (geometry_of_form(form) for form in config_of("group", "modes").forms)
-    network = network_of(first)
-    resized = network.resize(other)
-    assert resized.geometry == other and network.geometry == first
-    assert [id(v) for v in resized.variables] == [id(v) for v in network.variables]
-    _, batch = batch_of("modes")
-    arguments = batch["x"], batch["offsets"], batch["probe"]
-    before = resized(*arguments).numpy()
-    np.testing.assert_array_equal(before, network_of(other)(*arguments))
-    network.level.assign(0.5)
-    assert relative(resized(*arguments), before) > 0.05
 
 
 def test_eager_and_compiled_agree_with_a_start():

@@ -9,7 +9,6 @@ from helpers import reference
 
 from ptycho import physics
 from ptycho.config import FileProbe, IdealDiskProbe, ScanConfig, XlaConfig, ZonePlateProbe
-from ptycho.networks.unet import mean_of_patches
 from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import noise_free_amplitudes, simulate
 
@@ -139,17 +138,6 @@ def test_projective_translation_gives_the_same_regions(build_network, small_conf
         for translate in (True, False)
     )
     np.testing.assert_allclose(plain(*arguments(data)), projective(*arguments(data)), atol=2e-4)
-
-
-def test_object_big_averages_the_patches_where_they_overlap(build_network):
-    model, data = build_network("unet_big")
-    patches = tf.complex(tf.ones((3, 4, 16, 16)), tf.fill((3, 4, 16, 16), 2.0))
-    _, offsets, _ = arguments(data)
-    mean = mean_of_patches(patches, offsets, model.generator.geometry, model.mover).numpy()
-    lit = np.zeros((36, 36), bool)
-    lit[8:28, 8:28] = True  # squares of 16 at 8 and at 12
-    np.testing.assert_allclose(mean[:, lit], 1 + 2j, rtol=1e-6)
-    assert np.all(mean[:, ~lit] == 0)
 
 
 @pytest.mark.parametrize("name", ["unrolled", "unet_big", "baseline"])

@@ -1,6 +1,5 @@
 """The networks: their layers, sizes, losses, gradients and weights, and what each competitor is given."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +8,6 @@ from helpers import reference
 from ptycho.config import BaselineConfig, FourierModel, UNetModel, UnrolledModel
 from ptycho.networks.fno import SpectralConvolution
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import MaxPool2x2
 from ptycho.networks.unrolled import ResidualCNN
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.scan.batches import batch_of
@@ -31,25 +29,6 @@ def arguments(data, groups=GROUPS):
 
 
 # ---- layers
-
-
-@pytest.mark.parametrize("shape", [(2, 8, 8, 3), (1, 7, 9, 2), (3, 2, 5, 1)])
-@pytest.mark.parametrize("ties", [False, True])
-def test_max_pooling_is_that_of_keras(shape, ties):
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 3, shape) if ties else rng.normal(size=shape)
-    inputs = tf.constant(values, tf.float32)
-    pools = MaxPool2x2(), keras.layers.MaxPooling2D(2)
-    weights, results = None, []
-    for pool in pools:
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            out = pool(inputs)
-            weights = tf.constant(rng.normal(size=out.shape), tf.float32) if weights is None else weights
-            total = tf.reduce_sum(weights * out)
-        results.append((out.numpy(), tape.gradient(total, inputs).numpy()))
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
