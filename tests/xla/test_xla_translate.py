@@ -185,18 +185,6 @@ def test_split_product_needs_only_tf32_factors_and_keeps_float32_accuracy(monkey
     assert np.abs(rounded - exact).max() > 1e-4  # what TF32 would give
 
 
-def test_split_product_has_the_gradient_of_the_product():
-    a, b = (tf.constant(RNG.normal(size=s).astype(np.float32)) for s in ((2, 5, 4), (2, 4, 6)))
-    gradients = []
-    for product in (split_matmul, tf.matmul):
-        with tf.GradientTape() as tape:
-            tape.watch([a, b])
-            loss = tf.reduce_sum(product(a, b) ** 2)
-        gradients.append(tape.gradient(loss, [a, b]))
-    for ours, plain in zip(*gradients, strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-5)
-
-
 def test_devices_with_tf32_take_the_split_product(monkeypatch):
     images = RNG.normal(size=(2, 6, 7)).astype(np.float32)
     plain = translate(images, SHIFTS[:2], path="matrix")
