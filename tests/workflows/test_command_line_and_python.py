@@ -10,6 +10,8 @@ from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SETTINGS = {
     "steps": 6,
+    "slices": 1,
+    "positions": False,
     "flux": False,
     "background": False,
     "regularisation_weight": 1.0,

@@ -20,6 +20,7 @@ TOLD = (
     *("probe.learn=true", "probe.modes=1", "solver.positions=false", "solver.flux=false"),
     *(
         "solver.background=false",
+        "solver.slices=1",
         "solver.regulariser=edge_preserving",
         "solver.regularisation_weight=3",
         "solver.steps=20",

@@ -255,7 +255,7 @@ def test_a_run_is_resumed_with_its_own_configuration(tmp_path):
 # ---- whole runs
 
 COMMAND = (
-    *(*TINY, "nepochs=2", "gridsize=1", "xla.compile=false", "train.checkpoint_seconds=0"),
+    *(*TINY, "nepochs=1", "gridsize=1", "xla.compile=false", "train.checkpoint_seconds=0"),
     *("model.stages=1", "model.width=8", "model.blocks=1", "model.neighbours=0"),
     *("probe.learn=true", "probe.rate=10"),
 )
@@ -377,7 +377,7 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
     assert commands[0] == [f"resume=sweep/{job.name}"]
     assert "then, for the 2 jobs of the sweep that had not started:" in lines
     for seed, command in enumerate(commands[1:], start=1):
-        assert {f"seed={seed}", "N=32", "nepochs=2", "model.width=8", "xla.compile=False"} <= set(command)
+        assert {f"seed={seed}", "N=32", "nepochs=1", "model.width=8", "xla.compile=False"} <= set(command)
         assert command[-1].startswith(f'output_dir="sweep/{seed}_') and "-m" not in command
 
 
