@@ -15,6 +15,9 @@ from helpers.cli import ROOT
 from workflows.command_line.console import PROGRAMS, folder_of
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+GIVEN = ("probe.learn=false", "solver.flux=false", "solver.background=false", "solver.slices=1")
+GIVEN += ("solver.regulariser=edge_preserving", "solver.regularisation_weight=1", "solver.error_map=false")
+SMALLER = {"simulate": ("N=32",), "scan": (*GIVEN, "xla.compile=false")}
 
 
 def test_the_site_builds_and_has_no_broken_link(tmp_path):
@@ -44,7 +47,7 @@ def test_the_notebook_is_the_page():
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory, in_process_once, read_rightly_once):
-    """The folder in which every cell was run as it stands, and what the cells have said.
+    """The folder in which every cell was run, of a smaller scan with less to decide, and what the cells said.
 
     In this process: one for each command would load and compile the same functions again.
     """
@@ -56,6 +59,7 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
         if magic == "%%bash":
             ptycho, name, *words = shlex.split(command)
             script = folder_of("scripts") / f"{PROGRAMS[name].script}.py"
+            words += SMALLER.get(name, ())
             code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
             assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
             said += out, err
