@@ -95,7 +95,7 @@ def test_the_study_of_imperfections_can_be_composed():
     study = load(HERE / "robustness.yaml", ["run+=models=[pinn]"], KINDS)
     cells = study.cells()
     assert len(cells) == 12 and cells[0].groups == ("probe", "positions", "modes", "flux")
-    study.check_due(cells)
+    study.check_due(cells[:2])
 
 
 @pytest.mark.parametrize(
