@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
-from helpers.literals import literals_of
 
 from ptycho.config.messages import fields_of, sections_of
 from ptycho.evaluation.trust import FLAGS
@@ -55,6 +54,7 @@ FORBIDDEN = {  # private word: the field's word
 }
 BELOW = ["large.md", "walkthroughs.md", "gallery.md", "development.md"]  # second level, written alike
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
+PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
 MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
 
 
@@ -115,6 +115,33 @@ def test_sentences_are_short(page):
     lengths = sentence_lengths(text_of(page))
     assert statistics.median(lengths) <= MEDIAN
     assert np.percentile(lengths, 90) <= LONG
+
+
+def literals_of(path):
+    """Line and text of every string literal of a file that is no docstring; values in it are a ``` ` ```."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    hidden = {id(part) for node in ast.walk(tree) for part in _docstring_of(node) + _parts_of(node)}
+    for node in ast.walk(tree):
+        if id(node) not in hidden and (text := _text_of(node)) is not None and PROSE.search(text):
+            yield node.lineno, text
+
+
+def _docstring_of(node):
+    body = getattr(node, "body", None)
+    first = body[0] if isinstance(body, list) and body else None
+    return [first.value] if isinstance(first, ast.Expr) else []
+
+
+def _parts_of(node):
+    return list(node.values) if isinstance(node, ast.JoinedStr) else []
+
+
+def _text_of(node):
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)
+    return None
 
 
 def shown_texts():
@@ -185,24 +212,3 @@ def test_the_menu_is_short():
 
 def test_the_results_are_one_page():
     assert len(text_of("results.md").split()) <= 2500
-
-
-@pytest.mark.parametrize(
-    "text, found",
-    [
-        ("Patterns are kept\nout of the fit.", ["kept out"]),
-        ("A prior is told apart from `told`.", []),
-        ("The probe is free; a free key is not.", ["probe is free"]),
-        ("    free = kept_out\n\nSee [the light](light.md).", ["light"]),
-    ],
-)
-def test_private_words_are_found(text, found):
-    assert [entry.split("'")[1] for entry in private_words(text)] == (
-        found if found != ["probe is free"] else ["is free"]
-    )
-
-
-def test_sentences_are_counted():
-    prose, items = "One two three. Four `a b` five.", "- An item\n- Two items here"
-    text = "\n\n".join(["# Title", prose, "| a | table |", "    code", items])
-    assert sentence_lengths(text) == [3, 3, 2, 3]

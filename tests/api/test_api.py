@@ -123,7 +123,6 @@ def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
 
 
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
-    """Under the solver's beam; a run is for the method that needs a network alone."""
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     quick = QUICK | {"positions": True, "seed": 7}
     begun = ptycho.reconstruct(scan, **quick)
@@ -303,7 +302,6 @@ def test_example_of_a_network(tmp_path):
 
 
 def test_example_beside_lsqml(monkeypatch, capsys):
-    """Where pty-chi is not installed the example says so, and goes on."""
     from ptycho.iterative import lsqml
 
     monkeypatch.setattr(lsqml, "PROGRAM", ROOT / "no_such_program.py")

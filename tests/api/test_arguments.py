@@ -3,7 +3,6 @@
 import inspect
 import re
 
-import numpy as np
 import pytest
 
 import ptycho
@@ -59,14 +58,3 @@ def arguments_of(function):
     """Those that are written out, and those that go on as keys of a section."""
     names = set(inspect.signature(function).parameters)
     return names | {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}
-
-
-def test_findings_and_warnings_of_a_scan_name_arguments():
-    """A hot pixel that nobody marked is found, and the finding says how to keep it."""
-    rng = np.random.default_rng(1)
-    patterns = rng.poisson(20.0, (9, 16, 16)).astype(float)
-    patterns[:, 3, 5] = 9e3
-    scan = ptycho.Scan.from_arrays(patterns, 3.0 * np.indices((3, 3)).reshape(2, -1).T, counts=True)
-    told = [*map(str, scan.findings), *scan.warnings]
-    assert any("hot_pixels=False" in text for text in told) and not any(map(KEY.search, told))
-    assert any("data.hot_pixels=false" in str(finding) for finding in scan.geometry.findings)

@@ -34,7 +34,6 @@ CLEAN = {  # photons without number, and nothing that is not as it is said to be
 
 
 def config_of(*forms, seed=0, maps=3, map_side=40, materials=None, **measurement):
-    """A small pretraining without imperfections but those that are asked for."""
     return PretrainConfig(
         seed=seed,
         maps=maps,
@@ -49,7 +48,6 @@ def config_of(*forms, seed=0, maps=3, map_side=40, materials=None, **measurement
 
 
 def batch_of(name, step=0, **changes):
-    """Form and batch of a pretraining with this form alone."""
     config = config_of(name, **changes)
     return config.forms[0], Examples(config).batch(step)
 
@@ -74,7 +72,6 @@ def slow_pattern(target, offset, modes, reach):
 
 
 def modes_of(batch, b):
-    """The probe of an example, ``(K, N, N)``."""
     probe = batch["probe"][b, 0]
     return probe if probe.ndim == 3 else probe[None]
 
@@ -174,24 +171,6 @@ def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
     assert len(orientations) > 3
 
 
-def test_some_begin_without_an_object_others_with_a_rough_one():
-    _, batch = batch_of("group", start_share=0.0)
-    assert not batch["start"].any()
-    form, batch = batch_of("group", start_share=1.0)
-    lit = batch["light"] > 0.3
-    for start, target, where in zip(batch["start"], batch["target"], lit, strict=True):
-        assert np.iscomplexobj(start) and form.region_size == len(start)
-        product = np.vdot(start[where], target[where])  # whose phase is the global one
-        assert 0.02 < relative(start[where] * product / abs(product), target[where]) < 0.7
-    np.testing.assert_array_equal(batch["start"][batch["light"] < 0.99e-3], 0)
-    assert np.all(batch["start"][batch["light"] > 1.01e-3] != 0)
-    starts = [batch_of("single", step, start_share=0.5)[1]["start"].any(axis=(1, 2)) for step in range(20)]
-    assert 8 <= np.sum(starts) <= 32
-
-
-# ---- positions
-
-
 # ---- what is measured, and what is said of it
 
 
@@ -269,18 +248,6 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     assert not np.array_equal(
         *(examples.draw_batch(config.forms[1], np.random.default_rng(k))["x"] for k in (0, 1))
     )
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"C": 0}, r"batches\.C=0: must be an integer from 1 to 64"),
-        ({"reach": 17}, r"batches\.reach=17: must be from 1 to N pixels"),
-    ],
-)
-def test_impossible_forms_are_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        BatchConfig(**(FORMS["group"] | changes))
 
 
 def test_a_map_that_is_smaller_than_a_region_is_refused():

@@ -118,7 +118,6 @@ class Follow(keras.callbacks.Callback):
 
 
 def test_a_loss_a_generator_callbacks_and_tensorboard(scan, tmp_path):
-    """One training with all of them; its network is read back in the same process."""
     follow, events = Follow(), []
     model = ptycho.train(
         scan,

@@ -1,15 +1,11 @@
 """A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
 
-import base64
 import dataclasses
-import io
-import re
 import sys
 
 import h5py
 import numpy as np
 import pytest
-from PIL import Image
 
 import ptycho
 from ptycho.exports.exported_scan import ExportedScan
@@ -104,7 +100,6 @@ def test_the_unwrapped_phase_is_that_of_the_object():
 
 @pytest.mark.parametrize("ending", ["npz", "h5"])
 def test_a_result_is_read_back_as_it_was_saved(result, tmp_path, ending):
-    """Every array exactly, and every text; saved again, it is the same file."""
     path = result.save(tmp_path / f"one.{ending}")
     back = ptycho.Result.load(path)
     for key in ("object", "mask", "illuminated", "probe", "positions", "phase", "unwrapped_phase"):
@@ -134,7 +129,6 @@ def test_what_a_result_lacks_it_lacks_in_its_file(result, tmp_path, ending):
 
 
 def without(path, *keys):
-    """A copy of an NPZ without some of its arrays."""
     with np.load(path) as held:
         np.savez(path, **{key: held[key] for key in held if key not in keys})
     return path
@@ -182,18 +176,6 @@ def test_another_ending_is_refused(result, tmp_path):
 
 
 # ---- what is shown
-
-
-def test_a_notebook_shows_amplitude_phase_and_a_table(result):
-    html = result._repr_html_()
-    codes = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    amplitude, phase = (np.asarray(Image.open(io.BytesIO(base64.b64decode(code))), float) for code in codes)
-    assert amplitude.shape == phase.shape == (60, 42)
-    wave = WAVE[MASK].reshape(60, 42)
-    assert np.corrcoef(phase.ravel(), wave.ravel())[0, 1] > 0.99
-    assert (
-        "72 × 56" in html and "poor_fit" in html and "2 modes, 5 positions" in html and "<script" not in html
-    )
 
 
 def test_the_report_is_one_page_of_a_result(result, tmp_path):

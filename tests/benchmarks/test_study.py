@@ -1,6 +1,5 @@
 """Studies: what is due and what is kept, and the runs of grid lines from a definition to a report."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -35,7 +34,6 @@ STUDY = {
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """A definition, and programs that stand for those that it runs."""
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
     make_scripts(tmp_path)
     monkeypatch.setattr(processes, "SCRIPTS", tmp_path)
@@ -96,26 +94,6 @@ def test_the_study_of_imperfections_can_be_composed():
     cells = study.cells()
     assert len(cells) == 12 and cells[0].groups == ("probe", "positions", "modes", "flux")
     study.check_due(cells[:2])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"experiments": [{"name": "a"}]}, "experiments.0.title: Field required"),
-        ({"run": ["seed=3"]}, "seed=overridden: must be left to the study, which sets it"),
-        ({"differences": [{"title": "t", "cell": "gs2_ideal", "minus": "x"}]}, "differences=x: must be"),
-        ({"kind": "other"}, "kind=other: must be one of grid_lines, zero_shot, robustness"),
-        ({"run": ["models=[pinn]"]}, r"many_baseline: shows the baseline, but has models=\['pinn'\]"),
-        ({"run": ["nepoch=3"]}, "nepoch=3: unknown key; did you mean nepochs"),
-    ],
-)
-def test_a_wrong_definition_is_answered_in_a_line(tmp_path, capsys, change, message):
-    path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(STUDY | change))
-    assert main([str(path), "--output", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and not (tmp_path / "out").exists()
-    assert re.search(message, error), error
 
 
 # ---- the command
@@ -182,6 +160,3 @@ def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):
     assert process.returncode == 130 and (bench / "stopped").exists()
     assert f"To go on:\n    python -m benchmarks.study {' '.join(words)}" in error
     assert "Traceback" not in error and not (bench / "out/gs2_ideal/seed0.json").exists()
-
-
-# ---- tables and pictures

@@ -1,13 +1,10 @@
 """The study of zero-shot reconstruction: its definition, its scans, its cells, what is kept, its report."""
 
-import copy
 import json
-import re
 
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import ROOT
 from helpers.study import table_rows
 
 from benchmarks.study.__main__ import HERE, KINDS, main
@@ -88,36 +85,6 @@ def test_the_study_of_the_repository():
     cells = study.cells()
     assert len(cells) == 63 * 3, "three scans are in two panels; without lsqml"
     assert len({cell.name for cell in cells}) == len(cells)
-    trained = yaml.safe_load((ROOT / "conf/network/group.yaml").read_text())
-    for key in ("probes", "objects"):
-        for name, value in getattr(study, key).items():
-            assert value.get("trained", False) == (value["kind"] in trained[key]), name
-    doses = {scan.settings.photons: scan.settings.seed for scan in scans["doses"]}
-    assert [*doses] == [1e4, 1e6, 1e8] and len(set(doses.values())) == 1
-    assert len({scan.settings.seed for scan in scans["kinds"]}) == 40
-
-
-@pytest.mark.parametrize(
-    "keys, value, message",
-    [
-        (("probes", "ring", "kind"), "square", r"probes\.ring\.kind=square: must be one of zone_plate, "),
-        (("probes", "ring", "width"), [0.1, 0.2], r"probes\.ring\.ring\.width=.*within \[0\.15, 0\.5\]"),
-        (("objects", "foam", "trained"), "yes", r"objects\.foam\.trained=yes: must be true or false"),
-        (("materials", "mixed", "bright"), 2, r"materials\.bright=2\.0: must be a finite number from 0 to 1"),
-        (("scans", "fermat", "overlap"), 1.5, r"overlap=1\.5: must be from 0 to 0\.98"),
-        (("panels", 0, "probes"), ["square"], r"panels: probes=square: must be one of ring, disk"),
-        (("methods",), ["lsqml"], r"methods=lsqml: must be others, or ptychi the path of a Python that has"),
-    ],
-)
-def test_a_wrong_definition_is_named(tmp_path, run, capsys, keys, value, message):
-    study = copy.deepcopy(STUDY) | {"run": str(run)}
-    section = study
-    for key in keys[:-1]:
-        section = section[key]
-    section[keys[-1]] = value
-    assert main([str(write(tmp_path, study)), "--output", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert re.search(message, error) and error.count("\n") == 1 and not (tmp_path / "out").exists(), error
 
 
 # ---- the scan
@@ -150,7 +117,6 @@ def test_a_scan_against_a_slow_loop():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run's folder with a network that nobody has trained."""
     folder = RunFolder(tmp_path_factory.mktemp("run") / "net")
     model = UnrolledModel(stages=1, width=4, blocks=0, misfit=True)
     config = PretrainConfig(

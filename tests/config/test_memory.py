@@ -31,7 +31,6 @@ GB = 10**9
 
 
 def sizes(config):
-    """Bytes of every part, by phase and name."""
     return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
 
 

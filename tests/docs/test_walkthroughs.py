@@ -15,7 +15,6 @@ OWN_FILE = {"Electrons"}
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory, in_process_once):
-    """What ``simulate`` and ``inspect`` answer, by the walkthrough's title."""
     place, answers = tmp_path_factory.mktemp("user"), {}
     for title, text in SECTIONS:
         for line in re.findall(r"(?m)^ptycho (?:simulate|inspect) .*$", text):

@@ -14,7 +14,6 @@ NAME = "ptycho_workflows"  # others have a package named workflows
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """A folder with what the wheel would install."""
     place = tmp_path_factory.mktemp("wheel")
     words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True)

@@ -40,24 +40,6 @@ def test_comparison_shows_the_arrays_it_was_given(comparison):
         np.testing.assert_allclose(pinn.images[0].get_array(), values)
 
 
-def test_what_no_pattern_covers_is_not_drawn():
-    covered = np.ones(TRUTH.shape, bool)
-    covered[:4] = False
-    drawn = [
-        figures.compare(TRUTH, {"pinn": TRUTH}, {"pinn": scored(TRUTH)}, PROBE, {"pinn": covered}),
-        figures.amp_phase_error("pinn", np.where(covered, 1.5 * TRUTH, 0), TRUTH, covered),
-        figures.amp_phase("pinn", TRUTH, Region(5, 3, 6, 6), covered),
-    ]
-    for figure, title in zip(
-        drawn, ("pinn, amplitude", "pinn: amplitude error", "pinn: amplitude"), strict=True
-    ):
-        axes = next(axes for name, axes in panels(figure).items() if name.startswith(title))
-        shown = np.ma.filled(axes.images[0].get_array(), np.nan)
-        np.testing.assert_array_equal(np.isfinite(shown), covered)
-    expected = np.sqrt(np.mean((0.5 * np.abs(TRUTH[covered])) ** 2))
-    assert f"RMS {expected:.2g}" in next(iter(panels(drawn[1])))
-
-
 def test_error_map_is_signed_and_wraps_the_phase():
     aligned = 1.5 * TRUTH * np.exp(1j * (2 * np.pi - 0.2))
     figure = figures.amp_phase_error("pinn", aligned, TRUTH)

@@ -61,27 +61,6 @@ def test_frc_rejects(call, message):
         call()
 
 
-def test_sectors_see_noise_that_depends_on_the_direction():
-    """Noise of √(q_c/c) times the image's amplitude, q_c the horizontal frequency, c = .2 cycles per pixel.
-
-    Powers add, so a ring has the mean over its angles of 1/(1 + q_c/c), nearly. Rings are averaged by tens.
-    """
-    shape, c = (161, 208), 0.2
-    across = np.abs(np.fft.fftfreq(shape[1]))
-    curves = []
-    for seed in range(6):
-        a, *noise = np.random.default_rng(seed).normal(size=(3, *shape))
-        images = [np.fft.ifft2(np.fft.fft2(a) + np.sqrt(across / c) * np.fft.fft2(n)).real for n in noise]
-        frequency, correlations = frc_by_direction(*images)
-        curves.append(correlations)
-    angles = np.radians(np.linspace(-30, 30, 61))
-    q = frequency / 2
-    parts = np.abs(np.sin(angles)), np.cos(angles)
-    for found, part in zip(np.mean(curves, axis=0)[1:], parts, strict=True):
-        expected = 1 / (1 + q * part.mean() / c)
-        np.testing.assert_allclose(*(x.reshape(8, 10).mean(axis=1) for x in (found, expected)), atol=0.07)
-
-
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_sectors_equal_a_sum_over_their_samples(kind):
     """Ring 7 of (21, 35), sample by sample; a transposed image has the other sector."""

@@ -23,7 +23,6 @@ def noisy(scale, side=1200):
 
 
 def shown_in(figure):
-    """The axes with an image, without colour bars."""
     return [ax for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
 
 

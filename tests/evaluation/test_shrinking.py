@@ -1,13 +1,9 @@
 """Blocks of pixels: means of what is known, angles on the circle, and the same band by band."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
-from ptycho.evaluation import shrinking
 from ptycho.evaluation.shrinking import shrink, shrink_phase
-from ptycho.scan.bands import bands
 
 
 def test_blocks_are_means_of_what_is_known():
@@ -30,18 +26,3 @@ def test_phases_are_averaged_on_the_circle():
     )
     same, one = shrink_phase(phase, 4)
     assert one == 1 and same is phase
-
-
-def test_a_channel_is_averaged_alike_in_bands(monkeypatch):
-    wave = np.random.default_rng(0).normal(size=(2, 31, 17)).T @ [1, 1j]  # (17, 31)
-    wave[4:9] = np.nan
-    at_once, factor = shrink(wave, 8, np.abs)
-    padded = np.pad(np.abs(wave), ((0, 3), (0, 1)), constant_values=np.nan)
-    by_loops = [
-        [np.nanmean(part) if np.isfinite(part).any() else np.nan for part in np.split(rows, 8, axis=1)]
-        for rows in np.split(padded, 5)
-    ]
-    assert factor == 4 and np.isnan(at_once[1]).all()
-    np.testing.assert_allclose(at_once, by_loops)
-    monkeypatch.setattr(shrinking, "bands", partial(bands, pixels=1))
-    np.testing.assert_array_equal(shrink(wave, 8, np.abs)[0], at_once)

@@ -352,7 +352,6 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """A CXI file of a simulated measurement with a dark frame, and what became of it."""
     from ptycho.config.mapping import to_dataclass
     from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
@@ -466,7 +465,6 @@ def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script
 
 
 def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
-    """Not a better-named one that was stored beside it."""
     run = tmp_path / "run"
     shutil.copytree(runs.root / "measured", run)
     shutil.copytree(run / "recons" / "pinn", run / "recons" / "solver")

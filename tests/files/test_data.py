@@ -19,7 +19,6 @@ CORNERS = [[0, 0], [0, 4], [4, 0], [4, 4]]
 
 @pytest.fixture(scope="module")
 def plain(dataset_of):
-    """Seven groups of two patterns."""
     positions = [[3 * k, 2 * k] for k in range(8)]
     return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
 
@@ -144,17 +143,6 @@ def test_a_missing_key_is_named(plain, saved, key):
 
 
 # ---- single patterns
-
-
-def test_single_patterns(plain):
-    first = plain.single_patterns(1)
-    assert first.groups.tolist() == [[k] for k in range(7)]
-    everything = plain.single_patterns(None)
-    assert everything.groups.tolist() == [[k] for k in range(8)], "shared patterns once"
-    for single in (first, everything):
-        assert single.region_size == 16 and np.all(single.offsets == 0)
-        assert single.normalisation == plain.normalisation
-        np.testing.assert_array_equal(single.centres, plain.positions[single.groups[:, 0]])
 
 
 def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):

@@ -25,7 +25,6 @@ def good(tmp_path_factory):
 
 @pytest.fixture
 def world(good, tmp_path):
-    """A folder of its own with a copy of the good run."""
     fresh = object.__new__(World)
     fresh.folder, fresh.run = tmp_path, tmp_path / "run"
     shutil.copytree(good.run, fresh.run)
@@ -57,7 +56,6 @@ def hydra_at_once(version_base, config_path, config_name):
 
 @pytest.mark.parametrize("case", CASES[::5], ids=lambda case: case.name)
 def test_refused(in_process, world, case, monkeypatch):
-    """Hydra reads the command line only where more is told than run and data."""
     overrides = case.overrides(world)
     if [text.partition("=")[0] for text in overrides] == ["run", "data"]:
         monkeypatch.setattr("hydra.main", hydra_at_once)

@@ -26,7 +26,6 @@ def test_anything_else_is_a_value_error(tmp_path, content, match):
 
 
 def bomb(levels):
-    """Aliases that stand for ten times as much, level by level."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, levels)]
     return "\n".join(lines).encode()

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import re
 import sys
 import time
 from contextlib import closing
@@ -31,11 +30,6 @@ def clock(monkeypatch):
     return made
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     caplog.set_level(logging.INFO)
@@ -61,21 +55,6 @@ def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     with progress.heartbeat("short"):
         pass
     assert [record.getMessage() for record in caplog.records[len(lines) :]] == ["short …"]
-
-
-def test_a_terminal_gets_a_bar(monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("pinn", total=128, delay=0)
-    assert "0%" in sys.stderr.getvalue()  # before the first step, which compiles
-    for k in range(1, 5):
-        shown._bar.last_print_t = 0  # tqdm draws ten times a second at most
-        shown.advance(16, f"step {k}/8")
-    shown.close()
-    shown.close()
-    text = sys.stderr.getvalue()
-    assert re.search(r"pinn: +50%\|.*64.*/128.*\[.*<.*, .*pattern/s, step 4/8\]", text), text
-    assert not caplog.records
 
 
 def test_a_warning_has_one_line_however_often_it_occurs():

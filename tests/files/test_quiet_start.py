@@ -34,7 +34,6 @@ def test_a_start_where_nothing_is_wrong_says_nothing(tmp_path):
 
 @pytest.mark.parametrize("device", [False, True])
 def test_real_errors_are_shown(tmp_path, device):
-    """That CUDA cannot begin is one of them where there is a device."""
     pattern = str(tmp_path) if device else "/no/such"
     words = f"import ptycho.quiet_start as q; q.DEVICES = ({pattern!r},)\n{LINES.replace('END', 'pass')}"
     lines = fresh(tmp_path, "-c", words).stderr.splitlines()

@@ -36,7 +36,6 @@ def write_run(path, content="old", names=OLD):
 
 @pytest.fixture
 def run(tmp_path):
-    """A run, and files of the user's between its own."""
     path = write_run(tmp_path / "run")
     for name in MINE:
         (path / name).parent.mkdir(exist_ok=True)
@@ -153,7 +152,6 @@ def replace_and_fail(path):
 
 
 def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
-    """In its place, or in ``.replaced``, from where a next failure brings it."""
     (run / "report.html").write_text(index_page("of the old run", [], {}))
     before, ended = files(run), 0
     for k in range(200):
@@ -319,15 +317,6 @@ def test_an_inspection_does_not_draw_over_the_scan(small_scans, in_process):
     scan, before = small_scans / "6.h5", files(small_scans)
     code, _, error = in_process(ROOT / "scripts/inspect_scan.py", scan, f"output={scan}")
     assert code == 2 and "is the input file; choose another file" in error and files(small_scans) == before
-
-
-def test_a_picture_of_others_is_not_replaced(tmp_path, in_process):
-    (tmp_path / "recon.png").write_text("mine")
-    for overwrite in ("false", "true"):
-        words = ("model=x.tflite", "data=x.npz", f"output_dir={tmp_path}", f"overwrite={overwrite}")
-        code, _, error = in_process(ROOT / "scripts/run_exported.py", *words)
-        assert code == 2 and "holds recon.png" in error
-    assert (tmp_path / "recon.png").read_text() == "mine"
 
 
 def test_a_saved_model_with_files_of_others_is_not_replaced(tmp_path, trained_run, in_process):

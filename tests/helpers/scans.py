@@ -68,26 +68,6 @@ def tike(made, **changes):
     return {key: value for key, value in (arrays | changes).items() if value is not None}
 
 
-def product(made, **changes):
-    arrays = {
-        "name": "a scan",
-        "probe_position_indexes": np.arange(J),
-        "probe_position_x_m": made.col * 1e-8,
-        "probe_position_y_m": made.row * 1e-8,
-        "probe": made.probe[None],
-        "probe_pixel_height_m": 2e-8,
-        "probe_pixel_width_m": 3e-8,
-        "object": made.object[None],
-        "object_center_x_m": -5e-7,
-        "object_center_y_m": 2e-7,
-        "object_pixel_height_m": 2e-8,
-        "object_pixel_width_m": 3e-8,
-        "probe_energy_eV": 8000.0,
-        "detector_object_distance_m": 1.5,
-    }
-    return {key: value for key, value in (arrays | changes).items() if value is not None}
-
-
 def equal(source, wanted):
     """Patterns as they should be, read in slices and in any order."""
     assert source.shape == wanted.shape and source.dtype == wanted.dtype

@@ -23,7 +23,6 @@ def how(folder, **changes):
 
 
 def rows_of(came):
-    """Index, row and column of the positions that came."""
     return [(index, row, col) for index, _, row, col in came.positions.tolist()]
 
 
@@ -89,7 +88,6 @@ def free_port():
 
 @pytest.fixture
 def wire(tmp_path):
-    """A source that listens, and a function that sends to it."""
     port, context = free_port(), zmq.Context()
     source = open_source(f"zmq://127.0.0.1:{port}", how(tmp_path, largest=10_000))
     sender = context.socket(zmq.PUSH)

@@ -59,7 +59,6 @@ def extended(scan, state, count):
 
 @pytest.fixture(scope="module")
 def half(scan):
-    """After some cycles on the first half of the rows."""
     state = extended(scan, LiveState.empty(scan[3]), COUNT // 2)
     for _ in range(6):
         state = improve(state, scan[3], 1e5)
@@ -80,14 +79,12 @@ def error(state, truth):
 
 
 def visited(state, visits):
-    """The state with other numbers of visits, where patterns are not held out."""
     patterns = state.patterns.copy()
     patterns["visits"] = np.where(patterns["held_out"], 0, visits)
     return replace(state, patterns=patterns)
 
 
 def placed(state, positions):
-    """The state with patterns where they are not nominally."""
     return replace(state, estimate=replace(state.estimate, positions=positions))
 
 
@@ -119,7 +116,6 @@ def known_by_others(state, chosen):
 
 
 def inside(before, after):
-    """Where the object of a state lies in that of a later one."""
     shift = before.origin - after.origin
     return tuple(slice(s, s + n) for s, n in zip(shift, before.illumination.shape, strict=True))
 

@@ -134,7 +134,6 @@ def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path,
 
 
 def write_whole(path, frames):
-    """A complete file, moved to its place."""
     with h5py.File(path.with_suffix(".tmp"), "w", libver="latest") as file:
         file["data"], file["xy"] = frames, 1e6 * XY
     os.replace(path.with_suffix(".tmp"), path)

@@ -14,7 +14,6 @@ def frames(numbers, times=np.nan):
 
 
 def joined(joiner):
-    """Positions by the index of their frame."""
     there = joiner.frames[np.isfinite(joiner.frames["row"])]
     assert np.isfinite(there["arrived"]).all()
     return {int(one["index"]): (one["row"], one["col"]) for one in there}
@@ -42,7 +41,6 @@ def test_by_time_on_the_straight_line_between_two_positions(order):
 
 
 def test_many_records_in_batches_of_a_random_order():
-    """Against a plain dictionary, by batches in a random order."""
     rng, count = np.random.default_rng(0), 20_000
     truth = rng.normal(size=(count, 2))
     joiner = Joiner()

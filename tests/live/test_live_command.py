@@ -23,7 +23,6 @@ N, COUNT = 32, 60
 
 
 def call(script, *words):
-    """Exit code of a script in this process."""
     arguments, sys.argv = sys.argv, [str(ROOT / "scripts" / script), *map(str, words)]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")

@@ -40,7 +40,6 @@ def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
 
 @pytest.fixture
 def scan(tmp_path):
-    """A small scan in a file of no known layout, and the section ``data`` that reads it."""
     path = tmp_path / "scan.h5"
     xy = np.random.default_rng(1).normal(size=(9, 2)).cumsum(axis=0)
     with h5py.File(path, "w") as file:

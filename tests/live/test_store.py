@@ -36,7 +36,6 @@ def filled(folder, count=4):
 
 
 def check(store, numbers):
-    """The frames and positions of some numbers, and nothing else."""
     frames = store.table.frames
     np.testing.assert_array_equal(frames["index"], numbers)
     np.testing.assert_allclose(frames["time"], np.array(numbers) / 10)

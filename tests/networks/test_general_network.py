@@ -159,7 +159,6 @@ def slow_misfit(batch, b, reach):
 @pytest.mark.parametrize("bad", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["group", "single"])
 def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
-    """And besides it the object and its update, in which each pixel has its own."""
     form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
     network = network_of(geometry_of_form(form), stages=1)
     told = []
@@ -205,7 +204,6 @@ def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
 
 
 def test_a_stage_is_given_the_hidden_channels_of_the_one_before():
-    """Through weights that begin with zero: then it is as without."""
     form, batch = batch_of("group")
     inputs = [batch[key] for key in ("x", "offsets", "probe")]
     network = network_of(geometry_of_form(form), stages=2, memory=True)

@@ -21,7 +21,6 @@ def arguments(data, groups=GROUPS):
 
 
 def noise_free(data):
-    """The dataset with its amplitudes replaced by their means."""
     waves = noise_free_amplitudes(data.objects[0], data.beam)
     return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
 
@@ -43,7 +42,6 @@ def probe_name(request):
 
 @pytest.fixture(scope="module")
 def clean(probe_name, small_config, tmp_path_factory):
-    """Noise-free training data with each probe."""
     row, col = np.mgrid[:47, :47] - 23
     wave = np.exp(-((row - 2) ** 2 + 1.5 * col**2) / 150 + 1j * (0.01 * row * col - 0.2 * row))
     path = tmp_path_factory.mktemp("probe") / "probe.npz"

@@ -90,7 +90,6 @@ def test_impossible_sizes_are_refused(changes, message):
     "model", [UnrolledModel(stages=2, width=8), UNetModel(filters_scale=1), FourierModel(8, 6, 2), "baseline"]
 )
 def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
-    """``fixed_sizes`` says where the weights of one training serve."""
     name = "baseline" if model == "baseline" else "pinn"
     config = small_config() if model == "baseline" else small_config(model=model)
     sizes = {"N": 32, "region_size": 36, "group_size": 4, "support": 22}
@@ -103,19 +102,6 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
 
 
 # ---- what each competitor is built for and given
-
-
-def test_the_pinn_is_trained_with_neighbours_and_reconstructs_without(datasets, small_config):
-    data = datasets["train"]
-    config = small_config(model=UnrolledModel(neighbours=2, neighbour_distance_px64=20.0))
-    pinn = COMPETITORS["pinn"]
-    assert pinn.view(config, data) is data and not pinn.supervised
-    near = pinn.training_view(config, data).neighbours
-    assert near.shape == (data.n_groups, 2)
-    distance = np.linalg.norm(data.positions[near] - data.centres[:, None], axis=-1)
-    assert 8 < distance.max() <= 20 * 32 / 64  # the distance is that of N = 64
-    none = small_config(model=UnrolledModel(neighbours=0))
-    assert pinn.training_view(none, data).neighbours is None
 
 
 @pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
@@ -214,15 +200,3 @@ def test_seed_decides_the_initial_weights(built, build_network, name):
         np.testing.assert_array_equal(first[path], again[path])
     kernels = [p for p in first if p.endswith("kernel") and "tail" not in p]
     assert kernels and all(np.abs(first[p] - other[p]).max() > 1e-3 for p in kernels)
-
-
-def test_set_weights_refuses_weights_of_another_network(build_network):
-    model, _ = build_network("unrolled")
-    before = get_weights(model)
-    with pytest.raises(ValueError, match=r"do not belong to this network: \d+ names differ"):
-        set_weights(model, get_weights(build_network("unet")[0]))
-    with pytest.raises(ValueError, match=r"1 names differ, first .*level"):
-        set_weights(model, {p: v for p, v in before.items() if "level" not in p})
-    path = next(p for p in before if p.endswith("kernel"))
-    with pytest.raises(ValueError, match=r"has shape \(3, 3\); must be \(3, 3, 20, 8\)"):
-        set_weights(model, before | {path: np.zeros((3, 3))})

@@ -187,25 +187,6 @@ def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
     assert np.isfinite(float(losses["loss"]))
 
 
-def test_the_generator_moves_the_probe_not_the_object(scan):
-    """A position between pixels is the whole pixel below it, lit by the probe moved by the rest."""
-    data = scan.subset(np.arange(100), 1)
-    config = RunConfig(N=32, size=128, model=UnrolledModel(stages=2, width=4), batch_size=1)
-    exact = geometry_of(data)
-    plain = replace(exact, exact=False)
-    k = int(np.argmax(np.abs(data.positions % 1 - 0.5).sum(axis=1) < 0.4))  # far from whole in both
-    x, offsets = tf.constant(data.normalised(data.groups[k : k + 1])), data.offsets[k : k + 1]
-    room = (data.region_size - N) / 2
-    fraction = (offsets + room) - np.floor(offsets + room + 0.5)
-    assert np.abs(fraction).max() > 0.2
-    moved = physics.shifted_probe(tf.constant(data.model_probe), tf.constant(fraction[0, 0]))
-    found = build_pinn(config, exact)(x, offsets, data.model_probe)
-    expected = build_pinn(config, plain)(x, offsets - fraction, moved)
-    np.testing.assert_allclose(found, expected, atol=5e-5)
-    interpolated = build_pinn(config, plain)(x, offsets, data.model_probe)
-    assert np.abs(interpolated.numpy() - found.numpy()).max() > 1e-3
-
-
 def test_an_unmeasured_pixel_keeps_its_far_field():
     rng = np.random.default_rng(0)
     waves = (rng.normal(size=(2, N, N)) + 1j * rng.normal(size=(2, N, N))).astype(np.complex64)

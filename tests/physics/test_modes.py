@@ -23,7 +23,6 @@ def complex64(rng, *shape):
 
 
 def probe_of(kind, rng, side=N):
-    """A probe of one mode, of several, or one for each pattern."""
     shape = {"plain": (1,), "modes": (K,), "each": (B, C, 1), "each with modes": (B, C, K)}[kind]
     return complex64(rng, *shape, side, side)
 
@@ -33,7 +32,6 @@ PLACES = ["whole", "fractions"]
 
 
 def positions_of(places, rng):
-    """Positions of patches of side N that lie in an object (12, 15)."""
     found = rng.uniform(0, [12 - N, 15 - N], (B, C, 2))
     return (np.floor(found) if places == "whole" else found).astype(np.float32)
 
@@ -42,7 +40,6 @@ def positions_of(places, rng):
 
 
 def mode_of(probe, kind, b, c, k):
-    """The mode k that lights the pattern (b, c)."""
     chosen = probe[b, c] if kind.startswith("each") else probe
     return chosen[k]
 
@@ -96,17 +93,6 @@ def test_detect_by_a_loop():
     for j in range(2):
         light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
         np.testing.assert_allclose(found[j], np.sqrt(light), atol=1e-10)
-
-
-def test_a_background_adds_to_the_sum_of_the_modes():
-    rng = np.random.default_rng(6)
-    far_fields, background = reference.random_complex(rng, (2, K, 5, 8)), rng.uniform(0, 3, (5, 8))
-    found = physics.total_light(tf.constant(far_fields), tf.constant(background)).numpy()
-    for j, y, x in np.ndindex(2, 5, 8):
-        expected = sum(abs(far_fields[j, k, y, x]) ** 2 for k in range(K)) + background[y, x]
-        assert found[j, y, x] == pytest.approx(expected, rel=1e-12)
-    alone = physics.total_light(tf.constant(far_fields[:, :1])).numpy()
-    np.testing.assert_allclose(alone, np.abs(far_fields[:, 0]) ** 2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind, places", [*itertools.product(PROBES, PLACES)])
@@ -183,7 +169,6 @@ def test_the_ramp_by_its_formula():
 
 @functools.cache
 def network_case(exact):
-    """A network for windows of 16, its inputs, and a probe ``(16, 16)``."""
     rng, side = np.random.default_rng(14), 16
     config = RunConfig(N=32, size=128, model=UnrolledModel(stages=2, width=4), batch_size=2)
     pinn = build_pinn(config, Geometry(side, side + 4, 3, side, exact, False))

@@ -53,7 +53,6 @@ def test_slices_without_a_distance_are_their_product():
 
 
 def test_a_thin_object_is_not_touched_by_a_distance():
-    """The same bits, of values and gradients."""
     scan, _ = thick_scan()
     data = scan.dataset(np.random.default_rng(0))
     state, parts = scan.state(data.normalisation), ("object", "modes", "positions")

@@ -96,7 +96,6 @@ def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
 @pytest.mark.parametrize("mover", [SEPARABLE, PROJECTIVE], ids=["separable", "projective"])
 @pytest.mark.parametrize("images, sets", [(2, 3), (1, 2), (2, 1)])
 def test_batches_of_different_length_are_an_error(mover, images, sets):
-    """Also those that would broadcast."""
     positions = tf.zeros((sets, 1, 2))
     told = rf"has the batch size {images} and positions {sets}; must be equal"
     with pytest.raises(ValueError, match=f"objects {told}"):

@@ -15,9 +15,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import reference
 from helpers.measurement import diffract
-from helpers.stablehlo import run_stablehlo
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks import build_baseline, build_pinn
@@ -30,7 +29,6 @@ from ptycho.portable.formats import FORMATS, open_exported
 from ptycho.portable.network import portable, trained_generator
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
-from ptycho.scan.windows import placed_windows
 from workflows.convert.export_model import ExportModelConfig, describe_network, export_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +37,6 @@ N, R, C, B = 32, 37, 2, 3
 
 
 def with_random_weights(model):
-    """Every variable is random, the last convolutions too, which start at zero."""
     for k, variable in enumerate(model.variables):
         scale = 0.3 / np.sqrt(max(1, np.prod(variable.shape[:-1])))
         values = np.random.default_rng(k).normal(size=variable.shape)
@@ -113,7 +110,6 @@ def test_a_network_of_pairs_is_the_network(name, small_config):
 
 @pytest.fixture(scope="module")
 def stored(trained_run):
-    """A stored network whose convolutions are all random, last ones too."""
     found = read_network(trained_run, "pinn")
     rng = np.random.default_rng(0)
     noise = {key: 0.02 * rng.normal(size=value.shape) for key, value in found.weights.items()}
@@ -127,7 +123,6 @@ def description_of(stored, name, **changes):
 
 
 def example(stored, d, count=B):
-    """Inputs of the run's own sizes."""
     probe = stored.setup.probe * (d.N / 2 / np.linalg.norm(stored.setup.probe))
     offsets = stored.setup.offsets[: d.group_size] + np.arange(count)[:, None, None] / np.float32(4)
     return patterns(probe, offsets, d.region_size), offsets.astype(np.float32), probe
@@ -219,6 +214,20 @@ def test_saved_model_loads_without_this_package(stored, written, tmp_path):
     assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, *values)) < 1e-5
 
 
+def run_stablehlo(text, inputs, outputs):
+    """Return what StableHLO ``text`` computes; ``outputs`` are their shapes and dtypes."""
+    shapes, dtypes = zip(*outputs, strict=True)
+    found = gen_xla_ops.xla_call_module(
+        args=list(map(tf.constant, inputs)),
+        version=4,  # that takes a module as text
+        module=text.encode(),
+        Sout=list(shapes),
+        Tout=list(dtypes),
+        platforms=["CPU"],
+    )
+    return [value.numpy() for value in found]
+
+
 def test_stablehlo_text_is_parsed_and_run(stored, written, graph):
     target, d = written("stablehlo")
     text = target.read_text()
@@ -238,18 +247,8 @@ def test_the_light_requirements_are_those_of_the_package():
     assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
 
 
-def test_placed_windows_are_those_of_the_loops():
-    rng = np.random.default_rng(2)
-    image, positions = rng.uniform(size=(6, 6)), rng.uniform(-2, 7, (3, 2, 2))
-    found = placed_windows(image, positions, 11)
-    for group, positions_of_group in zip(found, positions, strict=True):
-        expected = sum(reference.place(image, position, (11, 11)) for position in positions_of_group)
-        np.testing.assert_allclose(group, expected.real, atol=1e-12)
-
-
 @pytest.fixture(scope="module")
 def exported(trained_run, tmp_path_factory, in_process_once):
-    """A LiteRT file of the small run, written by the script."""
     folder = tmp_path_factory.mktemp("exported")
     code, out, err = in_process_once(EXPORT, f"run={trained_run}", "output=model.tflite", cwd=folder)
     assert code == 0, err
@@ -279,7 +278,6 @@ def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_p
 
 
 def altered(exported, folder, change):
-    """A copy of the exported file whose description is changed."""
     target = folder / "other.tflite"
     with zipfile.ZipFile(exported) as archive:
         values = json.loads(archive.read(ENTRY))
@@ -372,7 +370,6 @@ def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, 
 
 @pytest.fixture(scope="module")
 def opinion():
-    """Inputs of the prior, and what it says to them."""
     rng = np.random.default_rng(3)
     inputs = {
         "object": rng.normal(size=(1, 24, 24, 4)).astype("f"),

@@ -111,7 +111,6 @@ def test_the_mean_pattern_brought_back_gives_it_again():
 
 
 def test_light_to_the_edge_looks_like_a_near_field():
-    """Once, unless the user says which it is."""
     warnings = interpret(raw(), config(physics=None)).warnings
     assert sum("data.physics=near_field" in line for line in warnings) == 1
     assert not interpret(raw(), config(physics="far_field")).warnings

@@ -46,7 +46,6 @@ def earlier(tmp_path):
 
 
 def scan_of(pixel=PIXEL, frames=48, side=N):
-    """A scan whose patterns see the same places at another pixel."""
     positions = (nominal_px() + N / 2)[:frames] * PIXEL / pixel - side / 2
     return SimpleNamespace(
         raw=SimpleNamespace(numbers=None),
@@ -60,7 +59,6 @@ def scan_of(pixel=PIXEL, frames=48, side=N):
 
 @pytest.mark.parametrize("ratio, side", [(1.0, 16), (1.25, 20), (0.8, 24)])
 def test_places_of_the_object_stay_where_they_are(earlier, ratio, side):
-    """Also those of frames that the earlier run did not have."""
     start = read_start(str(earlier), scan_of(PIXEL / ratio, side=side))
     assert start.probe.shape == (2, side, side) and len(start.positions) == 48
     middles = start.positions + side / 2
@@ -73,7 +71,6 @@ def test_places_of_the_object_stay_where_they_are(earlier, ratio, side):
 
 
 def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
-    """Frames that the earlier run did not have begin with the mean probe."""
     start = read_start(str(earlier), scan_of())
     np.testing.assert_array_equal(start.opr_modes[:, 3, 5], [2 + 1j, 1])
     frame = np.arange(48) * (np.arange(48) % 2 == 0)

@@ -7,7 +7,6 @@ from helpers.scans import METRES, raw_scan
 from ptycho.config import ConfigError, ScanRunConfig, UNetModel, UnrolledModel
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.window import finer_pixels, whole_detector
 from workflows.reconstruct import scan_plan
@@ -89,15 +88,6 @@ def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre
     assert (data.normalised(np.arange(J))[:, ~data.good] == -1).all()
 
 
-def test_the_object_pixel_follows_the_window():
-    """λz/(N·p) with N = 66: 0.15498 nm · 2 m / (66 · 75 µm)."""
-    scan = interpret(raw((64, 64), (31, 32)), config())
-    assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (66 * 75e-6), rel=1e-5)
-    step = scan.positions[4] - scan.positions[0]
-    np.testing.assert_allclose(step, [2e-7 / scan.pixel.metres[0], 0], rtol=1e-6)
-    assert any("66 × 75 µm" in finding.why for finding in scan.findings)
-
-
 @pytest.mark.parametrize("probed", [True, False])
 def test_a_probe_as_large_as_the_frame_says_that_the_middle_is_the_centre(probed):
     """The beam is seen at (31, 32) of 64 × 64."""
@@ -106,24 +96,6 @@ def test_a_probe_as_large_as_the_frame_says_that_the_middle_is_the_centre(probed
     side = 64 if probed else 66
     assert side == scan.N
     assert any("as in the probe of the file" in finding.why for finding in scan.findings) == probed
-
-
-def test_a_probe_of_a_detector_that_is_not_square():
-    """Its window is square, and its samples are not; a Gaussian on 48 × 64 samples becomes one on 64 × 64."""
-
-    def gaussian(h, w):
-        row, col = (np.arange(h) - h // 2) / h, (np.arange(w) - w // 2) / w
-        return np.exp(-120 * (row[:, None] ** 2 + 2 * col**2) + 5j * row[:, None])[None]
-
-    probe, how = resampled_probe(gaussian(48, 64), None, object_pixel(None, None, None, 64), 64)
-    np.testing.assert_allclose(probe, gaussian(64, 64), atol=1e-3)
-    assert "48 × 64 to 64" in how
-    scan = interpret(raw((48, 64), probe=gaussian(48, 64)), config())
-    assert scan.probe.shape == (1, 64, 64) and not scan.warnings
-    turned = interpret(raw((48, 64), probe=gaussian(64, 48)), config(transpose=True))
-    assert turned.probe.shape == (1, 64, 64)
-    refused = interpret(raw((48, 64), probe=gaussian(40, 64)), config())
-    assert refused.probe is None and "is not square" in refused.warnings[0]
 
 
 @pytest.mark.parametrize(("N", "fitting"), [(100, "data.N=96 or data.N=104"), (18, "data.N=16 or data.N=20")])

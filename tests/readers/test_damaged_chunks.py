@@ -59,7 +59,6 @@ def place_of(path):
 
 
 def damaged(source, target, change):
-    """A file whose second chunk is changed."""
     offset, size = place_of(source)
     content = bytearray(source.read_bytes())
     content[offset : offset + size] = change(content[offset : offset + size])[:size]
@@ -93,7 +92,6 @@ def put(path, options, chunk, side=2000):
 
 
 def test_no_damage_of_a_chunk_ends_the_process(tmp_path):
-    """Flipped bytes, blocks of no length, and chunks that unpack to less than their size."""
     files = []
     for name, options in FILTERS.items():
         whole = pack(tmp_path / f"{name}.h5", options)

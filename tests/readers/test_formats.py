@@ -48,7 +48,6 @@ def small():
 
 @pytest.fixture
 def npz(tmp_path):
-    """``npz(**arrays)``: the path of an NPZ file with them."""
     return lambda file="scan.npz", /, **arrays: scans.save_npz(tmp_path / file, **arrays)
 
 
@@ -284,20 +283,6 @@ def test_ptylab_that_turns_its_patterns(tmp_path, made, code, keys):
 
 
 # ---------------------------------------------------------------- ptychodus
-
-
-def test_product_with_raw_data(tmp_path, made):
-    order = np.arange(J)[::-1].copy()
-    raw = {"raw_data/diffraction": np.sqrt(made.intensity), "raw_data/scan_index": np.arange(J) // 5}
-    raw |= {"probe_position_indexes": order, "tomography_angle_deg": 12.0}
-    scan = open_scan(product(tmp_path / "a.h5", made, **raw))
-    says(scan, format="ptychodus", domain="amplitude", zero_frequency="centre", energy_eV=8000)
-    says(scan, object_centre_m=(4e-8, -1e-8), object_pixel_m=(2e-8, 3e-8), probe_pixel_m=(2e-8, 3e-8))
-    says(scan, scan_index=np.arange(J) // 5, probe=made.probe, object=made.object)  # in the patterns' order
-    assert any("angle 12 degrees" in note for note in scan.notes)
-    np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), np.sqrt(made.intensity))
-    np.testing.assert_allclose(scan.positions, made.metres[order], rtol=1e-12, atol=1e-20)
-    scan.patterns.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ import pytest
 from helpers.cli import ROOT, files, fresh
 from omegaconf import OmegaConf
 
-from benchmarks.hostile_scans import FORMATS, OVERRIDDEN, SCAN_CASES, ScanWorld
+from benchmarks.hostile_scans import FORMATS, SCAN_CASES, ScanWorld
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
@@ -34,7 +34,6 @@ def config(overrides):
 
 
 def told(scan, data):
-    """The warnings of a scan, as they are printed."""
     return [line.removeprefix("  ! ") for line in lines(scan, data) if line.startswith("  ! ")]
 
 
@@ -82,14 +81,3 @@ def test_refused_as_a_command(world):
     assert re.fullmatch(r"error: [^\n]+\n", done.stderr), done.stderr
     assert re.search(case.message, done.stderr.rstrip())
     assert files(world.folder.parent) == before
-
-
-@pytest.mark.parametrize("form", OVERRIDDEN)
-def test_what_the_user_states_stands_above_the_file(world, form):
-    changes, said = OVERRIDDEN[form]
-    with pytest.raises(ConfigError):
-        plan(ScanRunConfig(data=config([text for text in world.made(form, changes) if text not in said])))
-    data = config(world.made(form, changes, *said))
-    scan = interpret(open_raw(data), data)
-    assert (scan.raw.energy_eV, scan.raw.distance_m) == (data.energy_eV, data.distance_m)
-    scan.raw.patterns.close()

@@ -135,7 +135,6 @@ def test_a_file_that_was_left_open_for_writing(tmp_path):
 
 
 def test_damage_is_one_line(tmp_path, made):
-    """Bytes turned over at many places: an error of one line, or a scan that can be read."""
     content = written(tmp_path / "a.cxi", cxi_arrays(made)).read_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(0, 6000, 60):
@@ -207,17 +206,17 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
         (lambda m: scans.pinn(m, diff3d=m.probe), r"diff3d \(2, 9, 12\) has dtype complex64; must be real"),
         (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
         (
-            lambda m: scans.product(m, patterns=m.counts, bad_pixels=np.array("no")),
+            lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=np.array("no")),
             r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
         ),
         (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
         (
-            lambda m: scans.product(m, patterns=m.counts, bad_pixels=m.bad[1:]),
-            r"the mask has shape \(8, 12\); must be \(9, 12\)",
+            lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=m.bad),
+            r"the mask has shape \(9, 12\); must be \(11, 14\)",
         ),
         (
-            lambda m: scans.product(m, patterns=m.counts, indexes=np.arange(7) * 0.5),
-            r"indexes has shape \(7,\) of float64; must be \(7,\) whole numbers",
+            lambda m: product(None, made_up(), patterns=made_up().counts, indexes=np.arange(15) * 0.5),
+            r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",
         ),
         (
             lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
@@ -327,7 +326,6 @@ def test_a_killed_acquisition_is_noticed(tmp_path, made):
 
 
 def test_a_large_file_opens_at_once(tmp_path):
-    """Five gigabytes declared; only the patterns that are asked for are read."""
     count, path = 10_000, tmp_path / "large.h5"
     with h5py.File(path, "w") as file:
         dp = file.create_dataset("dp", (count, 512, 512), "u2", chunks=(1, 512, 512), compression="gzip")

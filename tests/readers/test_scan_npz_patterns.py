@@ -18,7 +18,6 @@ def made():
 
 @pytest.fixture
 def save(tmp_path):
-    """``save(**arrays)``: the path of an NPZ file with them."""
     return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
 
 
@@ -40,7 +39,6 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
 
 @pytest.fixture
 def large(made):
-    """Patterns that ZIP does not read at once."""
     return np.random.default_rng(3).integers(0, 2**16, (J, 90, 120), np.uint16)
 
 

@@ -7,7 +7,6 @@ from scipy.ndimage import fourier_shift
 
 from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement
 from ptycho.report.entries import find_entries
-from ptycho.report.scans import StoredRecon
 
 WIDE = 110  # pixels of a side
 FLAT = np.ones((1, 26, 26), np.complex64)
@@ -110,16 +109,3 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
     first, second = entries_of(one, two)
     found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
     assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
-
-
-def test_the_phase_of_another_run_goes_on_where_the_first_is_unwrapped():
-    """A lens of 15 rad beside its plane, and the same with 0.3 rad more in a part of it."""
-    lens = np.linspace(0, 1, 40)[:, None] ** 2 * np.full(30, 60.0)
-    bump = np.zeros_like(lens)
-    bump[15:20, 10:15] = 0.3
-    lit = np.ones(lens.shape, bool)
-    frame = Frame.of(StoredRecon(np.exp(1j * lens), lit), None)
-    other = frame.image * np.exp(1j * bump)
-    found = frame.phase_of(other, lit)
-    assert (frame.phase.kind, found.kind) == ("unwrapped", "unwrapped")
-    np.testing.assert_allclose(found.values - frame.phase.values, bump, atol=1e-9)

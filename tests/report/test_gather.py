@@ -10,8 +10,7 @@ from helpers.run_folders import write_run
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
-from ptycho.files.lock import locked
-from ptycho.report.gather import ENDED, FINISHED, RUNNING, gather
+from ptycho.report.gather import ENDED, FINISHED, gather
 from ptycho.run.stored_config import read_job
 from workflows.command_line.config import run_config
 
@@ -29,17 +28,6 @@ def test_a_finished_run(tmp_path):
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"holds no run; there is no config.yaml"):
         gather(tmp_path)
-
-
-def test_a_run_goes_on_while_its_folder_is_held(tmp_path):
-    run = write_run(tmp_path / "run")
-    (run / "metrics.json").unlink()
-    assert gather(run).state == ENDED
-    with locked(run):
-        before = (run / ".lock").read_text()
-        assert gather(run).state == RUNNING
-        assert (run / ".lock").read_text() == before
-    assert gather(run).state == ENDED
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])

@@ -23,7 +23,6 @@ NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz"
 
 
 def copied(run, folder, names=("pinn", "baseline")):
-    """Only what inference needs of a run."""
     for name in names:
         for file in NEEDED:
             target = folder / file.replace("pinn", name)
@@ -204,7 +203,6 @@ def test_what_cannot_be_predicted(loaded, call, message):
 
 
 def spoilt(run, folder, change):
-    """A copy whose weights were changed; hashes do not tell."""
     moved = copied(run, folder, ("pinn",))
     weights = change(dict(read_network(moved, "pinn").weights))
     np.savez(moved / "pinn" / "weights.npz", **weights)

@@ -87,7 +87,6 @@ sys.exit(run_on_all(program))
 
 
 def start(processes, program, *arguments):
-    """Some processes of a program, and how they ended."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [MPIRUN, "-n", str(processes), sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)

@@ -106,16 +106,6 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path, name):
     assert files(tmp_path) == before
 
 
-def test_foreign_files_are_no_run_and_stay(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "family.jpg").write_text("mine too")
-    before = files(tmp_path)
-    for overwrite in (False, True, True):
-        RunFolder(tmp_path, overwrite).text("visuals/history.png", "ours")
-        assert before.items() <= files(tmp_path).items()
-
-
 def test_what_is_killed_and_temporary_is_removed_and_nothing_else(tmp_path):
     stay = [".mine.tmp", "mine/.mine.npz.1.tmp", "pinn/.mine.tmp", "config.yaml"]
     stay += ["pinn/checkpoints/epoch00001-step0000000.npz"]
@@ -199,7 +189,6 @@ def test_the_files_of_a_training_are_those_it_writes(trained_run):
 
 @pytest.fixture
 def victim(tmp_path):
-    """A folder of someone, with what it holds."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home/thesis.txt").write_text("mine")
     (tmp_path / "home/.a.7.tmp").write_text("mine, too")

@@ -15,7 +15,6 @@ from ptycho.simulation.simulate import simulate
 
 @pytest.fixture(scope="module")
 def plain(dataset_of):
-    """Seven groups of two patterns."""
     positions = [[3 * k, 2 * k] for k in range(8)]
     return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
 
@@ -50,7 +49,6 @@ def test_targets_are_the_true_patches(datasets, small_config, jitter):
 
 
 def visited(data, batches):
-    """The group of every row of every batch, recognised by its first pattern."""
     keys = {
         round(float(data.normalisation * data.amplitudes[int(g[0])].sum()), 1): i
         for i, g in enumerate(data.groups)

@@ -1,7 +1,5 @@
 """A beam, of some patterns and of all; and a dataset under another one."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -53,15 +51,6 @@ def test_patterns_under_other_positions_are_grouped_anew(dataset_of):
     assert overreach(under.positions, under.groups, under.region_size, N) <= 1e-3
     assert under.exact and not data.exact and under.tiling == data.tiling
     np.testing.assert_array_equal(under.amplitudes[:], data.amplitudes[:])
-
-
-def test_patterns_under_another_probe_keep_their_groups(dataset_of):
-    data = dataset_of([[0, 0], [3, 1], [5, 4]], [[0, 1], [1, 2]], region_size=20)
-    flux = np.array([1, 2, 0.5], np.float32)
-    under = data.under(replace(data.beam, flux=flux).with_probe(1j * data.probe))
-    assert under.groups is data.groups and under.region_size == data.region_size
-    np.testing.assert_array_equal(under.beam.flux, flux)
-    np.testing.assert_array_equal(under.probe, 1j * data.probe)
 
 
 def test_a_network_is_shown_patterns_without_flux_and_background(dataset_of):

@@ -32,12 +32,6 @@ def test_the_middle_of_a_pattern_is_that_of_larger_pixels(scan: tuple[Dataset, n
         assert not coarse.amplitudes[k : k + 1][0][~good].any()
 
 
-def test_the_probe_keeps_its_power(scan: tuple[Dataset, np.ndarray]) -> None:
-    data, _ = scan
-    coarse = at_larger_pixels(data, SIDE, reach(data.probe))
-    assert np.sum(np.abs(coarse.probe) ** 2) == pytest.approx(np.sum(np.abs(data.probe) ** 2), rel=1e-3)
-
-
 def test_an_object_is_made_finer_in_place(scan: tuple[Dataset, np.ndarray]) -> None:
     data, _ = scan
     view = Coarser(data, at_larger_pixels(data, SIDE, 4))

@@ -59,16 +59,6 @@ def test_groups_never_mix_images():
     )
 
 
-def test_select_keeps_the_chosen_groups_and_only_their_positions():
-    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=2)
-    chosen = np.array([3, 10, 100])
-    part = scan.select(chosen)
-    np.testing.assert_array_equal(part.positions[part.groups], scan.positions[scan.groups[chosen]])
-    np.testing.assert_array_equal(part.image[part.groups], scan.image[scan.groups[chosen]])
-    assert len(part.positions) == 12
-    assert part.groups.dtype == np.int32
-
-
 # ---- offsets and regions
 
 

@@ -15,7 +15,6 @@ N = 32
 
 
 def scan_data(dataset_of, config, n_images=1, seed=0):
-    """The test scan of a configuration with patterns of no meaning."""
     rngs = [np.random.default_rng([seed, i]) for i in range(n_images)]
     scan = make_scan(config, "test", n_images, rngs)
     return dataset_of(
@@ -30,7 +29,6 @@ def scan_data(dataset_of, config, n_images=1, seed=0):
 
 
 def estimate(scans, region_size, object_size=200):
-    """Of several images' origins."""
     image = np.repeat(np.arange(len(scans)), [len(scan) for scan in scans])
     return estimated_tiling(np.concatenate(scans), image, N, region_size, object_size)
 
@@ -58,18 +56,6 @@ def test_the_estimate_is_exact_on_the_nested_grid(dataset_of, gridsize, offset, 
 
 
 # ---- any other scan
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("size, n_images", [(220, 1), (392, 2)])
-def test_jitter_does_not_hide_the_lattice(dataset_of, seed, size, n_images):
-    """The nearest neighbour of a group is 7 px away then; 10 px is the pitch."""
-    config = RunConfig(
-        N=N, size=size, gridsize=1, outer_offset_test=20, scan=ScanConfig(3.0), max_groups_train=16
-    )
-    found, nominal = scan_data(dataset_of, config, n_images, seed).tiling, nested_tiling(config, "test")
-    assert found.pitch == 10
-    assert np.abs(np.subtract(found, nominal)).max() <= 1
 
 
 @pytest.mark.parametrize("region_size, first", [(32, 8), (36, 10)])

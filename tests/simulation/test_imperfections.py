@@ -85,22 +85,6 @@ def test_without_imperfections_nothing_is_added(perfect):
     np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"flux_rms": 0.1}, {"background": 1.0}, {"modes": 3, "coherence": 0.7}, {"gap_rows": 3}],
-    ids=str,
-)
-def test_one_imperfection_leaves_the_rest_of_the_scan_alone(wrong, perfect):
-    base = {"gap_columns": 2, "flux_rms": 0.05}
-    one, both = scan(**base), scan(**base | wrong)
-    np.testing.assert_array_equal(one.sample, both.sample)
-    np.testing.assert_array_equal(one.positions, perfect.made.positions)
-    np.testing.assert_array_equal(one.positions, both.positions)
-    assert np.array_equal(one.flux, both.flux) == ("flux_rms" not in wrong)
-    dead = (~one.good).all(axis=0)
-    assert dead.sum() == 2 and np.array_equal(dead, (~both.good).all(axis=0))
-
-
 # Modes
 
 

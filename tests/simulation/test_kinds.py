@@ -37,7 +37,6 @@ def radius_of(N):
 
 
 def energy_within(wave, radius):
-    """Share of the energy in a centred circle."""
     light = np.abs(wave) ** 2
     return light[radius_of(len(wave)) <= radius].sum() / light.sum()
 
@@ -88,7 +87,6 @@ def test_probes_have_the_diameter_that_was_asked_for_and_a_dark_rim(name):
 
 
 def diameter(probe):
-    """Of the smallest centred circle that holds 90 % of the energy, by trial."""
     return next(2 * r for r in np.arange(0.5, len(probe), 0.5) if energy_within(probe, r) >= 0.9)
 
 
@@ -173,14 +171,12 @@ CERTAIN = MaterialsConfig(phase_rad=(2.0, 2.0), absorption=(0.4, 0.4), unrelated
 
 
 def waves_of(materials, count=8, bent=0.0):
-    """Each with its phase of the first pixel on the side where the second one is positive."""
     found = [transmission(THICK, OTHER, materials, rng(seed), bent) for seed in range(count)]
     assert {wave.dtype.name for wave in found} == {"complex64"}
     return found
 
 
 def assert_of_either_sign(found, expected):
-    """All are the expected waves or their conjugates, and both are among them."""
     signs = set()
     for wave in found:
         sign = 1 if np.allclose(wave, expected, atol=1e-6) else -1

@@ -14,7 +14,6 @@ from ptycho.simulation.near_field import simulate_near_field
 
 
 def scan_of(sample, probe, positions, q=2, **changes):
-    """A scan with a perfect detector."""
     N = len(probe)
     good, hot = np.ones((N, N), bool), np.zeros((N, N), bool)
     made = MeasuredLike(sample, probe, np.asarray(positions, float), q, 1e4, good, hot)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from ptycho.config import ConfigError, LinesObject
-from ptycho.simulation.objects import line_amplitude, make_object
+from ptycho.config import ConfigError
+from ptycho.simulation.objects import line_amplitude
 
 
 def test_one_horizontal_line_gives_the_sum_of_three_gaussians():
@@ -47,14 +47,3 @@ def test_a_line_that_misses_the_object_is_an_error():
 
     with pytest.raises(ConfigError, match=r"object.n_lines=1.*no line crosses"):
         line_amplitude(392, 1, FarLine)
-
-
-def test_object_with_and_without_phase():
-    flat, curved = (
-        make_object(LinesObject(50), 60, set_phi, np.random.default_rng(1)) for set_phi in (False, True)
-    )
-    assert flat.dtype == curved.dtype == np.complex64
-    assert np.all(flat.imag == 0)
-    np.testing.assert_allclose(np.abs(curved), flat.real, atol=1e-6)
-    np.testing.assert_allclose(np.angle(curved), np.sin(np.pi * (flat.real - 0.5)), atol=1e-5)
-    assert np.ptp(np.angle(curved)) > 1.5

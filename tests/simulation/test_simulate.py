@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import IdealDiskProbe, ScanConfig, UNetModel, ZonePlateProbe
+from ptycho.config import IdealDiskProbe, UNetModel, ZonePlateProbe
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import (
@@ -104,17 +104,6 @@ def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, 
     assert random.getstate() == python_state
     for role in ROLES:
         assert_same(again[role], datasets[role])
-
-
-def test_jitter_moves_the_patches_that_are_measured(small_config):
-    data = simulate(small_config(scan=ScanConfig(1.0), nphotons=1e8))["train"]
-    fraction = data.positions - np.round(data.positions)
-    assert np.abs(fraction).max() > 0.3
-    expected = clean_counts(data, [0, 7])
-    counts = data.amplitudes[[0, 7]].astype(float) ** 2
-    bright = expected > 1000
-    np.testing.assert_allclose(counts[bright], expected[bright], rtol=0.2)
-    assert data.region_size > 36
 
 
 @pytest.mark.parametrize("probe", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda p: p.kind)

@@ -46,7 +46,6 @@ def checkpoints(folder):
 
 
 def restored(folder, config=CONFIG):
-    """What a new process gets, and whether it got something."""
     got = []
     found = Checkpoints(folder, config, 30.0).restore(got.append)
     assert found == bool(got)
@@ -134,7 +133,6 @@ def test_no_flipped_bit_goes_unnoticed(checkpoints, folder):
 
 
 def test_a_damaged_file_goes_when_a_new_one_is_there_not_before(checkpoints, folder):
-    """The damaged file is the newest by name; it must not push a good one out."""
     checkpoints.save(snapshot(1, 0))
     checkpoints.save(snapshot(1, 9))
     (folder / "epoch00001-step0000009.npz").write_bytes(b"")

@@ -1,7 +1,6 @@
 """The training of the denoiser: its scans, its examples and windows, going on with it, and what it learns."""
 
 import json
-from dataclasses import replace
 from functools import partial, partialmethod
 
 import numpy as np
@@ -67,22 +66,6 @@ def train(config, folder, checkpoints=None, stop=None):
 # ---- scans and examples
 
 
-def test_a_wrong_beam_is_stated_and_known_to_be():
-    right = Scans(config_of()).draw(2)
-    wrong_probe = replace(RIGHT, probe_error_share=1.0, probe_error_rad=(0.3, 0.3))
-    wrong_places = replace(RIGHT, position_error_share=1.0, position_error_px=(0.7, 0.7))
-    probe, places = (
-        Scans(config_of(measurement=measured)).draw(2) for measured in (wrong_probe, wrong_places)
-    )
-    assert not (probe.exact or places.exact)
-    assert np.abs(probe.stated.probe - right.stated.probe).max() > 0.01 * np.abs(right.stated.probe).max()
-    np.testing.assert_array_equal(probe.stated.positions, right.stated.positions)
-    moves = places.stated.positions - right.stated.positions
-    assert 0.4 < np.sqrt(np.mean(moves**2)) < 1.0
-    for scan in (probe, places):
-        np.testing.assert_array_equal(scan.stated.amplitudes[:], right.stated.amplitudes[:])
-
-
 def test_object_and_change_are_the_truth_in_some_phase():
     scans = Scans(config_of())
     example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1).truth
@@ -130,7 +113,6 @@ def test_windows_turn_all_arrays_alike():
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
-    """Those of the first kind, made once."""
     folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(denoiser_training, "make_example", partial(make_example, steps=SHORT))
@@ -193,7 +175,6 @@ def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, ea
 
 
 def test_a_training_learns_what_it_is_shown(examples, tmp_path, monkeypatch):
-    """A few fits over and over: what is left of their errors falls."""
     monkeypatch.setattr(DenoiserTraining, "row", 16)
     config = config_of(steps=48, second=48, batch=4, window=20)
     _, history = train(config, copied(examples, tmp_path / "examples"))

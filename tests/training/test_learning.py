@@ -28,9 +28,7 @@ from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
-from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
-from ptycho.run.record import damaged
 from ptycho.scan.probe import probe_support
 from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.competitors import COMPETITORS, training_geometry
@@ -98,15 +96,6 @@ def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
     support = read_network(learned.folder, "pinn").setup.support
     assert probe_support(own) <= support
     assert probe_support(broader) <= support
-
-
-def test_inference_on_the_jittered_scan_of_a_run_is_the_runs_own(learned):
-    """From the folder alone: region, support, normalisation and tiling are those of the training process."""
-    model = load_model(learned.folder)
-    again = model.reconstruct(learned.folder / "datasets/N32/gs1/test.npz")
-    np.testing.assert_array_equal(again.objects, learned.recons["pinn"].objects)
-    np.testing.assert_array_equal(again.mask, learned.recons["pinn"].mask)
-    assert damaged(learned.folder) == []
 
 
 @pytest.fixture
@@ -193,7 +182,6 @@ def test_gradients_are_clipped(datasets, small_config, eagerly):
 
 @pytest.fixture(scope="module")
 def unrolled():
-    """A PINN of one stage with random weights everywhere, and a batch for it."""
     config = replace(CONFIG, gridsize=2, size=128, model=UnrolledModel(stages=1, width=8))
     geometry = Geometry(32, 36, 4, 32)
     pinn = build_pinn(config, geometry)

@@ -26,7 +26,6 @@ SCRIPT = ROOT / "scripts" / "pretrain.py"
 
 
 def pretrain(config, checkpoints=None, stop=None):
-    """Losses are read, and so a training may stop, after every step."""
     training = Pretraining(config)
     return training, Training(training, standard_callbacks(checkpoints, stop), read_s=0.0).run()
 
@@ -112,7 +111,6 @@ TINY = (
 
 
 def test_a_pretraining_through_the_command_line(tmp_path, in_process):
-    """Its network is loaded as that of any run, and reconstructs scans of other sizes."""
     code, _, err = in_process(SCRIPT, *TINY, "output_dir=run")
     assert code == 0, err
     run = tmp_path / "run"

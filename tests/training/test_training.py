@@ -4,7 +4,6 @@ import json
 import random
 import re
 from dataclasses import replace
-from functools import partial
 
 import keras
 import numpy as np
@@ -21,7 +20,6 @@ from ptycho.scan.batches import batch_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training import fitting, loop
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
 from ptycho.training.competitors import training_geometry
@@ -139,32 +137,6 @@ def test_losses_are_means_over_the_steps_of_an_epoch():
     history = follow(model, flat_data(9.0, 12), flat_data(9.0, 4), epochs=2)
     losses = [np.mean([9.0, 8.9, 8.8]), np.mean([8.7, 8.6, 8.5])]  # before each of the three steps
     np.testing.assert_allclose([row["loss"] for row in history.rows], losses, rtol=1e-5)
-
-
-def test_when_losses_are_read_changes_no_number(monkeypatch):
-    """Now and then, so that the device need not wait; after every step; or not before the epoch's end."""
-    results, readings, plainly = [], [], loop.Training._read
-    for seconds in (0.5, 0.0, 1e9):
-        read = []
-        monkeypatch.setattr(fitting, "Training", partial(loop.Training, read_s=seconds))
-        monkeypatch.setattr(loop.Training, "_read", counted(read, plainly))
-        model = Follower()
-        history = follow(model, flat_data(9.0, 20), flat_data(0.32, 4), epochs=2)
-        results.append((model.w.numpy(), [row["loss"] for row in history.rows]))
-        readings.append(read)
-    assert results[0] == results[1] == results[2]
-    assert readings[1] == [1] * 10  # two epochs of five steps
-    assert readings[2] == [1, 4, 5], "the first step, which compiles, and the rest of each epoch"
-
-
-def counted(calls, function):
-    """``function``, noting how many losses it is handed."""
-
-    def wrapped(self, waiting):
-        calls.append(len(waiting))
-        return function(self, waiting)
-
-    return wrapped
 
 
 def poisoned(n_groups, group):
@@ -317,7 +289,6 @@ def test_xla_changes_nothing_but_rounding(fresh_process, within):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """Make all predictions through one step function, and return it in a list."""
     made, make = [], inference.make_predict_step
 
     def once(model, compile_xla):
@@ -343,6 +314,3 @@ def test_any_number_of_groups_gives_what_one_at_a_time_gives(pinn, data, steps, 
         np.testing.assert_array_equal(regions(test.groups[:count]), alone[:count])
     (step,) = steps
     assert step.experimental_get_tracing_count() == 1
-
-
-# ---- progress

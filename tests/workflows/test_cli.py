@@ -15,7 +15,6 @@ from ptycho.run.folder import RunFolder
 
 @pytest.fixture
 def command(in_process, tmp_path):
-    """``command(*overrides)`` runs the script; nothing here may get as far as a run."""
     folder = tmp_path / "cwd"
     folder.mkdir()
     return partial(in_process, SCRIPT, blocked=("workflows.reconstruct.grid_lines",), cwd=folder)
@@ -133,22 +132,6 @@ def test_a_folder_that_cannot_be_written(refused, tmp_path):
 # ---- help, tracebacks, speed
 
 
-def test_help(command, tmp_path):
-    code, out, err = command("--help")
-    assert (code, err) == (0, "")
-    for text in (
-        "probe: aberrated, from_file, ideal_disk, npz, run, zone_plate",
-        "model: custom, fno, unet, unrolled, unrolled_fast, unrolled_fine",
-        "experiment: few_pinn, gs1_curved, ",
-        "gridsize       2",
-        "USE_XLA_COMPILE",
-        "HYDRA_FULL_ERROR=1",
-        "scripts/grid_lines_workflow.py -m",
-    ):
-        assert text in out
-    assert files(tmp_path) == {"cwd/": ""}
-
-
 def test_traceback_on_demand(command, tmp_path):
     code, _, err = command("N=65", HYDRA_FULL_ERROR="1")
     assert code == 2
@@ -159,7 +142,6 @@ def test_traceback_on_demand(command, tmp_path):
 
 
 def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path, trained_run):
-    """Of all programs; a sample is even made without it."""
     held, cwd = tmp_path / "held", tmp_path / "cwd"
     for folder in (held, cwd):
         folder.mkdir()

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 @pytest.fixture(scope="module")
 def command_line(tmp_path_factory, in_process_once, read_rightly_once):
-    """The file of a scan, and ``metrics.json`` of a run on it."""
     folder = tmp_path_factory.mktemp("both")
     file = folder / "scan.cxi"
     simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=36, nphotons=3e4, seed=2))

@@ -82,8 +82,6 @@ def test_a_path_is_the_scan(words, read):
 
 @pytest.fixture
 def answer(in_process):
-    """The exit code, stdout and stderr of a program by its name after ``ptycho``."""
-
     def call(name, *words):
         return in_process(console.folder_of("scripts") / f"{console.PROGRAMS[name].script}.py", *words)
 
@@ -91,7 +89,6 @@ def answer(in_process):
 
 
 def known_keys(name):
-    """The keys of a program by its schema: the first words of all."""
     script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
     _, cls = write_conf.PROGRAMS[script]
     return {key.name.split(".")[0] for key in write_conf.keys_by_level(cls, CONF)}
@@ -122,7 +119,6 @@ def test_a_sweep_that_makes_no_sense_is_refused(answer, name, reason):
 
 
 def test_a_sweep_does_one_thing_after_the_other(answer, tmp_path):
-    """A job that fails does not stop the others."""
     small = ("N=16", "n_positions=9", "probe=ideal_disk")
     (tmp_path / "scan_1.npz").touch()
     code, out, errors = answer("simulate", "-m", *small, "seed=0,1,2", "output=scan_${seed}.npz")

@@ -15,7 +15,6 @@ CONF = ROOT / "conf"
 
 @pytest.fixture
 def given_run(tmp_path):
-    """A run whose ``config.yaml`` names a program in its own folder, and that configuration."""
     config = RunConfig(iterative=LsqmlConfig(python=str(tmp_path / "evil.sh")))
     RunFolder(tmp_path).config(config)
     return tmp_path, config

@@ -48,7 +48,6 @@ def scan(tmp_path_factory):
 
 @pytest.fixture
 def night(scan, tmp_path):
-    """The folder of three scans, the second of them cut short."""
     folder = tmp_path / "scans"
     folder.mkdir()
     for name in ("s10.h5", "s1.h5"):
@@ -73,8 +72,6 @@ def started(monkeypatch):
 
 @pytest.fixture
 def command(in_process, night):
-    """``command(*overrides)`` runs the program on the scans in ``scans/``."""
-
     def run(*overrides):
         return in_process(SCRIPT, "data.file=scans/*.h5", "output_dir=out", *QUICK, *overrides)
 
@@ -145,7 +142,6 @@ def test_a_list_is_a_run_for_each_file():
 
 
 def test_one_network_is_not_trained_on_several_scans():
-    """A pattern is another matter: each of its scans trains its own."""
     with pytest.raises(ConfigError, match=r"nepochs=3, data.file=.*: a network is trained on one scan"):
         split(replace(asked("a.h5", "b.h5"), nepochs=3, models=("pinn",)))
 
@@ -214,21 +210,6 @@ def test_the_same_command_goes_on_with_the_night(command, started, night, scan, 
     assert command("solver.steps=3")[0] == 0 and len(started) == 4
 
 
-def test_a_run_that_fails_is_in_the_table(command, started, monkeypatch, night, tmp_path):
-    (night / "s2.h5").unlink()
-    run = workflows.reconstruct.scan.run
-
-    def fail(config, *others):
-        if config.data.name == "s1":
-            raise RuntimeError("no light")
-        run(config, *others)
-
-    monkeypatch.setattr(workflows.reconstruct.scan, "run", fail)
-    code, _, err = command()
-    assert code == 1 and started == ["s10"], err
-    assert [row["error"] for row in table(tmp_path / "out")] == ["no light", ""]
-
-
 def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_path):
     words = (f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", "seed=1")
     code, _, err = in_process(SCRIPT, "-m", *words, f"output_dir={tmp_path / 'sweep'}")
@@ -285,20 +266,6 @@ def test_the_launcher_has_its_settings_and_leaves_the_rest():
     assert read_launcher("scan", ["seed=1"]) == (None, ["seed=1"])
     with pytest.raises(ConfigError, match="tasks_per_node must be 1"):
         read_launcher("scan", ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2"])
-
-
-@pytest.mark.parametrize("single", [False, True])
-def test_one_of_several_processes_is_given_the_open_file_that_mpi_is_told_through(
-    monkeypatch, tmp_path, single
-):
-    monkeypatch.setenv("PMI_SIZE", "2")
-    read, write = os.pipe()
-    os.set_inheritable(write, True)
-    tell = f"import os, sys; sys.exit(os.write({write}, b'here') != 4)"
-    code = Command([sys.executable, "-c", tell], Job(asked("a.h5"), tmp_path, ()), single)()
-    os.close(write)
-    assert (code, os.read(read, 10)) == ((1, b"") if single else (0, b"here"))
-    os.close(read)
 
 
 def test_processes_that_mpi_did_not_start_are_told_so_before_any_work(monkeypatch, tmp_path, capsys):
@@ -384,7 +351,6 @@ for name in ("metrics.json", "manifest.json"):
 
 
 def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path, monkeypatch, scan):
-    """One is finished, one is cut short, one runs, and one fails."""
     (night / "s10.h5").unlink()
     command()
     for name in ("s3.h5", "s4.h5"):

@@ -55,6 +55,3 @@ def test_the_command_as_typed(monkeypatch, capsys, tmp_path):
     out, err = capsys.readouterr()
     assert ended.value.code == 0 and "\nnepochs: 2\n" in out
     assert err == "read as N=64 gridsize=2 output_dir=X nimgs_train=2 nimgs_test=2 nepochs=2 --cfg job\n"
-
-
-# ---- tables

@@ -15,19 +15,6 @@ REPORT, COMPARE = (ROOT / "scripts" / f"{name}.py" for name in ("report", "compa
 NO_TENSORFLOW = {"blocked": ("tensorflow", "keras")}
 
 
-def test_a_report_is_written_into_the_run_s_folder(in_process, tmp_path):
-    run = write_run(tmp_path / "0_solver.regulariser=edge_preserving,seed=1")
-    before = files(tmp_path)
-    code, out, err = in_process(REPORT, run, **NO_TENSORFLOW)
-    assert code == 0, err
-    assert re.fullmatch(rf"report: {re.escape(str(run))}/report.html \(.* kB\)\n", out)
-    assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
-    after = files(tmp_path)
-    assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
-    code, _, err = in_process(REPORT, run, **NO_TENSORFLOW)  # again: a page is replaced
-    assert code == 0, err
-
-
 def test_a_folder_of_runs_has_an_index_of_their_pages(in_process, tmp_path):
     for name, year in (("batch/2025/a", 2025), ("mine & <b>", 2026)):
         run = write_run(tmp_path / name, name=name[0])

@@ -52,7 +52,6 @@ class Valley(keras.Model):
 
 
 def uneven(n_groups, seed, N=8):
-    """Single patterns of even brightness, each its own."""
     levels = np.random.default_rng(seed).uniform(0.01, 0.1, (n_groups, 1, 1)).astype(np.float32)
     return Dataset(
         amplitudes=np.broadcast_to(levels, (n_groups, N, N)).copy(),
@@ -149,17 +148,6 @@ def test_killed(tmp_path, monkeypatch, uninterrupted, pause, seconds):
     finished(tmp_path, uninterrupted)
 
 
-def test_killed_again_and_again(tmp_path, monkeypatch, uninterrupted):
-    def die():
-        raise Killed
-
-    for pause in (4, 3, 2, 5, 1):
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            interrupt_at(patch, Training, "_pause", pause, die)
-            fit(Checkpoints(tmp_path, {}, 0))
-    finished(tmp_path, uninterrupted)
-
-
 def test_a_damaged_checkpoint_costs_steps_not_the_result(tmp_path, monkeypatch, uninterrupted):
     stop = StopRequest()
     with monkeypatch.context() as patch, pytest.raises(Stopped):
@@ -203,18 +191,6 @@ def test_nan_leaves_the_last_good_checkpoint(tmp_path):
 
 
 # ---- the lock
-
-
-def test_a_folder_is_held_by_one(tmp_path):
-    run = tmp_path / "a" / "b"
-    with locked(run):
-        with pytest.raises(ConfigError, match=rf"{run}: process {os.getpid()} is writing a run"), locked(run):
-            pass
-        with locked(tmp_path / "other"):
-            pass
-    assert not list(run.iterdir())
-    with locked(run):
-        pass
 
 
 def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
@@ -262,7 +238,6 @@ COMMAND = (
 
 
 def results(run):
-    """Everything that a resumed run must share with one that was left alone."""
     found = {"metrics": (run / "metrics.json").read_bytes()}
     for name in ("pinn", "baseline"):
         found[f"{name} weights"] = json.loads((run / name / "model.json").read_text())["weights_sha256"]
@@ -298,7 +273,6 @@ def stopped(process, number):
 
 @contextlib.contextmanager
 def small_disk(size):
-    """No file of this process may become larger."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -386,7 +360,6 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
 
 @pytest.fixture
 def earlier(tmp_path):
-    """A folder with an earlier inference, and a note of the user's."""
     out = tmp_path / "out"
     folder = RunFolder(out)
     for name in ("config.yaml", "metrics.json", "manifest.json", "recons/pinn/recon.npz"):

@@ -16,7 +16,6 @@ DATA = "datasets/N32/gs2"
 
 @pytest.fixture
 def run(trained_run, tmp_path):
-    """A copy of a finished run."""
     return shutil.copytree(trained_run, tmp_path / "run")
 
 
@@ -36,14 +35,6 @@ def resume(in_process, run, *blocked):
     code, out, err = in_process(SCRIPT, f"resume={run}", blocked=blocked)
     assert (code, out) == (0, ""), err
     return err
-
-
-def test_a_whole_run_is_left_alone(in_process, run):
-    before = files(run)
-    assert f"{run}: is finished; nothing is left to do" in resume(
-        in_process, run, "workflows.reconstruct.grid_lines"
-    )
-    assert files(run) == before
 
 
 def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, trained_run):

@@ -77,7 +77,6 @@ def scan(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(scan, tmp_path_factory, in_process_once):
-    """The folder of a complete run on the scan, with its pictures."""
     folder = tmp_path_factory.mktemp("measured")
     words = (f"data.file={scan}", "data.domain=amplitude", *KNOWN, "solver.steps=30", *SMALL)
     with pytest.MonkeyPatch.context() as patch:

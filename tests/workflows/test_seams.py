@@ -89,7 +89,6 @@ class Trained(Exception):
 
 
 def another_beam(beam, k):
-    """Another probe, positions and flux, each pattern's own."""
     rows, cols = beam.positions.T
     moves = k * 0.1 * np.stack([np.sin(cols), np.cos(rows)], axis=1)
     flux = 1 + 0.02 * k * np.sin(np.arange(len(rows)) + rows)
@@ -154,7 +153,6 @@ def stored(folder, name):
 
 @pytest.mark.parametrize("name", ["solver", "pinn"])
 def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
-    """The network works under the beam that the solver found."""
     found, folder, metrics = run
     own = found.begun.beam
     beam, flux = stored(folder, name), own.flux
@@ -214,7 +212,6 @@ def test_a_network_is_judged_against_the_solver(run, file, tmp_path, monkeypatch
 
 
 def test_the_product_is_our_own_before_that_of_others():
-    """The solver's, before the network's."""
     fit = object()
     assert choose({"lsqml": fit, "pinn": fit, "solver": fit}) == "solver"
     assert choose({"lsqml": fit, "pinn": fit}) == "pinn"

@@ -26,8 +26,6 @@ MODELS = ("pinn", "baseline")
 
 
 def strict(path):
-    """JSON without the NaN and infinity that Python would accept."""
-
     def refuse(constant):
         raise AssertionError(f"{path} holds {constant}")
 
@@ -203,13 +201,6 @@ def test_the_log_is_kept_and_shown(first):
     assert f"results: {folder}" in done.stderr
 
 
-def test_a_second_run_into_the_same_folder_is_refused(first, in_process):
-    before = files(first[0])
-    code, _, err = in_process(SCRIPT, *COMMAND, f"output_dir={first[0]}", cwd=first[0].parent / "cwd")
-    assert code == 2 and "holds another run" in err and len(err.splitlines()) == 1
-    assert files(first[0]) == before
-
-
 # ---- the same again
 
 
@@ -250,7 +241,6 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory, in_process_once):
-    """Exit code by variant, their folder, and what they wrote to stderr."""
     folder = tmp_path_factory.mktemp("variants")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("workflows.reconstruct.grid_lines.draw_comparison", lambda *_: None)

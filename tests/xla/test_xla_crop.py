@@ -216,24 +216,6 @@ def test_gradient_to_boxes_by_finite_differences(method, path):
         np.testing.assert_allclose(gradient[0, k], difference, rtol=0, atol=5e-4 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize(("method", "kernel"), [("cubic", "keyscubic"), ("lanczos3", "lanczos3")])
-def test_numpy_oracle_agrees_with_scale_and_translate(method, kernel):
-    image, box, crop = IMAGE[:1], np.array([[0.1, 0.2, 0.85, 0.9]], np.float32), (11, 7)
-    loops = oracles.numpy_crop(image, box, [0], crop, method, 0.0)
-    first = box[0, :2] * (np.array(image.shape[1:3]) - 1)
-    step = (box[0, 2:] - box[0, :2]) * (np.array(image.shape[1:3]) - 1) / (np.array(crop) - 1)
-    translation = 0.5 - (first + 0.5) / step
-    theirs = tf.raw_ops.ScaleAndTranslate(
-        images=image,
-        size=crop,
-        scale=(1 / step).astype(np.float32),
-        translation=translation.astype(np.float32),
-        kernel_type=kernel,
-        antialias=False,
-    )
-    np.testing.assert_allclose(theirs, loops, atol=3e-5)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("path", PATHS)
 def test_empty_inputs(path, compiled):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ptycho.xla import projective_warp, translate
+from ptycho.xla import projective_warp
 
 WHOLE, FLIPPED = (0, 0, 1, 1), (1, 1, 0, 0)
 FOUR, NINE = np.arange(1.0, 5).reshape(2, 2), np.arange(1.0, 10).reshape(3, 3)
@@ -37,24 +37,3 @@ def test_warps(name, interpolation, dtype):
     warped = projective_warp(images, np.float32([transform]), interpolation)
     assert warped.dtype == dtype
     np.testing.assert_array_equal(warped[0, ..., 0], expected)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "complex128"])
-def test_the_published_programs_whole_shifts(dtype):
-    """One image forth and one back by (5, 5), by 3 × 3 matrices and by shifts, both float32 for any image.
-
-    There one shift for several images is taken for all; here it is refused (test_xla_translate.py).
-    """
-    y, x = np.indices((13, 16)) / 16
-    image = (np.sin(5 * x) * np.cos(5 * y) * (1 + 0.5j if "complex" in dtype else 1)).astype(dtype)
-    images, by = tf.constant(np.stack([image, image])), [5, -5]
-    matrices = np.float32([[[1, 0, s], [0, 1, s], [0, 0, 1]] for s in by])
-    fills = {"constant": np.pad(image, 5), "nearest": np.pad(image, 5, "edge")}
-    expected = {f: np.stack([p[5 + s : 18 + s, 5 + s : 21 + s] for s in by]) for f, p in fills.items()}
-    cases = [(f, interpolation) for f in fills for interpolation in ("nearest", "bilinear")]
-
-    results = [projective_warp(images[..., None], matrices, p, f)[..., 0] for f, p in cases]
-    results.append(translate(images, -np.float32([[s, s] for s in by])))
-    for (fill, _), result in zip([*cases, ("constant", "")], results, strict=True):
-        assert result.dtype == dtype
-        np.testing.assert_array_equal(result, expected[fill])

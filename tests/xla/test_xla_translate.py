@@ -290,18 +290,3 @@ def test_a_loss_does_not_multiply_the_reads_of_its_gradient(name):
     program = step.experimental_get_compiler_ir(images, shifts)(stage="optimized_hlo")
     assert max(computation.count(" gather(") for computation in program.split("\n\n")) == 4
     assert program.count(" conditional(") == barriers
-
-
-def test_the_barrier_is_in_gradients_of_compiled_functions_only():
-    def conditionals(function, jit):
-        traced = tf.function(function, autograph=False, jit_compile=jit)
-        graph = traced.get_concrete_function(tf.TensorSpec((2, 9, 8)), tf.TensorSpec((2, 2))).graph
-        return sum(operation.type in ("If", "StatelessIf") for operation in graph.get_operations())
-
-    def gradient(images, shifts):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            loss = tf.reduce_sum(translate(images, shifts))
-        return tape.gradient(loss, images)
-
-    assert [conditionals(f, jit) for f in (translate, gradient) for jit in (False, True)] == [0, 0, 0, 1]

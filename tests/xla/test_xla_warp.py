@@ -136,38 +136,6 @@ def test_eager_and_compiled_agree_in_value_and_gradients():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(a).max())
 
 
-UNKNOWN = tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 8))
-OUTPUTS = {
-    "that of the images": lambda images: None,
-    "numbers": lambda images: (4, 13),
-    "tensor": lambda images: tf.shape(images)[1:3],
-    "mixed": lambda images: (4, tf.shape(images)[2]),
-}
-
-
-@pytest.mark.parametrize(
-    ("output", "interpolation", "compiled"),
-    [
-        *((output, "bilinear", False) for output in OUTPUTS),
-        ("mixed", "nearest", True),
-    ],
-)
-def test_sizes_unknown_while_tracing(output, interpolation, compiled):
-    def warp(images, t):
-        size = OUTPUTS[output](images)
-        return projective_warp(images, t, interpolation, "reflect", output_shape=size)
-
-    function = graph(warp, input_signature=UNKNOWN, jit_compile=compiled)
-    for shape in ((2, 7, 10, 2), (2, 3, 5, 2)):
-        images = RNG.normal(size=shape).astype(np.float32)
-        size = {"that of the images": shape[1:3], "tensor": shape[1:3], "mixed": (4, shape[2])}
-        expected = oracles.tensorflow_warp(
-            images, T.astype(np.float32), interpolation, "reflect", 0.0, size.get(output, (4, 13))
-        )
-        allowed = (4 if compiled else 0) * np.spacing(np.abs(images).max())
-        np.testing.assert_allclose(function(images, T.astype(np.float32)), expected, rtol=0, atol=allowed)
-
-
 def integer_images(dtype, shape):
     """Values up to 2⁴⁰, every fourth image of one value, whose blends lie on the edge to the next integer."""
     low, high = (0, 256) if dtype == "uint8" else (-(2**20), 2**20) if dtype == "int32" else (-(2**40), 2**40)
