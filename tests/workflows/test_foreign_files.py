@@ -44,7 +44,7 @@ def option(folder, text, name="tuned/best"):
 
 
 def test_the_program_that_an_option_names_is_refused():
-    values = composed()
+    values = composed().copy()  # what is composed is shared by the tests
     values.iterative.python = "/tmp/evil.sh"
     with pytest.raises(
         ConfigError, match=r"^iterative\.python=/tmp/evil\.sh: is a program that a file names"
