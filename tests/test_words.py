@@ -105,7 +105,7 @@ def sentence_lengths(text):
     return [count for sentence in sentences if (count := len(re.findall(r"[\w`][^\s]*", sentence))) > 1]
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", [*pages(), "configuration.md"])
 def test_pages_have_the_words_of_the_field(page):
     assert private_words(text_of(page)) == []
 
@@ -162,10 +162,6 @@ def test_what_the_program_shows_has_them_too():
     """Help texts of all keys, findings, log lines, remedies, errors, the report."""
     found = {place: words for place, text in shown_texts() if (words := private_words(text))}
     assert found == {}
-
-
-def test_the_page_of_all_keys_has_them_too():
-    assert private_words(text_of("configuration.md")) == []
 
 
 def test_help_texts_stand_alone():

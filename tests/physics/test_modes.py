@@ -69,19 +69,6 @@ def test_back_projection_is_the_adjoint(kind, places, mover):
     assert abs(left - right) < 1e-5 * abs(left) + 1e-3 and abs(left) > 1
 
 
-def test_the_support_cuts_every_mode():
-    """Even windows: nothing is computed outside the support, where the modes are zero anyway."""
-    rng = np.random.default_rng(4)
-    probe = np.pad(complex64(rng, K, 4, 4), ((0, 0), (2, 2), (2, 2)))
-    objects = tf.constant(complex64(rng, 1, 13, 11))
-    positions = tf.constant(rng.uniform(0, 3, (1, C, 2)), tf.float32)
-    whole = exit_waves(objects, positions, tf.constant(probe))
-    cut = exit_waves(objects, positions, tf.constant(probe), support=4)
-    np.testing.assert_allclose(cut, whole, atol=1e-5)
-    back = [physics.back_project(whole, positions, tf.constant(probe), (13, 11), n) for n in (None, 4)]
-    np.testing.assert_allclose(*back, atol=1e-4)
-
-
 # ---- what a detector sees
 
 

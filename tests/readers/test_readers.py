@@ -11,7 +11,6 @@ from ptycho.config import ConfigError, UnrolledModel
 from ptycho.datasets import inspect, load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import read_all
 from ptycho.networks import build_pinn
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import stitch
@@ -64,21 +63,6 @@ def test_a_file_that_shrinks_is_an_error(tmp_path):
     (tmp_path / "file").write_bytes(bytes(20))
     with pytest.raises(OSError, match="ends before row 10"):
         rows[:]
-
-
-# ---- archives
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("dtype", ["<f4", ">f4", ">f8", "<u2", ">i4", "<c8", ">c16", "<f2"])
-def test_any_number_in_any_order_is_read(save, dtype, compressed):
-    array = np.arange(2 * 3 * 5).reshape(2, 3, 5).astype(dtype)
-    path = save({"c": array, "f": np.asfortranarray(array), "scalar": array[1, 2, 3]}, compressed)
-    found = read_all(path, {"c": "cfiu", "f": "cfiu", "scalar": "cfiu"})
-    for key in ("c", "f"):
-        np.testing.assert_array_equal(found[key], array)
-        assert found[key].dtype.isnative and found[key].flags.c_contiguous
-    assert found["scalar"].shape == () and found["scalar"] == array[1, 2, 3]
 
 
 # ---- a run's own dataset

@@ -98,16 +98,6 @@ def test_pupil_is_the_annulus_that_the_geometry_says(N, window):
     np.testing.assert_allclose(np.abs(far_field), (nu >= NU_STOP) & (nu <= NU_MAX), atol=1e-12)
 
 
-@pytest.mark.parametrize("defocus_um", [45.0, -30.0, 0.0])
-def test_phase_over_the_pupil_is_minus_pi_lambda_z_nu_squared(defocus_um):
-    window, pixel = 256, 10.0
-    far_field = zone_plate_far_field(ZonePlateProbe(defocus_um=defocus_um), 64, window)
-    nu = distance(window) / (window * pixel)
-    expected = np.exp(-1j * np.pi * WAVELENGTH_NM * defocus_um * 1e3 * nu**2)
-    lit = far_field != 0
-    np.testing.assert_allclose(far_field[lit], expected[lit], atol=1e-6)
-
-
 @pytest.mark.parametrize("z_um", [45.0, -45.0])
 def test_wave_is_the_hankel_transform_of_the_pupil(z_um):
     probe = zone_plate(ZonePlateProbe(defocus_um=z_um), 64)

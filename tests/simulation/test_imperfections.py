@@ -280,22 +280,6 @@ def test_the_truth_is_read_back(suffix, files):
     assert change == pytest.approx(HARD.probe_variation, rel=1e-5) and len(truth.opr_weights) == 40
 
 
-@pytest.mark.parametrize("suffix", ["cxi", "h5", "npz"])
-def test_readers_see_what_a_beamline_knows(suffix, files):
-    seen = open_scan(files.folder / f"hard.{suffix}")
-    clean = open_scan(files.folder / f"clean.{suffix}")
-    truth = read_truth(files.folder / f"hard.{suffix}")
-    assert seen.format == clean.format and not seen.warnings and len(seen.notes) == len(clean.notes)
-    assert seen.probe.shape == (1, N, N)  # of the true two
-    far, true = (np.abs(np.fft.fft2(probe[0])) for probe in (seen.probe, truth.probe))
-    np.testing.assert_allclose(far, true, atol=1e-4 * true.max())
-    assert np.linalg.norm(seen.probe[0] - truth.probe[0]) > 0.5 * np.linalg.norm(truth.probe[0])
-    np.testing.assert_array_equal(seen.object, truth.object)
-    pixel = 1.0 if suffix == "npz" else 20e-9
-    off = np.abs((seen.positions - clean.positions) / pixel)
-    assert 0.5 < np.sqrt(np.mean(off**2)) < 0.9  # 40 positions, 0.7 px
-
-
 def misfit(counts, good, object_, modes, positions, flux, background):
     """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
     nu, total = (np.arange(N) - N // 2) / N, 0.0

@@ -14,7 +14,6 @@ from helpers.cli import ROOT, fresh
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.weights import get_weights
-from ptycho.reconstruction import inference
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.scan.batches import batch_of
 from ptycho.scan.beam import Beam
@@ -282,35 +281,3 @@ def test_a_fresh_process_gives_the_same_weights_and_losses(fresh_process, pinn):
 def test_xla_changes_nothing_but_rounding(fresh_process, within):
     for epoch, (compiled, plain) in enumerate(zip(fresh_process[4], fresh_process[3], strict=True), start=1):
         within(f"loss under XLA, epoch {epoch}", abs(compiled / plain - 1), below=1e-3)
-
-
-# ---- inference
-
-
-@pytest.fixture
-def steps(monkeypatch):
-    made, make = [], inference.make_predict_step
-
-    def once(model, compile_xla):
-        if not made:
-            made.append(make(model, compile_xla))
-        return made[0]
-
-    monkeypatch.setattr(inference, "make_predict_step", once)
-    return made
-
-
-@pytest.mark.parametrize("compile_xla", [True, False])
-def test_any_number_of_groups_gives_what_one_at_a_time_gives(pinn, data, steps, compile_xla):
-    model, test, B = pinn[0], data["test"], CONFIG.batch_size
-
-    def regions(groups):
-        return predict_regions(model, replace(test, groups=groups), B, compile_xla)
-
-    alone = np.concatenate([regions(test.groups[k : k + 1]) for k in range(2 * B + 1)])
-    assert alone.shape == (2 * B + 1, 36, 36) and alone.dtype == np.complex64
-    assert np.abs(alone - alone[:1]).max() > 0.01
-    for count in (1, B - 1, B, B + 1, 2 * B, 2 * B + 1):
-        np.testing.assert_array_equal(regions(test.groups[:count]), alone[:count])
-    (step,) = steps
-    assert step.experimental_get_tracing_count() == 1

@@ -107,25 +107,14 @@ def test_every_pattern_with_its_nearest_ones(infer, trained_run, within):
 # ---- doubts
 
 
-def test_a_far_probe_is_flagged_and_both_are_named(infer, trained_run, saved):
+def test_a_far_probe_is_flagged(infer, trained_run, saved):
     data = load_dataset(trained_run / TEST)
     far = make_probe(ZonePlateProbe(), N)
     out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | {'probe': far})}", "models=[pinn]")
-    warning = next(line for line in err.splitlines() if "far from the training's" in line)
-    for probe in (far, data.probe[0]):
-        across = 2 * radius_of(probe)
-        assert f"({across:.1f} pixels across" in warning
+    assert any("far from the training's" in line for line in err.splitlines())
     metrics, manifest = strict(out / "metrics.json"), strict(out / "manifest.json")
     assert "probe_far_from_training" in metrics["pinn"]["flags"] and manifest["flags"]
     assert set(manifest["flags"]) <= set(metrics["conventions"])
-
-
-def radius_of(probe):
-    """Of the centred circle that holds 90 % of a probe's energy, by growing circles."""
-    distance = np.hypot(*(np.indices(probe.shape) - len(probe) // 2)).ravel()
-    order = np.argsort(distance, kind="stable")
-    energy = np.cumsum(np.abs(probe.ravel()[order]) ** 2)
-    return np.interp(0.9 * energy[-1], energy, distance[order])
 
 
 def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):

@@ -111,12 +111,6 @@ def test_area_against_overlaps_of_boxes():
     np.testing.assert_allclose(resize(image[..., None], (h, w), "area")[..., 0], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [(20, 9), (3, 100), (2, 4), (14, 22), (5, 5)])
-def test_the_aspect_ratio_is_preserved_as_in_tensorflow(size):
-    expected = tf.image.resize(IMAGES, size, preserve_aspect_ratio=True)
-    np.testing.assert_allclose(resize(IMAGES, size, preserve_aspect_ratio=True), expected, atol=5e-6)
-
-
 def test_nan_stays_where_it_is_read():
     """TensorFlow's compiled bilinear spreads one NaN over its whole channel; its kernel does not."""
     images = IMAGES.copy()
