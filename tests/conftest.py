@@ -59,20 +59,11 @@ NETWORKS = {
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
 # "pretraining" before them: in a process that has run others it takes eight times as long.
-LONGEST = ("pretraining", "scan_workflow", "resume", "tutorial", "maximum_likelihood", "infer", "workflow")
-LONGEST += (
-    "training",
-    "learning",
-    "api",
-    "portable",
-    "xla_translate",
-    "xla_crop",
-    "xla_warp",
-    "position_jumps",
-)
-LONGEST += ("loaded", "solver", "denoiser_training", "resume_files", "exports", "many_scans")
-LONGEST += ("zero_shot", "seams", "train", "replacing", "mpi", "cli", "blocks", "interrupt", "quiet_start")
-LONGEST += ("command_line_and_python", "fractions_of_pixels", "keras_settings", "small_scans", "affine_map")
+LONGEST = ("pretraining", "maximum_likelihood", "resume", "workflow", "scan_workflow", "api", "training")
+LONGEST += ("denoiser_training", "infer", "many_scans", "learning", "portable", "tutorial", "xla_crop")
+LONGEST += ("xla_warp", "xla_translate", "position_jumps", "loaded", "solver", "command_line_and_python")
+LONGEST += ("resume_files", "exports", "zero_shot", "seams", "train", "replacing", "mpi", "cli", "blocks")
+LONGEST += ("interrupt", "quiet_start", "small_scans", "affine_map")
 
 
 def pytest_collection_modifyitems(items):
