@@ -44,7 +44,7 @@ def measured(tmp_path_factory):
 def finished(measured, tmp_path_factory, in_process_once):
     folder, (path, keys) = tmp_path_factory.mktemp("run"), measured
     overrides = (f"data.file={path}", *keys, *TOLD, f"output_dir={folder / 'run'}")
-    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder)
     assert code == 0, err
     return folder / "run"
 
