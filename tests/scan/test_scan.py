@@ -146,6 +146,13 @@ def test_tiles_share_the_patterns(group_size):
     assert found.size <= 2.2 * 140 or group_size < 5, "the groups hardly share"
 
 
+def test_tiles_are_compact():
+    """On a square grid of 12 × 12, groups of 12 span no more than 6 steps, and no pattern is alone."""
+    positions = np.stack(np.divmod(np.arange(144), 12), axis=1).astype(np.float32)
+    found = tiled_groups(positions, np.zeros(144, int), 12)
+    assert np.ptp(positions[found], axis=1).max() <= 6
+
+
 # ---- jitter
 
 
