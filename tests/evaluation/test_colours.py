@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.evaluation.colours import hue, residues, show_phase, wheel
+from ptycho.evaluation.colours import hue, residues, show_phase
 
 # sRGB → Oklab as published (Ottosson 2020), the other way than the code goes
 RGB_TO_CONES = np.array(
@@ -37,13 +37,6 @@ def test_the_phase_is_the_hue_and_the_amplitude_the_lightness():
     shares = np.array([[0.0, 0.25, 0.5, 1.0]])
     np.testing.assert_allclose(oklab(hue(-2 * shares))[0, :, 0], 0.75 * shares[0], atol=1e-4)
     assert not hue(np.zeros((2, 3), complex)).any()
-
-
-def test_the_wheel_has_i_at_the_top():
-    disk = wheel(41)
-    assert disk.shape == (41, 41, 4) and disk[0, 0, 3] == 0 and disk[20, 20, 3] == 1
-    for (row, col), wave in {(20, 40): 1, (0, 20): 1j, (20, 0): -1, (40, 20): -1j}.items():
-        np.testing.assert_allclose(disk[row, col, :3], hue(np.array([[wave]], complex))[0, 0], atol=1e-9)
 
 
 def test_a_wide_phase_is_unwrapped_where_it_is_known():

@@ -268,6 +268,16 @@ def test_the_launcher_has_its_settings_and_leaves_the_rest():
         read_launcher("scan", ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2"])
 
 
+def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(monkeypatch, tmp_path):
+    """One that was asked to end gives none: Slurm may start it again."""
+    monkeypatch.setenv("PMI_SIZE", "1")
+    program = [sys.executable, "-c", "import os, sys; sys.exit(3 if 'PMI_SIZE' in os.environ else 4)"]
+    job = Job(asked("a.h5"), tmp_path, ())
+    assert (Command(program, job, single=True)(), Command(program, job, single=False)()) == (4, 3)
+    with pytest.raises(SystemExit):
+        Command([sys.executable, "-c", "import sys; sys.exit(143)"], job, single=True)()
+
+
 def test_processes_that_mpi_did_not_start_are_told_so_before_any_work(monkeypatch, tmp_path, capsys):
     for name in STARTERS:
         monkeypatch.delenv(name, raising=False)
