@@ -123,7 +123,9 @@ def description_of(stored, name, **changes):
 
 
 def example(stored, d, count=B):
-    probe = stored.setup.probe * (d.N / 2 / np.linalg.norm(stored.setup.probe))
+    axis = np.arange(d.N) - d.N // 2
+    probe = stored.setup.probe * np.exp(0.02j * axis[:, None] * axis).astype(np.complex64)  # no real one
+    probe = probe * (d.N / 2 / np.linalg.norm(probe))
     offsets = stored.setup.offsets[: d.group_size] + np.arange(count)[:, None, None] / np.float32(4)
     return patterns(probe, offsets, d.region_size), offsets.astype(np.float32), probe
 
