@@ -6,7 +6,6 @@ python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/batch
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other output_dir=outputs/quick
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2 output_dir=outputs/tuned
 python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch
-python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch hydra/launcher=submitit_slurm
 python scripts/scan_workflow.py resume=outputs/mine
 mpirun -n 4 python scripts/scan_workflow.py data.file=large.cxi output_dir=outputs/large
 """

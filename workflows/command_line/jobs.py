@@ -92,6 +92,10 @@ def plan_all(
             raise ConfigError(f"{word}: is not where a run goes; set output_dir={value or '…'}")
         if name == "hydra/sweeper":
             raise ConfigError(f"{word}: all jobs are planned before the first begins; use ptycho tune")
+        if name == "hydra/launcher":
+            raise ConfigError(
+                f"{word}: all jobs run in this process; start the same command several times (docs/large.md)"
+            )
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
     path = CONF / config_name  # in a folder of its own where a key has the name of a group
