@@ -26,7 +26,6 @@ CHECKPOINTS = "checkpoints"
 LIVE = "live"  # what came of a scan that was watched
 BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
-REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
 TABLES = tuple(f"{name}.{kind}" for name in (SCORES, SETTINGS) for kind in ("csv", "tex"))
 
@@ -51,7 +50,6 @@ UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
     *(f"{name}/*-*.npz" for name in (EXAMPLES, BLOCKS)),
 )
-RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 
 
 def dataset(N: int, gridsize: int, role: str) -> str:
