@@ -99,7 +99,7 @@ def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained
     ours, theirs = (strict(folder / "metrics.json")["pinn"]["stitching"] for folder in (out, trained_run))
     assert ours == {"refined": theirs["refined"]}
     within("SSIM gained by refinement", theirs["refined"]["ssim"][0] - theirs["probe"]["ssim"][0], above=0.0)
-    out, _ = infer(*asked, "stitch.passes=9", "overwrite=true")
+    out, _ = infer(*asked, "passes=9", "overwrite=true")
     more = strict(out / "metrics.json")["pinn"]["stitching"]["refined"]
     assert more != theirs["refined"]
 

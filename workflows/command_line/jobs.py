@@ -148,19 +148,6 @@ def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
         yield job
 
 
-def attempt(
-    execute: Callable[[], int | None],
-    explain: Callable[[Exception], str] = explained,
-    advice: Callable[[Exception], str] = lambda error: "",
-    mistakes: tuple[type[Exception], ...] = (ConfigError,),
-) -> int:
-    """Do a job; if it fails, say so (:func:`fail`) and let the rest of a sweep go on. The exit code."""
-    try:
-        return execute() or 0
-    except Exception as error:
-        return fail(error, mistakes, explain, advice(error))
-
-
 def fail(
     error: Exception,
     mistakes: tuple[type[Exception], ...],

@@ -53,7 +53,7 @@ FLAGS_END = "<!-- <<< -->\n"
 PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
-    "infer": ("infer", InferConfig),
+    "infer": ("lite/infer", InferConfig),
     "live": ("live", LiveConfig),
     "replay": ("lite/replay", ReplayConfig),
     "inspect_scan": ("inspect", InspectConfig),
