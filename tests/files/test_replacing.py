@@ -185,7 +185,6 @@ def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, tra
     for script, *words in (
         ("export_scan", f"run={trained_run}", "format=npz"),
         ("simulate_scan", "n_positions=4", "N=32", "format=npz"),
-        ("export_model", f"run={trained_run}", "format=litert"),
     ):
         words = (*words, target, "overwrite=true")
         code, _, error = in_process(ROOT / f"scripts/{script}.py", *words)
@@ -211,30 +210,3 @@ def test_a_picture_of_others_is_not_replaced(tmp_path, in_process):
         code, _, error = in_process(ROOT / "scripts/run_exported.py", *words)
         assert code == 2 and "holds recon.png" in error
     assert (tmp_path / "recon.png").read_text() == "mine"
-
-
-def test_a_saved_model_with_files_of_others_is_not_replaced(tmp_path, trained_run, in_process):
-    out = tmp_path / "model"
-    (out / "assets.extra").mkdir(parents=True)
-    for name in ("saved_model.pb", "assets.extra/ptycho.json", "notes.txt"):
-        (out / name).write_text("x")
-    before = files(out)
-    words = (f"run={trained_run}", "format=saved_model", f"output={out}", "overwrite=true")
-    code, _, error = in_process(ROOT / "scripts/export_model.py", *words)
-    assert code == 2 and "holds notes.txt, which is none of a SavedModel's files" in error, error
-    assert files(out) == before
-
-
-def test_an_inference_takes_nothing_but_an_inference(trained_run, tmp_path, in_process):
-    out, data = tmp_path / "out", trained_run / "datasets/N32/gs2/test.npz"
-    words = (f"run={trained_run}", f"data={data}", "models=[pinn]", f"output_dir={out}")
-    code, _, error = in_process(ROOT / "scripts/infer.py", *words)
-    assert code == 0, error
-    assert set(own_files(out)) == set(files(out))
-    (out / "family.jpg").write_text("mine")
-    first = np.load(out / "recons/pinn/recon.npz")["object"]
-    code, _, error = in_process(ROOT / "scripts/infer.py", *words, "overwrite=true", "stitch=grid")
-    assert code == 0, error
-    assert (out / "family.jpg").read_text() == "mine"
-    assert set(own_files(out)) == set(files(out)) - {"family.jpg"}
-    assert not np.array_equal(first, np.load(out / "recons/pinn/recon.npz")["object"])

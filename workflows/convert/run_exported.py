@@ -131,7 +131,7 @@ def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
         return regions
 
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
-    predict_scan(regions, step, data, exported.description.batch_size or data.n_groups)
+    predict_scan(regions, step, data, exported.description.batch_size)
     return regions, time.monotonic() - start
 
 
