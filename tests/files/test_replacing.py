@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
