@@ -4,8 +4,6 @@ import base64
 import dataclasses
 import io
 import re
-import sys
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -218,34 +216,6 @@ def test_the_report_is_one_page_of_a_result(result, tmp_path):
         assert words in page, words
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
-def stand_in(monkeypatch):
-    """In the place of xarray: what it is called with."""
-    module = SimpleNamespace(
-        Dataset=lambda values, axes, attrs: SimpleNamespace(values=values, axes=axes, attrs=attrs)
-    )
-    monkeypatch.setitem(sys.modules, "xarray", module)
-
-
-def test_a_dataset_of_xarray_has_metres_and_units(result, monkeypatch):
-    stand_in(monkeypatch)
-    found = result.to_xarray()
-    for axis, side, pitch in (("row", 72, 2e-8), ("column", 56, 3e-8)):
-        dim, values, attributes = found.axes[axis]
-        assert dim == axis and attributes == {"units": "m"}
-        np.testing.assert_allclose(values, pitch * np.arange(side))
-    dims, values, attributes = found.values["phase"]
-    assert dims == ("row", "column") and attributes["units"] == "rad"
-    np.testing.assert_array_equal(values, result.phase)
-    assert found.values["sigma_phase"][2] == {"units": "rad"} and found.attrs["method"] == "solver"
-    assert result_of(WAVE, pixel_m=None).to_xarray().axes["column"][2] == {"units": "pixel"}
-
-
-def test_without_xarray_its_name_is_told(result, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(ptycho.ConfigError, match=r"to_xarray: needs xarray, .*pip install xarray"):
-        result.to_xarray()
 
 
 def test_advice_and_report_name_arguments(result, tmp_path):

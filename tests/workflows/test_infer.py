@@ -57,7 +57,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     names = {
         "config.yaml",
         "manifest.json",
-        *("metrics.json", "metrics.csv", "metrics.tex"),
+        *("metrics.json", "metrics.csv"),
         "run.log",
         "files.json",
         "visuals/compare_amp_phase.png",

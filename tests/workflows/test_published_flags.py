@@ -10,7 +10,7 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError
 from ptycho.evaluation.metrics import SCORES
 from workflows.command_line.published_flags import translate
-from workflows.reconstruct.score_tables import score_rows
+from workflows.reconstruct.assess import score_rows
 
 
 @pytest.mark.parametrize(
