@@ -160,9 +160,6 @@ def test_help(command, tmp_path):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
     for text in (
-        "probe: aberrated, from_file, ideal_disk, npz, run, zone_plate",
-        "model: custom, fno, unet, unrolled, unrolled_fast, unrolled_fine",
-        "experiment: few_pinn, gs1_curved, ",
         "gridsize       2",
         "USE_XLA_COMPILE",
         "HYDRA_FULL_ERROR=1",

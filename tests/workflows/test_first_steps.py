@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.keys import keys_of
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -111,7 +112,7 @@ def known_keys(name):
     """The keys of a program by its schema: the first words of all."""
     script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
     _, cls = write_conf.PROGRAMS[script]
-    return {key.name.split(".")[0] for key in write_conf.keys_by_level(cls, CONF)}
+    return {key.split(".")[0] for key in keys_of(cls)}
 
 
 @pytest.mark.parametrize("name", console.PROGRAMS)

@@ -47,7 +47,7 @@ from workflows.command_line.training_job import (
     format_command,
     is_done,
 )
-from workflows.command_line.words import quote_paths, quoted
+from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +60,14 @@ class Workflow:
         name: of its primary configuration in ``conf/``.
         check: without TensorFlow; gives the configuration with what follows from other files filled in.
         run: does it in a folder.
+        help_text: shown for ``--help``.
         split: the runs by name that a configuration asks for, if several: each stands for itself.
     """
 
     name: str
     check: Callable[[JobConfig], JobConfig]
     run: Callable[[JobConfig, RunFolder, StopRequest], object]
+    help_text: str | None = None
     split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
 
 
@@ -74,8 +76,11 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
 
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
-    log_to_stderr()
     given = [*(sys.argv[1:] if arguments is None else arguments)]
+    if {"-h", "--help"} & {*split_flags(given)[0]}:
+        sys.stdout.write(f"{workflow.help_text}\n")
+        return 0
+    log_to_stderr()
     schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
     explain = partial(explained, schema=schema)
     with StopRequest() as stop:
