@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptycho.api import stored_result
-from ptycho.api.notebook import to_html
 from ptycho.api.reconstruction import WORDS
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.colours import unwrap
@@ -195,10 +194,6 @@ class Result:
         facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
         return "\n".join([f"Result by {first}", *facts, *(f"  {flag}" for flag in flags)])
 
-    def _repr_html_(self) -> str:
-        first, *flags = self._lines()
-        picture = self._picture()
-        shown = {label: np.clip(values, *ends) for values, ends, _, label in picture.channels}
-        return to_html(
-            f"Result by {first}", shown, self._facts(), [flag.removeprefix("! ") for flag in flags]
-        )
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows."""
+        return self.plot()._repr_png_()  # type: ignore[attr-defined]

@@ -1,14 +1,10 @@
 """A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
 
-import base64
 import dataclasses
-import io
-import re
 
 import h5py
 import numpy as np
 import pytest
-from PIL import Image
 
 import ptycho
 from ptycho.exports.exported_scan import ExportedScan
@@ -128,7 +124,7 @@ def test_a_result_is_read_back_as_it_was_saved(result, tmp_path, ending):
         assert getattr(back, key) == getattr(result, key), key
     assert back.product.energy_eV == 8800 and back.product.detector_pixel_m == (55e-6, 75e-6)
     assert back.save(tmp_path / f"two.{ending}").read_bytes() == path.read_bytes()
-    assert repr(back) == repr(result) and back._repr_html_() == result._repr_html_()
+    assert repr(back) == repr(result)
 
 
 @pytest.mark.parametrize("ending", ["npz", "h5"])
@@ -198,16 +194,8 @@ def test_another_ending_is_refused(result, tmp_path):
 # ---- what is shown
 
 
-def test_a_notebook_shows_amplitude_phase_and_a_table(result):
-    html = result._repr_html_()
-    codes = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    amplitude, phase = (np.asarray(Image.open(io.BytesIO(base64.b64decode(code))), float) for code in codes)
-    assert amplitude.shape == phase.shape == (60, 42)
-    wave = WAVE[MASK].reshape(60, 42)
-    assert np.corrcoef(phase.ravel(), wave.ravel())[0, 1] > 0.99
-    assert (
-        "72 × 56" in html and "poor_fit" in html and "2 modes, 5 positions" in html and "<script" not in html
-    )
+def test_a_notebook_shows_the_figure(result):
+    assert result._repr_png_().startswith(b"\x89PNG")
 
 
 def test_the_report_is_one_page_of_a_result(result, tmp_path):

@@ -1,14 +1,9 @@
 """A scan in Python: what it shows, and positions in metres; expected values are worked by hand."""
 
-import base64
-import io
-import re
-
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from PIL import Image
 
 import ptycho
 
@@ -104,13 +99,5 @@ def test_a_scan_is_drawn_without_the_state_of_pyplot(patterns):
     np.testing.assert_allclose(np.ptp(shown, axis=0), [24 * 0.05, 12 * 0.05], rtol=1e-6)
 
 
-def test_a_notebook_shows_a_picture_and_a_table(patterns):
-    """The brightest pixel of the picture is that of the mean; what is text is escaped."""
-    scan = from_arrays(patterns, GRID)
-    html = scan._repr_html_()
-    (code,) = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    grey = np.asarray(Image.open(io.BytesIO(base64.b64decode(code))))
-    assert grey.shape == (N, N) and grey.argmax() == patterns.mean(axis=0).argmax()
-    assert "35 of 32 × 32, photon counts" in html and "<table>" in html and "<script" not in html
-    object.__setattr__(scan, "name", "<b>")
-    assert "&lt;b&gt;" in scan._repr_html_()
+def test_a_notebook_shows_the_figure(patterns):
+    assert from_arrays(patterns, GRID)._repr_png_().startswith(b"\x89PNG")

@@ -200,12 +200,3 @@ def test_an_inspection_does_not_draw_over_the_scan(small_scans, in_process):
     scan, before = small_scans / "6.h5", files(small_scans)
     code, _, error = in_process(ROOT / "scripts/inspect_scan.py", scan, f"output={scan}")
     assert code == 2 and "is the input file; choose another file" in error and files(small_scans) == before
-
-
-def test_a_picture_of_others_is_not_replaced(tmp_path, in_process):
-    (tmp_path / "recon.png").write_text("mine")
-    for overwrite in ("false", "true"):
-        words = ("model=x.tflite", "data=x.npz", f"output_dir={tmp_path}", f"overwrite={overwrite}")
-        code, _, error = in_process(ROOT / "scripts/run_exported.py", *words)
-        assert code == 2 and "holds recon.png" in error
-    assert (tmp_path / "recon.png").read_text() == "mine"

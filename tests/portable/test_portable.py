@@ -9,7 +9,6 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib.image
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +16,6 @@ from helpers import reference
 from helpers.measurement import diffract
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
-from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.physics import Pair
@@ -151,13 +149,6 @@ def test_the_light_requirements_are_those_of_the_package():
     assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
 
 
-def test_a_grey_png_is_read_by_another_library():
-    image = np.random.default_rng(0).uniform(-3, 5, (7, 12))
-    found = matplotlib.image.imread(io.BytesIO(grey_png(image)), format="png")
-    expected = (image - image.min()) / np.ptp(image)
-    np.testing.assert_allclose(found, expected, atol=0.51 / 255)
-
-
 def test_placed_windows_are_those_of_the_loops():
     rng = np.random.default_rng(2)
     image, positions = rng.uniform(size=(6, 6)), rng.uniform(-2, 7, (3, 2, 2))
@@ -195,7 +186,6 @@ def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_p
     with np.load(tmp_path / "out/recon.npz", allow_pickle=False) as found:
         np.testing.assert_array_equal(found["mask"], expected.mask)
         assert worst(found["object"], expected.objects) < 1e-5
-    assert matplotlib.image.imread(tmp_path / "out/recon.png").shape[1] > 100
 
 
 def altered(exported, folder, change):
