@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING
 from ptycho.config import JobConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
+from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
 from workflows.command_line.words import place_words
 from workflows.reconstruct.scan_pattern import split
-from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.blocks import Crew

@@ -15,7 +15,8 @@ import workflows.reconstruct.scan
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
-from ptycho.run.scan_table import COLUMNS, check_table, row_of, write_table
+from ptycho.run.scan_table import COLUMNS, check_table, write_table
+from workflows.command_line.training_job import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"
@@ -58,6 +59,7 @@ def started(monkeypatch):
 
     def run(config, scan, folder, stop=None, crew=None):
         names.append(config.data.name)
+        folder.text("recons/solver/recon.npz", "")
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})
         folder.manifest({"scans": {config.data.name: {"patterns": 12, "N": 32}}})
 
@@ -237,30 +239,30 @@ def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_pa
 
 
 def test_a_row_is_what_the_files_of_a_run_say(tmp_path):
-    one = {
-        "solver": {
-            "r_factor": 0.123456,
-            "r_free": None,
-            "deviance": 1.5,
-            "flags": ["overfit", "no_contrast"],
-        },
-        "product": "solver",
-        "pixel_m": [2e-8, 1e-8],
+    folder = RunFolder(tmp_path)
+    folder.config(asked("scans/a.h5"))
+    folder.text("recons/solver/recon.npz", "")
+    scores = {
+        "r_factor": 0.123456,
+        "r_free": None,
+        "deviance_holdout": 1.5,
+        "flags": ["overfit", "no_contrast"],
     }
+    one = {"solver": scores, "product": "solver", "pixel_m": [2e-8, 1e-8]}
+    facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
     judged = {"frc50": 0.5, "frc50_m": 4e-8}
-    facts = {"scans": {"a": {"patterns": 9, "N": 32}}, "timings_s": {"total": 7.25}}
     for name, value in (("metrics.json", one | {"half_scan_frc": judged}), ("manifest.json", facts)):
         assert row_of(tmp_path) == {}
         (tmp_path / name).write_text(json.dumps(value))
     assert row_of(tmp_path) == {
-        **{"scan": "a", "patterns": 9, "N": 32, "pixel_nm": "20", "product": "solver", "r_factor": "0.1235"},
-        **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
+        **{"patterns": "123456", "N": "32", "pixel_nm": "20", "product": "solver", "r_factor": "0.1235"},
+        **{"r_free": "", "deviance_holdout": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
         "seconds": "7.25",
     }
     agree = {"frc50": None, "frc50_m": None}  # up to the pixel
     for more, lengths in (
         ({"half_scan_frc": agree}, ("20", "20")),
-        ({"half_scan_frc": None, "pixel_m": None}, (None, None)),
+        ({"half_scan_frc": None, "pixel_m": None}, ("", "")),
     ):
         (tmp_path / "metrics.json").write_text(json.dumps(one | more))
         row = row_of(tmp_path)

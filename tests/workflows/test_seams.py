@@ -25,13 +25,13 @@ from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")

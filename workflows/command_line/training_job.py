@@ -16,7 +16,7 @@ from ptycho.files.atomic import WriteError
 from ptycho.run.folder import config_text
 from ptycho.run.names import CONFIG
 from ptycho.run.record import damaged
-from ptycho.run.scan_table import MARKDOWN, override_cells, row_of, write_table
+from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, override_cells, write_table
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
@@ -105,6 +105,18 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
         lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
         lines += [format_command(*job.starting) for job in jobs[1:]]
     return "\n".join(lines)
+
+
+def row_of(run: Path) -> dict[str, str]:
+    """The cells of a finished run, as ``ptycho compare`` has them; of another none."""
+    if not is_finished(run):
+        return {}
+    from ptycho.report.entries import entry_of
+    from ptycho.report.gather import gather
+    from ptycho.report.page import score_text
+
+    cells = entry_of("", gather(run)).cells
+    return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
 
 
 class Progress:

@@ -15,12 +15,12 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.own_code import allow
 from ptycho.quiet_start import start_tensorflow
+from ptycho.run.scan_plan import plan
 from workflows.command_line.config import COMMANDS, plain
 from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF, plan_all
 from workflows.command_line.one_shot import config_of
 from workflows.command_line.words import split_flags
-from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
 
 if TYPE_CHECKING:
