@@ -24,7 +24,6 @@ from ptycho.reconstruction.likelihood import UNMEASURED
 from ptycho.reconstruction.object_windows import windows_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, side_by_side
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_light
 
 
 def difference_map(
@@ -45,7 +44,7 @@ def difference_map(
         least_decrease: by this share; else it ends.
         floor: share of the strongest illumination that holds each pixel at its present value.
     """
-    light = object_light(start)
+    light = _light(likelihood, start)
     held = np.float32(floor * light.max())
     image, waves, gaps = start.object, dict[int, Any](), list[float]()
     for k in range(iterations):
@@ -54,6 +53,17 @@ def difference_map(
         if k >= 2 * every and gap > (1 - least_decrease) * gaps[k - every]:
             break
     return replace(start, object=image)
+
+
+def _light(likelihood: ScanLikelihood, state: State) -> np.ndarray:
+    """``Σ_j Σ_m |P_jm|²`` on the object, of the probes at their positions, ``(M, M)`` float32."""
+    corners, fractions = likelihood.places(state)
+    windows = windows_of(np.zeros(state.object.shape, np.complex64), likelihood.data.N)
+    for part in likelihood.slices:
+        probe = physics.shifted_probe(state.modes[None], fractions[part])
+        light = tf.reduce_sum(physics.intensity(probe), axis=1) * state.flux[part, None, None] ** 2
+        windows.add(windows.part(tf.cast(light, tf.complex64), corners[part]))
+    return windows.sum.real
 
 
 def _iterate(

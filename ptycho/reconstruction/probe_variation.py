@@ -24,7 +24,7 @@ from scipy.linalg import eigh
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import cosines, floored, probe_light, variation_curvatures
+from ptycho.reconstruction.unknowns import cosines, floored, probe_light, weight_curvature
 
 
 def add_variation(
@@ -65,9 +65,8 @@ def add_variation(
 def weigh_variation(likelihood: ScanLikelihood, state: State) -> State:
     """Return a state whose OPR weights are those of a Gauss-Newton step from zero, all else being known."""
     start = state.varied_by(state.opr_modes)
-    _, curvature = variation_curvatures(start)
     slope = likelihood.evaluate(start, ("opr_weights",)).gradients["opr_weights"]
-    weights = -(likelihood.photon**2) / 4 * slope / np.maximum(curvature, 1e-30)
+    weights = -(likelihood.photon**2) / 4 * slope / np.maximum(weight_curvature(start), 1e-30)
     return state.varied_by(state.opr_modes, weights.astype(np.complex64))
 
 

@@ -2,12 +2,13 @@
 
     u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
-    H_V = 4 Σ_j |w_jk c_j O_j|² / f²,   H_w = 4 Σ |c_j V_k O_j|² / f²
+    H_V = H_P,   H_w = 4 Σ |c_j V_k O_j|² / f²
 
-H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon. Positions move
-by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is where object or
-probe are refined, which can take it; a background is β², so that it stays positive. Modes by which a probe
-varies with weights that are refined change orthogonally to its first mode: the flux takes what is along it.
+H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon; OPR weights w
+have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
+where Π takes off what their model leaves out; the mean flux stays as it is where object or probe are refined,
+which can take it; a background is β², so that it stays positive. Modes by which a probe varies with weights
+that are refined change orthogonally to its first mode: the flux takes what is along it.
 """
 
 from __future__ import annotations
@@ -66,15 +67,14 @@ class Unknowns:
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
         brightness, slopes, energies = _curvatures(state)
-        varied = variation_curvatures(state) if state.varies else (state.opr_modes, state.opr_weights)
         curvature = {
             "object": np.broadcast_to(object_light(state), state.object.shape),
             "modes": np.broadcast_to(brightness, state.modes.shape),
             "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
             "flux": energies,
             "background": np.full(state.background.shape, len(state.positions), np.float32),
-            "opr_modes": varied[0],
-            "opr_weights": varied[1],
+            "opr_modes": np.broadcast_to(brightness, state.opr_modes.shape),
+            "opr_weights": weight_curvature(state),
         }
         wanted = {
             "object": free.object,
@@ -226,16 +226,15 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return brightness, slopes, energies
 
 
-def variation_curvatures(state: State) -> tuple[np.ndarray, np.ndarray]:
-    """``Σ_j|w_jk c_j O_j|²`` of OPR modes ``(K', N, N)``, ``Σ|c_j V_k O_j|²`` of weights ``(J, K')``."""
+def weight_curvature(state: State) -> np.ndarray:
+    """``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
-    of_modes, of_weights = np.zeros(powers.shape, np.float32), np.zeros(state.opr_weights.shape, np.float32)
-    for part in _parts(len(corners)):
+    found = np.zeros(state.opr_weights.shape, np.float32)
+    for part in _parts(len(corners) if state.varies else 0):
         seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
-        of_modes += np.tensordot(np.abs(state.opr_weights[part].T) ** 2, seen, 1)
-        of_weights[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
-    return of_modes, of_weights
+        found[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
+    return found
 
 
 def cosines(count: int, waves: int) -> np.ndarray:

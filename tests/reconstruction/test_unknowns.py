@@ -187,3 +187,19 @@ def test_scales_are_roots_of_the_curvature(state):
     np.testing.assert_allclose(unknowns.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
     np.testing.assert_allclose(unknowns.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
     assert lit_pixels(state) == np.count_nonzero(light > 0.1 * light.max())
+
+
+def test_scales_of_modes_by_which_the_probe_varies(state):
+    """Weights of mean power one are what counts, however small those are with which a fit begins."""
+    _, bright, _ = slow_curvatures(state)
+    rng = np.random.default_rng(4)
+    varied = random_complex(rng, (2, N, N)).astype(np.complex64)
+    free = replace(ALL, probe_variation=True)
+    for size in (1e-3, 1.0):
+        weights = size * random_complex(rng, (len(state.flux), 2)).astype(np.complex64)
+        scales = Unknowns.of(replace(state, opr_modes=varied, opr_weights=weights), free, 0.1).scales
+        np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
+    row, column = np.floor(state.positions[3] + 0.5).astype(int)
+    seen = np.abs(state.object[row : row + N, column : column + N]) ** 2
+    expected = state.flux[3] ** 2 * np.sum(seen * np.abs(varied[1]) ** 2)
+    assert scales["opr_weights"][3, 1] ** 2 == pytest.approx(4 * expected / 0.01, rel=2e-3)
