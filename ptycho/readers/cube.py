@@ -4,6 +4,8 @@
 NPY                     (A, B, H, W), rows and columns of the raster first, or (J, H, W)
 EMPAD, Merlin, MRC      frames, :mod:`~ptycho.readers.cube_records`
 MATLAB 5                the largest array, (H, W, A, B) or (H, W, J) as MATLAB shows it
+Zarr, ``.zspy``         the largest array of a folder, by the package zarr: :mod:`~ptycho.readers.cube_extras`
+``.dm3/4``, ``.blo``    by RosettaSciIO, in the same module
 ======================= ======================================================================================
 
 HDF5 that states its axes is read by :mod:`~ptycho.readers.cube_hdf5`, other HDF5 (MATLAB 7.3) and NPZ as by a
@@ -22,6 +24,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import describe_error
 from ptycho.readers.cube_axes import Cube, complete, listed, raster_positions
+from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
 from ptycho.readers.cube_records import frames_in_file, read_empad, read_merlin, read_mrc
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
@@ -30,20 +33,16 @@ BY_NAME: dict[str, Callable[[Path], Cube]] = {
     ".raw": read_empad,
     ".mib": read_merlin,
     ".mrc": read_mrc,
+    ".dm3": read_by_rosettasciio,
+    ".dm4": read_by_rosettasciio,
+    ".blo": read_by_rosettasciio,
 }
-CONVERTED = (".dm3", ".dm4", ".blo", ".zspy", ".zarr")
-"""Endings of files that HyperSpy reads, and saves as one that is read here."""
 
 
 def reader_of(path: Path) -> Callable[[Path], Cube] | None:
-    """Return what reads a cube; None: it is none.
-
-    Raises:
-        ConfigError: it is one that must be converted.
-    """
-    if path.suffix.lower() in CONVERTED and path.exists():
-        convert = f"hyperspy.api.load('{path.name}').save('{path.stem}.hspy')"
-        raise ConfigError(f"{path}: is not read here; convert it with HyperSpy: {convert}")
+    """Return what reads a cube; None: it is none."""
+    if path.is_dir():
+        return read_zarr if is_zarr(path) else None
     try:
         if not path.is_file():  # a pipe or a device would never end
             return None
@@ -57,7 +56,7 @@ def reader_of(path: Path) -> Callable[[Path], Cube] | None:
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:
-    """Read a raster scan; its patterns stay in the file, but for MATLAB's.
+    """Read a raster scan; its patterns stay in the file, but for MATLAB's and those of RosettaSciIO.
 
     Raises:
         ConfigError: the step is not stated, the raster does not have as many positions as there are patterns,

@@ -4,6 +4,7 @@ Each writes ``cube (A, B, H, W)`` of uint16 into a folder with steps of .5 nm be
 columns where the format has them, and returns the path.
 """
 
+import json
 import struct
 
 import h5py
@@ -42,6 +43,11 @@ def hspy_micron(folder, cube):
     return folder / "a.hspy"
 
 
+def blo(folder, cube):
+    pytest.importorskip("rsciio.blockfile").file_writer(str(folder / "a.blo"), signal(cube.astype(np.uint8)))
+    return folder / "a.blo"
+
+
 def emd(folder, cube):
     """EMD 0.2, of Berkeley: the axes' places and their units in brackets."""
     with h5py.File(folder / "a.emd", "w") as file:
@@ -62,6 +68,24 @@ def emdfile(folder, cube):
             file[f"root/datacube/dim{number}"] = [0.0, step]
             file[f"root/datacube/dim{number}"].attrs["units"] = "A" if number < 2 else "A^-1"
     return folder / "a.h5"
+
+
+def zarr(folder, cube):
+    """A store of version 2 as HyperSpy lays it out, a line of the raster in a chunk, not packed."""
+    pytest.importorskip("zarr")
+    group = folder / "a.zspy" / "Experiments" / "__unnamed__"
+    for path in (group / "data", group / "axis-0", group / "axis-1"):
+        path.mkdir(parents=True)
+    for path in (folder / "a.zspy", group.parent, group, group / "axis-0", group / "axis-1"):
+        (path / ".zgroup").write_text('{"zarr_format": 2}')
+    for number, step in enumerate(STEPS):
+        (group / f"axis-{number}" / ".zattrs").write_text(json.dumps({"scale": step, "units": "nm"}))
+    layout = {"zarr_format": 2, "shape": cube.shape, "chunks": (1, *cube.shape[1:]), "dtype": "<u2"}
+    layout |= {"compressor": None, "fill_value": 0, "order": "C", "filters": None}
+    (group / "data" / ".zarray").write_text(json.dumps(layout))
+    for row, line in enumerate(cube):
+        (group / "data" / f"{row}.0.0.0").write_bytes(line.astype("<u2").tobytes())
+    return folder / "a.zspy"
 
 
 def merlin(folder, cube, head=384):
@@ -94,3 +118,63 @@ def mrc(folder, cube, order="<"):
 
 def mrc_big_endian(folder, cube):
     return mrc(folder, cube, ">")
+
+
+def gatan(folder, cube, version, detector_first):
+    """DigitalMicrograph: ``[id, name, (size,) body]`` of groups and data, the fastest axis first."""
+    pytest.importorskip("rsciio")
+
+    def numbers(*values):
+        return struct.pack(f">{len(values)}{'q' if version == 4 else 'i'}", *values)
+
+    def tag(kind, name, body):
+        size = numbers(len(body)) if version == 4 else b""
+        return struct.pack(">bh", kind, len(name)) + name.encode() + size + body
+
+    def data(name, kind, content):
+        return tag(21, name, b"%%%%" + numbers(len(kind), *kind) + content)
+
+    def group(name, *tags):
+        return tag(20, name, b"\1\0" + numbers(len(tags)) + b"".join(tags))
+
+    def scaled(name, scale, unit):
+        text = data("Units", (20, 4, len(unit)), unit.encode("utf-16-le"))
+        parts = (
+            data(key, (6,), struct.pack("<f", value)) for key, value in (("Origin", 0), ("Scale", scale))
+        )
+        return group(name, *parts, text)
+
+    def long(name, value):
+        return data(name, (3,), struct.pack("<i", value))
+
+    axes = [(STEPS[0], "nm"), (STEPS[1], "nm"), (0.3, "mrad"), (0.3, "mrad")]
+    meta = group("Meta Data", data("Data Order Swapped", (8,), b"\1"))
+    if detector_first:  # of older versions, which have no such tag
+        cube, axes, meta = cube.transpose(2, 3, 0, 1), axes[2:] + axes[:2], group("Meta Data")
+    image = group(
+        "ImageData",
+        group(
+            "Calibrations",
+            scaled("Brightness", 1, ""),
+            group("Dimension", *(scaled("", *axis) for axis in axes[::-1])),
+        ),
+        data("Data", (20, 4, cube.size), cube.astype("<u2").tobytes()),
+        long("DataType", 10),
+        group("Dimensions", *(long("", size) for size in cube.shape[::-1])),
+    )
+    root = b"\1\0" + numbers(1) + group("ImageList", group("", image, group("ImageTags", meta)))
+    path = folder / f"a.dm{version}"
+    path.write_bytes(struct.pack(">i", version) + numbers(len(root)) + struct.pack(">i", 1) + root + bytes(8))
+    return path
+
+
+def dm3(folder, cube):
+    return gatan(folder, cube, 3, False)
+
+
+def dm4(folder, cube):
+    return gatan(folder, cube, 4, False)
+
+
+def dm4_detector_first(folder, cube):
+    return gatan(folder, cube, 4, True)

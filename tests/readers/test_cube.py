@@ -2,6 +2,7 @@
 
 import os
 import struct
+import sys
 
 import h5py
 import numpy as np
@@ -76,6 +77,11 @@ WRITTEN = [  # writer, columns of a frame that the format allows, step that the 
     (writers.hspy_micron, W, FILE_STEP),
     (writers.emd, W, FILE_STEP),
     (writers.emdfile, W, FILE_STEP),
+    (writers.zarr, W, FILE_STEP),
+    (writers.blo, H, FILE_STEP),
+    (writers.dm3, W, FILE_STEP),
+    (writers.dm4, W, FILE_STEP),
+    (writers.dm4_detector_first, W, FILE_STEP),
     (writers.merlin, W, None),
     (writers.merlin_quad, W, None),
     (writers.mrc, W, None),
@@ -112,6 +118,7 @@ def test_a_file_of_another_program(tmp_path, write, columns, step):
         ("a.mrc", struct.pack("<4i", 4, 4, 9, 1) + bytes(1008 + 50), "declares 9 frames and ends after 1"),
         ("a.mrc", struct.pack("<4i", 4, 4, 1, 4) + bytes(2000), "has mode 4; must be one of 0, 1, 2"),
         ("a.mrc", b"MRC", "cannot be read"),
+        ("a.dm4", b"\0\0\0\4" + bytes(99), "cannot be read"),
     ],
 )
 def test_damaged_files_of_detectors(tmp_path, name, content, said):
@@ -120,11 +127,14 @@ def test_damaged_files_of_detectors(tmp_path, name, content, said):
         opened(tmp_path / name, scan_shape=(A, B))
 
 
-@pytest.mark.parametrize("name", ["a.dm4", "a.zspy/.zgroup"])
-def test_what_hyperspy_converts_says_so(tmp_path, name):
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [("zarr", "a.zarr/zarr.json", "zarr"), ("rsciio", "a.dm4", "stem")]
+)
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, module, name, extra):
+    monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("{}")
-    with pytest.raises(ConfigError, match=r"convert it with HyperSpy: hyperspy\.api\.load\('a\..*'a\.hspy'"):
+    with pytest.raises(ConfigError, match=rf"pip install 'ptychopinn\[{extra}\]'"):
         opened(next(tmp_path.iterdir()))
 
 
