@@ -233,7 +233,7 @@ CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
     "disk full, then not (folder)": disk_full,
     "a row of the store that is not whole": half_a_record,
     "everything at once (folder)": folder(
-        "faults=[gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
+        "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
     ),
     "detector killed: live.py": killed_detector,
     "Ctrl-C, then resume: live.py": stopped(signal.SIGINT),

@@ -10,6 +10,8 @@ from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS
 
+REMOVED = {("object", "kind"): "lines"}  # keys of former versions, and the value that changed nothing
+
 
 def read_config(run: Path) -> AnyConfig:
     """As :func:`read_job`, of a run with networks of patterns."""
@@ -24,7 +26,8 @@ def read_config(run: Path) -> AnyConfig:
 def read_job(run: Path) -> Job:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
-    Keys that are newer than the file have their defaults; one that lacks whole sections has been cut short.
+    Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a
+    file that lacks whole sections has been cut short.
 
     Raises:
         ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
@@ -40,6 +43,9 @@ def read_job(run: Path) -> Job:
         raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
+    for (section, name), neutral in REMOVED.items():
+        if isinstance(part := values.get(section), dict) and part.get(name, ...) == neutral:
+            del part[name]
     try:
         config = from_mapping(values)
     except ConfigError as error:

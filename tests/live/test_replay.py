@@ -33,6 +33,8 @@ def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
     assert sorted(places[1]) == list(range(400))
     if fault == "gaps":
         assert 10 < 400 - len(frames[1]) < 80 and len(set(frames[1])) == len(frames[1])
+    elif fault == "repeats":
+        assert 10 < len(frames[1]) - 400 < 80 and set(frames[1]) == set(range(400))
     elif fault in ("late", "disorder"):
         assert frames[1] == frames[0] and places[1] != sorted(places[1])
     else:

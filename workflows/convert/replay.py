@@ -21,7 +21,7 @@ from ptycho.run.record import check_no_file_of_a_run
 log = logging.getLogger(__name__)
 
 
-Fault = Literal["gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
+Fault = Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
 
 
 @settings(kw_only=True)
@@ -34,7 +34,7 @@ class ReplayConfig:
     burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "delay from a frame to its position", ge=0, le=3600, unit="s")
     faults: Each[Fault] = key(
-        (), "simulated faults: lost or bad frames, late or disordered positions, garbage"
+        (), "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage"
     )
     fault_share: Share = key(0.02, "fraction of the frames with each fault")
     seed: Integer = key(0, "seed of the faults", ge=0)

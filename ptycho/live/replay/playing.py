@@ -12,7 +12,7 @@ from ptycho.config import ConfigError
 from ptycho.live.arrivals import Description
 from ptycho.readers.raw_scan import UNITS, PatternSource, RawScan
 
-FAULTS = ("gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage")
+FAULTS = ("repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage")
 Kind = Literal["frame", "position", "not_finite", "shape", "dtype", "garbage"]
 LATE_S = 3.0  # of a position that comes late
 OUT_OF_STEP = 6  # positions among which their order changes
@@ -103,6 +103,9 @@ def schedule(
         placed = placed + rng.permutation(count) % OUT_OF_STEP / rate
     events = [Event(moments[k], "frame", k) for k in np.flatnonzero(there).tolist()]
     events += [Event(placed[k], "position", k) for k in range(count)]
+    if "repeats" in faults:
+        again = np.flatnonzero(chosen["repeats"] & there)
+        events += [Event(moments[k] + 1 / rate, "frame", k) for k in again.tolist()]
     kinds: tuple[Kind, ...] = ("not_finite", "shape", "dtype", "garbage")
     for kind in kinds:
         if kind in faults:  # before the right one, so that it is not taken in its place
