@@ -2,7 +2,7 @@
 """What beamlines do to a live reconstruction, and what becomes of the frames: a table.
 
     python benchmarks/live_faults.py            # all; some minutes
-    python benchmarks/live_faults.py folder     # those with the word in their name
+    python benchmarks/live_faults.py socket     # those with the word in their name
 
 Each row plays a small scan with one fault and compares what is in the store with what was sent. The rows
 named ``live.py`` run the program itself.
@@ -10,17 +10,19 @@ named ``live.py`` run the program itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ptycho.config.data import DataConfig
+from ptycho.live import messages
 from ptycho.live.arrivals import Description, Frame, make_positions
 from ptycho.live.collecting import CollectOptions, Collector
 from ptycho.live.sources import SourceOptions, open_source
@@ -40,6 +43,8 @@ from ptycho.readers.table import open_raw
 
 COUNT, N, RATE = 240, 32, 240
 TIMEOUT_S = 4.0  # after which a scan has ended
+CONNECTIONS = 10_000
+IN_FLIGHT = 25  # messages that are lost with a process that is killed: PUSH does not send them again
 
 
 @dataclass(frozen=True)
@@ -68,10 +73,10 @@ def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
     return script("replay", f"data.file={case.scan}", f"to={to}", f"rate={RATE}", *words)
 
 
-def collect(case: Case, watch: str, seconds: float = 60) -> Collector:
+def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector:
     """What comes from a source until it ends."""
     store = Store(case.folder / "live")
-    options = SourceOptions(DataConfig(file=("-",)), case.folder / "live", store.has)
+    options = SourceOptions(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
     collector = Collector(
         open_source(watch, options), store, CollectOptions(timeout_s=TIMEOUT_S, wait_s=20.0)
     )
@@ -116,15 +121,88 @@ def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]
     return run
 
 
-def folder(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:
+def folder(*words: str) -> Callable[[Case], tuple[bool, str]]:
     def run(case: Case) -> tuple[bool, str]:
         place = f"{case.folder}/frames/"
         process = replaying(case, place, *words)
         found = collect(case, place)
         process.wait()
+        return verdict(case, found)
+
+    return run
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def sent(*words: str, lost: int | None = 0, beside: Callable[[int], None] | None = None, **changes):
+    """Through a socket, with something done beside, to its port."""
+
+    def run(case: Case) -> tuple[bool, str]:
+        port = free_port()
+        address = f"zmq://127.0.0.1:{port}"
+        process = replaying(case, address, *words)
+        if beside is not None:
+            threading.Thread(target=beside, args=[port], daemon=True).start()
+        found = collect(case, address, **changes)
+        process.wait()
         return verdict(case, found, lost)
 
     return run
+
+
+def garbage_bytes(port: int) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as one:
+            one.sendall(rng.bytes(2000))
+
+
+def many_connections(port: int) -> None:
+    """So many, as many at a time as a process may have."""
+    held: list[socket.socket] = []
+    for _ in range(CONNECTIONS):
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), 1))
+        if len(held) > 400:
+            held.pop(0).close()
+
+
+def bad_messages(parts: Callable[[], Iterator[Sequence[bytes]]]) -> Callable[[int], None]:
+    def beside(port: int) -> None:
+        import zmq
+
+        context = zmq.Context()
+        sender = context.socket(zmq.PUSH)
+        sender.connect(f"tcp://127.0.0.1:{port}")
+        for message in parts():
+            sender.send_multipart(message)
+        sender.close(linger=2000)
+        context.term()
+
+    return beside
+
+
+def wrong_headers() -> Iterator[Sequence[bytes]]:
+    frame = messages.frame_message(Frame(1, np.zeros((N, N), np.uint32)))
+    changes: tuple[dict[str, object], ...] = (
+        {"shape": [2**40, 1]},
+        {"dtype": "object"},
+        {"index": -5},
+        {"encoding": "pickle"},
+        {"type": 3},
+    )
+    for change in changes:
+        yield [json.dumps(json.loads(frame[0]) | change).encode(), frame[1]]
+    yield [b"[" * 200_000]
+    yield [json.dumps({"type": "start", "unit": "furlong"}).encode()]
+
+
+def oversize() -> Iterator[Sequence[bytes]]:
+    yield [b'{"type": "frame"}', bytes(50_000_000)]
 
 
 def not_there_yet(case: Case) -> tuple[bool, str]:
@@ -159,9 +237,9 @@ def disk_full(case: Case) -> tuple[bool, str]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     threading.Timer(3.0, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))).start()
-    place = f"{case.folder}/frames/"
-    process = replaying(case, place)
-    found = collect(case, place)
+    port = free_port()
+    process = replaying(case, f"zmq://127.0.0.1:{port}")
+    found = collect(case, f"zmq://127.0.0.1:{port}")
     process.wait()
     good, text = verdict(case, found)
     return good and found.faults["disk full"] + found.faults["disk error"] > 0, text
@@ -179,11 +257,12 @@ def half_a_record(case: Case) -> tuple[bool, str]:
     return hdf5()(case)
 
 
-def stopped(number: int) -> Callable[[Case], tuple[bool, str]]:
+def stopped(number: int, source: str) -> Callable[[Case], tuple[bool, str]]:
     """live.py is stopped in the middle, and gone on with."""
 
     def run(case: Case) -> tuple[bool, str]:
-        watch, out = str(case.folder / "growing.h5"), case.folder / "out"
+        watch = str(case.folder / "growing.h5") if source == "hdf5" else f"zmq://127.0.0.1:{free_port()}"
+        out = case.folder / "out"
         keys = ["final=false", "finish_s=2", "refresh_s=1", "timeout_s=8"]
         live = script("live", f"watch={watch}", f"output_dir={out}", *keys)
         time.sleep(9)
@@ -197,8 +276,9 @@ def stopped(number: int) -> Callable[[Case], tuple[bool, str]]:
         second = again.wait()
         numbers = json.loads((out / "live.json").read_text())
         wanted = 128 + number if number != signal.SIGKILL else -number
-        complete = (numbers["patterns"], numbers["state"]) == (COUNT, "complete")
-        good = complete and (first, second) == (wanted, 0)
+        lost = COUNT - numbers["patterns"]
+        whole = lost == 0 if source == "hdf5" else lost <= IN_FLIGHT
+        good = whole and numbers["state"] == "complete" and (first, second) == (wanted, 0)
         return good, f"exit {first}, then {second}; {numbers['patterns']} of {COUNT}, {numbers['state']}"
 
     return run
@@ -218,26 +298,37 @@ CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
     "no fault, HDF5": hdf5(),
     "no fault, packed HDF5": hdf5("compressed=true"),
     "no fault, folder": folder(),
+    "no fault, socket, packed": sent("compressed=true"),
+    "frames repeated (socket)": sent("faults=[repeats]", "fault_share=0.1"),
     "frames lost (HDF5)": hdf5("faults=[gaps]", "fault_share=0.1", lost=None),
+    "frames lost (socket)": sent("faults=[gaps]", "fault_share=0.1", lost=None),
     "positions 3 s late (HDF5)": hdf5("faults=[late]", "fault_share=0.1"),
     "positions out of order (HDF5)": hdf5("faults=[disorder]"),
     "positions 1.5 s after their frames (folder)": folder("lag_s=1.5"),
     "files cut short, then whole (folder)": folder("faults=[garbage]", "fault_share=0.1"),
-    "frames of another shape (folder)": folder("faults=[shape]", "fault_share=0.1"),
-    "frames of another dtype (folder)": folder("faults=[dtype]", "fault_share=0.1"),
-    "frames of NaN (folder)": folder("faults=[not_finite]", "fault_share=0.1"),
+    "frames of another shape (socket)": sent("faults=[shape]", "fault_share=0.1"),
+    "frames of another dtype (socket)": sent("faults=[dtype]", "fault_share=0.1"),
+    "frames of NaN (socket)": sent("faults=[not_finite]", "fault_share=0.1"),
     "writer killed (HDF5)": hdf5("complete=false"),
     "file not there yet (HDF5)": not_there_yet,
     "file replaced by its copy (HDF5)": replaced(other=False),
     "file replaced by another scan (HDF5)": replaced(other=True),
-    "disk full, then not (folder)": disk_full,
+    "no messages of ours (socket)": sent("faults=[garbage]", "fault_share=0.1"),
+    "bytes of no protocol (socket)": sent(beside=garbage_bytes),
+    f"{CONNECTIONS} connections (socket)": sent(beside=many_connections),
+    "a message of 50 MB where 1 MB is allowed (socket)": sent(
+        beside=bad_messages(oversize), largest=1_000_000
+    ),
+    "wrong headers (socket)": sent(beside=bad_messages(wrong_headers)),
+    "disk full, then not (socket)": disk_full,
     "a row of the store that is not whole": half_a_record,
-    "everything at once (folder)": folder(
+    "everything at once (socket)": sent(
         "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
     ),
     "detector killed: live.py": killed_detector,
-    "Ctrl-C, then resume: live.py": stopped(signal.SIGINT),
-    "SIGKILL, then resume: live.py": stopped(signal.SIGKILL),
+    "Ctrl-C, then resume: live.py": stopped(signal.SIGINT, "hdf5"),
+    "SIGKILL, then resume (HDF5): live.py": stopped(signal.SIGKILL, "hdf5"),
+    "SIGKILL, then resume (socket): live.py": stopped(signal.SIGKILL, "socket"),
 }
 
 

@@ -3,6 +3,7 @@
 
     python scripts/live.py watch=/beamline/scan_0042.h5 output_dir=outputs/live      # HDF5 that grows (SWMR)
     python scripts/live.py watch=frames/ data.positions_file=frames/positions.csv    # a folder of TIFF or NPY
+    python scripts/live.py watch=zmq://127.0.0.1:5555                                # a socket
     python scripts/live.py resume=outputs/live                                   # go on after an interruption
 
 Look at outputs/live/live.html in a browser: amplitude, phase, probe, how well the held-out patterns are

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-FRAME = np.dtype([("index", "<i8")])
-POSITION = np.dtype([("index", "<i8"), ("row", "<f8"), ("col", "<f8")])
-"""A position of the probe on the object, in the unit of the :class:`Description`, of the frame ``index``."""
+BY_TIME = -1  # index of a position that is joined by its time alone
+FRAME = np.dtype([("index", "<i8"), ("time", "<f8")])
+POSITION = np.dtype([("index", "<i8"), ("time", "<f8"), ("row", "<f8"), ("col", "<f8")])
+"""A position of the probe on the object, in the unit of the :class:`Description`: of the frame ``index``, or
+at a ``time`` in s (NaN: not known)."""
 
 
-def make_positions(index: Any, row: Any, col: Any) -> np.ndarray:
+def make_positions(index: Any, row: Any, col: Any, time: Any = np.nan) -> np.ndarray:
     """Return positions ``(n,)`` of dtype :data:`POSITION` from their columns; a single number is repeated."""
-    columns = np.broadcast_arrays(*map(np.atleast_1d, (index, row, col)))
+    columns = np.broadcast_arrays(*map(np.atleast_1d, (index, time, row, col)))
     positions = np.empty(len(columns[0]), POSITION)
     for name, column in zip(POSITION.names or (), columns, strict=True):
         positions[name] = column
@@ -26,10 +28,11 @@ NO_POSITIONS = np.empty(0, POSITION)
 
 
 class Frame(NamedTuple):
-    """A detector frame ``(H, W)`` by its index, ``number``."""
+    """A detector frame ``(H, W)`` by its index, ``number``; ``time`` in seconds, NaN: not known."""
 
     number: int
     data: np.ndarray
+    time: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,7 @@ class Store:
                 faults[fault] += 1
             else:
                 new[frame.number] = frame
-        rows = np.array([(number,) for number in new], FRAME)
+        rows = np.array([(frame.number, frame.time) for frame in new.values()], FRAME)
         if new:  # the numbers first: a row of the table stands for a frame that is whole
             data = np.stack([frame.data for frame in new.values()]).astype(self.dtype, copy=False)
             scan_file.append(self._file["patterns"], data, self.counts[0])
@@ -144,7 +144,7 @@ class Store:
             self._table = None
         if time.monotonic() - self._synced > 2.0 and not self._syncing.is_alive():
             self._syncing, self._synced = threading.Thread(target=_sync, args=[self.path]), time.monotonic()
-            self._syncing.start()  # a disk may take seconds
+            self._syncing.start()  # a disk may take seconds, and a socket does not wait
         return +faults
 
     def end(self, reason: str) -> None:
@@ -198,11 +198,11 @@ class Store:
 
     def _new_positions(self, positions: np.ndarray, faults: Counter[str]) -> np.ndarray:
         """Those that are finite and of no index that was there before."""
-        finite = np.isfinite(positions["row"]) & np.isfinite(positions["col"]) & (positions["index"] >= 0)
-        faults["position or index not known"] += int(np.count_nonzero(~finite))
+        finite = np.isfinite(positions["row"]) & np.isfinite(positions["col"])
+        faults["position not finite"] += int(np.count_nonzero(~finite))
         positions, seen, new = positions[finite], set[int](), list[int]()
         for k, index in enumerate(positions["index"].tolist()):
-            if index in seen or index in self._joiner.position_rows:
+            if index >= 0 and (index in seen or index in self._joiner.position_rows):
                 faults["position repeated"] += index not in self._restored
             else:
                 seen.add(index)

@@ -91,7 +91,7 @@ def gather(source):
     while nothing < 2 and not ended:
         came = source.poll()
         frames |= {frame.number: frame.data for frame in came.frames}
-        places |= {index: place for index, *place in came.positions.tolist()}
+        places |= {index: place for index, _, *place in came.positions.tolist()}
         nothing, ended = nothing + 1 if came.empty else 0, came.ended
     return frames, places, ended
 

@@ -96,6 +96,7 @@ def test_a_folder_that_was_played(tmp_path, scan):
     assert len(rows) == 4 and (folder / "END").exists()
 
 
-def test_what_nothing_is_played_into(tmp_path, scan):
+@pytest.mark.parametrize("to", ["out.npz", "zmq://nowhere"])
+def test_what_nothing_is_played_into(tmp_path, scan, to):
     with pytest.raises(ConfigError, match="must be"):
-        replay(config(scan, tmp_path / "out.npz"))
+        replay(config(scan, to if "zmq" in to else tmp_path / to))

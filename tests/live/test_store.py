@@ -13,7 +13,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
-from ptycho.live.arrivals import Description, Frame, make_positions
+from ptycho.live.arrivals import BY_TIME, Description, Frame, make_positions
 from ptycho.live.scan_file import CLOSED, WRITING, mark
 from ptycho.live.store import NAME, Store
 
@@ -21,7 +21,7 @@ H, W = 5, 7
 
 
 def frame(number, dtype=np.uint16, shape=(H, W)):
-    return Frame(number, np.random.default_rng(number).integers(0, 99, shape).astype(dtype))
+    return Frame(number, np.random.default_rng(number).integers(0, 99, shape).astype(dtype), number / 10)
 
 
 def places(numbers):
@@ -39,6 +39,7 @@ def check(store, numbers):
     """The frames and positions of some numbers, and nothing else."""
     frames = store.table.frames
     np.testing.assert_array_equal(frames["index"], numbers)
+    np.testing.assert_allclose(frames["time"], np.array(numbers) / 10)
     np.testing.assert_array_equal(
         store.table.positions(store.table.rows), np.array([[k + 0.5, -k] for k in numbers])
     )
@@ -64,7 +65,7 @@ store, k = Store(Path(sys.argv[1])), 0
 store.add([], make_positions(0, 0.5, 0.0), Description(unit="um", distance_m=0.3))
 while True:
     numbers = np.arange(k, k + 3)
-    data = [Frame(n, np.random.default_rng(n).integers(0, 99, (5, 7)).astype("u2")) for n in numbers]
+    data = [Frame(n, np.random.default_rng(n).integers(0, 99, (5, 7)).astype("u2"), n / 10) for n in numbers]
     store.add(data, make_positions(numbers, numbers + 0.5, -numbers))
     k += 3
     print(k, flush=True)
@@ -110,13 +111,13 @@ def test_rows_that_are_not_whole_are_cut_off_and_what_follows_is_whole(tmp_path)
 def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
     store = filled(tmp_path)
     wrong = [frame(1), frame(5, shape=(H, W - 1)), frame(6, np.float32), Frame(-1, frame(0).data)]
-    more = make_positions([2, 8, -1], [7, np.nan, 1], [7, 1, 1])
+    more = make_positions([2, 8, BY_TIME, BY_TIME], [7, np.nan, 1, 2], [7, 1, 1, 2], [0, 0, 0.2, 0.4])
     assert store.add([*wrong, frame(7, np.uint8)], more) == {
         "repeated": 1,
         "wrong shape": 1,
         "wrong dtype": 2,
         "position repeated": 1,
-        "position or index not known": 2,
+        "position not finite": 1,
     }
     np.testing.assert_array_equal(store.table.frames["index"], [0, 1, 2, 3, 7])
     np.testing.assert_array_equal(store.read(np.array([1]))[0], frame(1).data)  # the first one stays

@@ -29,7 +29,7 @@ PROGRAMS: dict[str, Program] = {
     "inspect": Program("inspect_scan", "show how a file is read; changes nothing"),
     "scan": Program("scan_workflow", "reconstruct measured scans"),
     "init": Program("init", "write the settings of a scan to a commented file, to edit"),
-    "live": Program("live", "reconstruct a scan while it is measured: HDF5 or files"),
+    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ"),
     "tune": Program("tune", "find the settings that explain a scan best, by Optuna"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ"),
     "sample": Program("sample", "make a small scan in seconds, to try the program with"),

@@ -13,7 +13,8 @@ from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
 from ptycho.live.replay.playing import Played, bursts, play, schedule
-from ptycho.live.replay.writers import FolderWriter, Hdf5Writer, Writer
+from ptycho.live.replay.writers import FolderWriter, Hdf5Writer, SocketWriter, Writer
+from ptycho.live.sources import SOCKET
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run.record import check_no_file_of_a_run
@@ -28,7 +29,7 @@ Fault = Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "d
 class ReplayConfig:
     """The keys of ``conf/lite/replay.yaml``."""
 
-    to: Text | None = key(None, "destination: an HDF5 file (.h5), or a folder (ends with /)")
+    to: Text | None = key(None, "destination: an HDF5 file (.h5), a folder (ends with /), or zmq://host:port")
     rate: Number = key(100.0, "number of frames per second", gt=0, le=1e5, unit="Hz")
     n: Integer | None = key(None, "maximum number of frames; null: all", ge=3)
     burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
@@ -38,16 +39,19 @@ class ReplayConfig:
     )
     fault_share: Share = key(0.02, "fraction of the frames with each fault")
     seed: Integer = key(0, "seed of the faults", ge=0)
-    probe: Flag = key(True, "send the probe of the file, too (HDF5)")
-    compressed: Flag = key(False, "compress frames by bitshuffle and LZ4 (HDF5)")
+    probe: Flag = key(True, "send the probe of the file, too (HDF5, socket)")
+    compressed: Flag = key(False, "compress frames by bitshuffle and LZ4 (HDF5, socket)")
     complete: Flag = key(
         True, "mark the scan as complete at the end; false: end like a detector that was killed"
     )
     overwrite: Flag = key(False, "replace an existing file")
+    curve_keys: Text | None = key(
+        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
+    )
     data: DataConfig = key(..., "scan that is replayed")
 
     def __post_init__(self) -> None:
-        check(bool(self.to), "to", self.to, "an HDF5 file, or a folder (ends with /)")
+        check(bool(self.to), "to", self.to, f"an HDF5 file, a folder (ends with /), or {SOCKET}host:port")
 
 
 def replay(config: ReplayConfig) -> list[str]:
@@ -76,6 +80,9 @@ def replay(config: ReplayConfig) -> list[str]:
 def open_writer(config: ReplayConfig, played: Played) -> Writer:
     """Where the scan is played into; ConfigError: it cannot be."""
     to = str(config.to)
+    if to.startswith(SOCKET):
+        keys = None if config.curve_keys is None else Path(config.curve_keys)
+        return SocketWriter(to, played, config.compressed, keys)
     path = Path(to)
     if to.endswith("/") or path.is_dir():
         if path.is_dir() and any(path.iterdir()):
@@ -83,7 +90,9 @@ def open_writer(config: ReplayConfig, played: Played) -> Writer:
         return FolderWriter(path, played)
     check_no_file_of_a_run("to", path)
     if path.suffix.lower() not in (".h5", ".hdf5", ".cxi", ".nxs"):
-        raise ConfigError(f"to={to}: must be a file .h5 or .cxi, or a folder (ends with /)")
+        raise ConfigError(
+            f"to={to}: must be a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port"
+        )
     if path.exists() and (not config.overwrite or path.samefile(config.data.path)):
         raise ConfigError(f"to={to}: is there already; choose another file, or overwrite=true")
     path.parent.mkdir(parents=True, exist_ok=True)

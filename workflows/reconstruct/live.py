@@ -92,7 +92,11 @@ def _text(config: LiveConfig) -> str:
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; the configuration of the run that follows, if it is wanted."""
     store = Store(place)
-    source = open_source(str(config.watch), SourceOptions(config.data, place, store.has))
+    keys = None if config.curve_keys is None else Path(config.curve_keys)
+    largest = int(1e6 * config.largest_message_mb)
+    source = open_source(
+        str(config.watch), SourceOptions(config.data, place, store.has, config.bind, keys, largest)
+    )
     collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()
     try:

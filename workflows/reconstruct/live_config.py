@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from ptycho.config import ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError
@@ -18,7 +15,9 @@ from ptycho.config.solver_config import SolverConfig
 class LiveConfig:
     """The keys of ``conf/live.yaml``."""
 
-    watch: Text | None = key(None, "source: an HDF5 file that is being written, or a folder (ends with /)")
+    watch: Text | None = key(
+        None, "source: an HDF5 file that is being written, a folder (ends with /), or zmq://host:port"
+    )
     output_dir: Text | None = key(None, "folder of the run; null: outputs/live/<name>")
     resume: Text | None = key(None, "folder of a live run that was stopped, to resume with its own keys")
     frames: Integer | None = key(None, "number of frames of the scan; null: as the source states", ge=3)
@@ -30,6 +29,14 @@ class LiveConfig:
         45.0, "time for the fit of all patterns together, after the last frame", ge=0, unit="s"
     )
     final: Flag = key(True, "continue with the run of scan_workflow.py, which assesses the result")
+    curve_keys: Text | None = key(
+        None,
+        "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none",
+    )
+    bind: Flag = key(True, "bind the socket and wait for a sender; false: connect to a sender that waits")
+    largest_message_mb: Number = key(
+        256.0, "largest message of a socket; larger ones are dropped", gt=0, le=4096, unit="MB"
+    )
     seed: Integer = key(0, "seed of the run that follows", ge=0)
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "metadata that the source does not state")
     probe: OwnProbe | AberratedProbe | Shape = key(OwnProbe(), "initial probe", discriminator="kind")
@@ -38,13 +45,11 @@ class LiveConfig:
     )
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
-    REMOVED: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("curve_keys", "bind", "largest_message_mb"), "sockets are not watched any more; see docs/live.md"
-    )
-
     def __post_init__(self) -> None:
         if self.resume is None and not self.watch:
-            raise ConfigError("watch=null: must be a file that grows, or a folder (ends with /)")
+            raise ConfigError(
+                "watch=null: must be a file that grows, a folder (ends with /), or zmq://host:port"
+            )
         if (self.solver.slices or 1) > 1:
             raise ConfigError(
                 f"solver.slices={self.solver.slices}: a live run has a thin object; set solver.slices=1, and "

@@ -1,7 +1,8 @@
-"""Where a scan is played into: an HDF5 file that grows, a folder that fills."""
+"""Where a scan is played into: an HDF5 file that grows, a folder that fills, a socket."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +13,12 @@ import numpy as np
 import tifffile
 
 from ptycho.config import ConfigError
+from ptycho.live import messages
+from ptycho.live.arrivals import Frame, make_positions
 from ptycho.live.replay.playing import Event, Played
 from ptycho.live.scan_file import SUPERBLOCK
 from ptycho.live.sources.growing_folder import FINISHED, TABLE
+from ptycho.live.sources.socket import prove, require_zmq, tcp_address
 from ptycho.readers.quantities import ELECTRON
 
 
@@ -138,6 +142,56 @@ class FolderWriter:
         self._table.close()
         if complete:
             (self._folder / FINISHED).touch()
+
+
+class SocketWriter:
+    """Messages to who waits at an address, for half a minute.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+
+    def __init__(self, address: str, played: Played, compressed: bool, keys: Path | None) -> None:
+        self._zmq, self._played, self._address = require_zmq(), played, address
+        self._encoding = "bslz4" if compressed else "raw"
+        self._context = self._zmq.Context()
+        self._socket = self._context.socket(self._zmq.PUSH)
+        for option in (self._zmq.SNDTIMEO, self._zmq.LINGER):
+            self._socket.setsockopt(option, 30_000)
+        if keys is not None:
+            prove(self._socket, self._context, keys, server=False)
+        self._socket.connect(tcp_address(address))
+        description = played.description
+        self._send(messages.start_message(description))
+        if description.good is not None:
+            self._send(messages.message("mask", (~description.good).astype(np.uint8)))
+        if description.probe is not None:
+            self._send(messages.message("probe", description.probe.astype(np.complex64)))
+
+    def write(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.kind == "garbage":
+                self._send([b"\x00 no message", b"at all"])
+            elif event.kind != "position":
+                encoding = self._encoding if event.kind == "frame" else "raw"
+                frame = Frame(event.number, spoilt(event, self._played))
+                self._send(messages.frame_message(frame, encoding))
+        placed = [event.number for event in events if event.kind == "position"]
+        if placed:
+            self._send(messages.positions_message(make_positions(placed, *self._played.positions[placed].T)))
+
+    def close(self, complete: bool) -> None:
+        with contextlib.suppress(ConfigError):
+            if complete:
+                self._send(messages.message("end"))
+        self._socket.close()
+        self._context.term()
+
+    def _send(self, parts: list[bytes]) -> None:
+        try:
+            self._socket.send_multipart(parts)
+        except self._zmq.Again as error:
+            raise ConfigError(f"to={self._address}: no receiver is connected; start live.py there") from error
 
 
 def spoilt(event: Event, played: Played) -> np.ndarray:

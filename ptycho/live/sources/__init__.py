@@ -1,4 +1,4 @@
-"""Where a growing scan comes from: a file or a folder; recognised by what is watched."""
+"""Where a growing scan comes from: a file, a folder, a socket; recognised by what is watched."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.live.arrivals import Source
 
+SOCKET = "zmq://"
+OTHERS = ("tcp://", "ipc://", "http://", "https://", "redis://")
+
 
 @dataclass(frozen=True)
 class SourceOptions:
@@ -19,11 +22,17 @@ class SourceOptions:
         config: the section ``data``: what the source does not say.
         scratch: a folder for small files of its own.
         has: whether the frame of an index is kept already.
+        bind: of a socket: wait for who sends; else connect to it.
+        keys: of a socket: file with its certificate, where who sends must know its public key.
+        largest: bytes of a message.
     """
 
     config: DataConfig
     scratch: Path
     has: Callable[[int], bool]
+    bind: bool = True
+    keys: Path | None = None
+    largest: int = 2**28
 
 
 def open_source(watch: str, options: SourceOptions) -> Source:
@@ -32,10 +41,12 @@ def open_source(watch: str, options: SourceOptions) -> Source:
     Raises:
         ConfigError: it can be none.
     """
-    if "://" in watch:
-        raise ConfigError(
-            f"watch={watch}: must be a file or a folder; write what a stream brings into one (docs/live.md)"
-        )
+    if watch.startswith(SOCKET):
+        from ptycho.live.sources.socket import SocketSource
+
+        return SocketSource(watch, options)
+    if watch.startswith(OTHERS):
+        raise ConfigError(f"watch={watch}: must be a file, a folder, or {SOCKET}host:port")
     path = Path(watch)
     if path.is_dir() or watch.endswith("/"):
         from ptycho.live.sources.growing_folder import GrowingFolder
