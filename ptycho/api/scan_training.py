@@ -32,14 +32,14 @@ def train_on_scan(
 
     Args:
         name, scan: the name of the scan, and its geometry and patterns as read.
-        overwrite: replace a run that the folder holds.
+        overwrite: replace a run that the folder holds, once there is a result.
         bar: as for :class:`~ptycho.progress.Progress`.
         callbacks: of Keras or of the loop.
     """
     check_disk_for(scan.raw, config.data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)
-        with folder.logged():
+        with folder.replacing(), folder.logged():
             folder.config(config)
             each = prepare(name, scan, config, RunContext(path, folder.timed, bar))
             parts = split_scan(each.fitted(each.whole.beam), config.val_fraction, config.seed)

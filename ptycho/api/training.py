@@ -90,7 +90,7 @@ def train(
         batch_size: groups in a step; more than there are make one batch of all.
         learn_probe: correct the probe, too; ``model.probe``, ``(N, N)``, is then the corrected one.
         seed: of all that is random; the same one gives the same weights.
-        overwrite: replace the run in ``folder``.
+        overwrite: replace the run in ``folder``, once there is a result.
         progress: a bar on a terminal or in a notebook.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
         loss: your own as ``my_module:loss``, which is added to ``mae_weight`` times the error of the

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.files.atomic import open_new, remove_temporary, sha256, write_atomically
+from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import check_unlocked, unusable
 from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import check_links, foreign_files, own_files, read_record, remove_run
+from ptycho.run.record import check_links, foreign_files, own_files, read_record
+from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ class RunFolder(OutputFolder):
 
     Args:
         path: the folder, made if need be.
-        overwrite: the run that the folder holds is removed; without it such a folder is refused.
+        overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
+            the first result of this one; without it such a folder is refused.
         resumed: go on with the run that the folder holds; nothing but temporary files is removed.
         contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
@@ -86,12 +88,33 @@ class RunFolder(OutputFolder):
         check_links(path) if resumed else check_free(path, overwrite, contents)
         _open(path)
         try:
-            (remove_temporary(path, contents) if resumed else remove_run(path))
+            (mend if resumed else make_way)(path)
+            remove_temporary(path, contents)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self._record = read_record(path) if resumed else {}
         self.timings: dict[str, float] = {}
-        self._list(names.RECORD)
+        with self.replacing():
+            self._list(names.RECORD)
+        if any(PurePath(name).name in names.RESULTS for name in own_files(path)):
+            discard(path)
+
+    @contextlib.contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Bring the replaced run back where the block fails before the new one has a result.
+
+        Where the disk was full the new one stays, to be gone on with, and the old one waits. Of an inference,
+        which cannot be gone on with, nothing stays.
+        """
+        try:
+            yield
+        except Exception as error:
+            resumable = self.contents == names.TRAINING and (self.path / names.CONFIG).is_file()
+            if waits(self.path) and resumable and isinstance(error, WriteError):
+                log.warning("%s", kept_aside(self.path))
+            elif (put_back if self.contents == names.TRAINING else undo)(self.path):
+                log.warning("%s: holds the run again that was to be replaced", self.path)
+            raise
 
     def place(self, name: str) -> Path:
         """Where a file will be, which others write; it is listed as the run's."""
@@ -99,9 +122,12 @@ class RunFolder(OutputFolder):
         return self.path / name
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
-        """As :meth:`OutputFolder.write`; the file is listed."""
-        self._list(name)
-        return super().write(name, save)
+        """As :meth:`OutputFolder.write`; the file is listed, and the first result ends what was replaced."""
+        target = self.place(name)
+        write_atomically(target, save)
+        if target.name in names.RESULTS:
+            discard(self.path)
+        return target
 
     def _list(self, name: str, digest: str = "") -> None:
         """Note a file as the run's own, before it is written; an array file with its SHA-256 after that."""
@@ -214,12 +240,20 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
             f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
             "never replace; choose another folder"
         )
-    if held and not overwrite:
+    replaced = os.path.isdir(path / names.REPLACED)
+    if (held or replaced) and not overwrite:
+        waiting = f"; {kept_aside(path)}" if replaced else ""
         raise ConfigError(
-            f"output_dir={path}: holds another run ({', '.join(held)}); "
-            "choose another folder, or overwrite=true to replace it"
+            f"output_dir={path}: holds another run ({', '.join(held) or names.REPLACED}); "
+            f"choose another folder, or overwrite=true to replace it{waiting}"
         )
     check_writable(path)
+
+
+def kept_aside(path: Path) -> str:
+    """Where the run is that was to be replaced in a folder."""
+    place, back = path / names.REPLACED, "(to have it back, move its files from there)"
+    return f"the run that was to be replaced is kept in {place} until there is a new result {back}"
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:

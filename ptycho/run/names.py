@@ -26,6 +26,7 @@ CHECKPOINTS = "checkpoints"
 LIVE = "live"  # what came of a scan that was watched
 BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
+REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
 PHASES = {  # of a run, as the log names them when they begin
     "reading": "reading the patterns",
@@ -48,6 +49,7 @@ UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
     *(f"{name}/*-*.npz" for name in (EXAMPLES, BLOCKS)),
 )
+RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 
 
 def dataset(N: int, gridsize: int, role: str) -> str:

@@ -5,17 +5,15 @@ The SHA-256 stands beside the name of an array file; other files have an empty t
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import remove_temporary, sha256
+from ptycho.files.atomic import sha256
 from ptycho.files.json_file import read_json
 from ptycho.files.text import shown
-from ptycho.run.names import DATASETS, LIVE, RECORD, REPORT, TRAINING, UNFINISHED
+from ptycho.run.names import DATASETS, DISCARDED, LIVE, RECORD, REPLACED, TRAINING, UNFINISHED
 
 PAGE = b'<meta name="generator" content="PtychoPINN">'
 
@@ -74,29 +72,6 @@ def own_files(run: Path) -> list[str]:
     return sorted(name for name in names if os.path.isfile(run / name) or os.path.islink(run / name))
 
 
-def remove_run(run: Path) -> None:
-    """Remove the run in a folder: its files and its page, ``files.json`` last, and folders that are empty."""
-    remove_temporary(run, TRAINING)
-    own = own_files(run)
-    page = [REPORT] if own and is_page(run / REPORT) else []
-    for name in sorted([*own, *page], key=lambda name: name == RECORD):
-        (run / name).unlink(missing_ok=True)
-    for folder in (folder for top in TRAINING for folder, *_ in os.walk(run / top, topdown=False)):
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
-
-
-def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
-    """Raise ConfigError if the run in the folder ``path`` holds a file, by key, that a new one reads."""
-    own = {os.path.realpath(path / name) for name in own_files(path)}
-    for key, source in inputs.items():
-        if os.path.realpath(source) in own:
-            raise ConfigError(
-                f"output_dir={path}: holds {key}={source}, which overwrite=true would remove; choose "
-                "another folder"
-            )
-
-
 def is_page(path: Path, beginning: int = 500) -> bool:
     """Return whether the ``beginning`` of a file, in bytes, is that of a page of this program."""
     try:
@@ -139,7 +114,7 @@ def check_no_file_of_a_run(key: str, path: Path) -> None:
 def check_links(run: Path) -> None:
     """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there."""
     inside = Path(os.path.realpath(run))
-    for top in sorted({*TRAINING, LIVE}):
+    for top in sorted({*TRAINING, REPLACED, DISCARDED, LIVE}):
         below = (
             Path(folder, name) for folder, *names in os.walk(run / top) for name in itertools.chain(*names)
         )

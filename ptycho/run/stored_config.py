@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ptycho.config import ConfigError, DenoiserConfig
 from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
-from ptycho.run.names import CONFIG, MANIFEST, METRICS
+from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 REMOVED = {("object", "kind"): "lines"}  # keys of former versions, and the value that changed nothing
 
@@ -36,7 +37,8 @@ def read_job(run: Path) -> Job:
     try:
         values = read_yaml(path)
     except FileNotFoundError:
-        raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it") from None
+        aside = f"; move the files of {run / REPLACED} back" if os.path.isdir(run / REPLACED) else ""
+        raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it{aside}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:

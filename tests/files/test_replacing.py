@@ -1,15 +1,19 @@
-"""A run that is replaced: what gives way, and what stays."""
+"""A run that is replaced: what gives way, when it is gone, and what brings it back."""
 
 import json
 import os
+import shutil
 
 import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
 from ptycho.config import ConfigError
+from ptycho.files.atomic import WriteError
 from ptycho.report.page import index_page
-from ptycho.run.folder import OutputFolder, RunFolder
+from ptycho.run.folder import OutputFolder, RunFolder, check_free
+from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
+from ptycho.run.replacing import make_way, mend, put_back, waits
 
 OLD = (
     "config.yaml",
@@ -57,15 +61,38 @@ def test_everything_that_is_written_is_listed(run):
     assert set(record) == {*OLD, "files.json"} and not any(record.values())
 
 
-def test_the_old_run_gives_way_and_strangers_stay(run, before):
-    RunFolder(run, overwrite=True).text("config.yaml", "new")
+def test_the_old_run_waits_for_the_first_result_and_strangers_stay(run, before):
+    new = RunFolder(run, overwrite=True)
+    new.text("config.yaml", "new")
+    new.text("pinn/weights.npz", "new")
+    assert waits(run) and mine(files(run)) == mine(before)
+    assert {name: files(run / ".replaced")[name] for name in OLD} == {name: before[name] for name in OLD}
+    new.text("recons/pinn/recon.npz", "new")
     found = files(run)
-    assert set(found) == {*MINE, "files.json", "config.yaml"} and mine(found) == mine(before)
+    assert set(found) == {*MINE, "files.json", "config.yaml", "pinn/weights.npz", "recons/pinn/recon.npz"}
+    assert mine(found) == mine(before)
 
 
-def test_the_page_that_was_made_of_a_run_goes_with_it(run):
-    (run / "report.html").write_text(index_page("of the old run", [], {}))
-    RunFolder(run, overwrite=True)
+@pytest.mark.parametrize("error", [ConfigError, RuntimeError, WriteError])
+def test_a_run_that_fails_gives_back_what_it_was_to_replace(run, before, error):
+    with pytest.raises(error):
+        new = RunFolder(run, overwrite=True)
+        with new.replacing():
+            new.text("pinn/weights.npz", "new")
+            raise error
+    assert files(run) == before
+
+
+def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):
+    page = index_page("of the old run", [], {})
+    (run / "report.html").write_text(page)
+    new = RunFolder(run, overwrite=True)
+    assert not (run / "report.html").exists()
+    with pytest.raises(RuntimeError), new.replacing():
+        (run / "report.html").write_text(page.replace("old", "new"))
+        raise RuntimeError
+    assert (run / "report.html").read_text() == page
+    RunFolder(run, overwrite=True).text("metrics.json", "new")
     assert not list(run.rglob("report.html"))
 
 
@@ -75,24 +102,127 @@ def test_a_page_of_the_users_stays(run):
     assert (run / "report.html").read_text() == "<!DOCTYPE html>mine"
 
 
-def test_a_run_that_was_half_removed_is_a_run_still(run, monkeypatch):
-    """``files.json`` goes last, so that the next one knows what is left."""
-    unlink = os.unlink
+def test_after_its_first_result_a_run_that_fails_stays(run):
+    new = RunFolder(run, overwrite=True)
+    with pytest.raises(RuntimeError), new.replacing():
+        new.text("metrics.json", "new")
+        raise RuntimeError
+    assert (run / "metrics.json").read_text() == "new" and not (run / ".replaced").exists()
 
-    def refuse(path, **settings):
-        if path.name == "run.log":
-            raise PermissionError(13, "Permission denied")
-        unlink(path, **settings)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", refuse)
-        with pytest.raises(ConfigError, match=r"cannot be written \(Permission denied\)"):
-            RunFolder(run, overwrite=True)
-    assert {"run.log", "files.json", *MINE} <= set(files(run)) and not (run / "config.yaml").exists()
-    with pytest.raises(ConfigError, match="holds another run"):
+def test_where_the_disk_was_full_both_stay_and_the_new_one_can_go_on(run, before, caplog):
+    new = RunFolder(run, overwrite=True)
+    with pytest.raises(WriteError), new.replacing():
+        new.text("config.yaml", "new")
+        raise WriteError
+    assert waits(run) and f"is kept in {run / '.replaced'} until there is a new result" in caplog.text
+    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, files.json\); .* is kept in"):
         RunFolder(run)
-    RunFolder(run, overwrite=True)
-    assert set(files(run)) == {*MINE, "files.json"}
+    again = RunFolder(run, resumed=True)
+    assert waits(run)
+    again.text("metrics.json", "new")
+    assert not (run / ".replaced").exists() and mine(files(run)) == mine(before)
+
+
+def test_a_third_run_replaces_the_second_and_the_first_still_waits(run, before):
+    RunFolder(run, overwrite=True).text("config.yaml", "second")
+    third = RunFolder(run, overwrite=True)
+    assert set(files(run)) - set(MINE) == {"files.json", *(f".replaced/{n}" for n in (*OLD, "files.json"))}
+    with pytest.raises(RuntimeError), third.replacing():
+        raise RuntimeError
+    assert files(run) == before
+
+
+def test_a_folder_that_cannot_be_moved_aside_is_left_as_it_was(run, before, monkeypatch):
+    rename = os.rename
+
+    def refuse(path, target):
+        if path.name == "recons" and ".replaced" in str(target):
+            raise PermissionError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(ConfigError, match=r"cannot be written \(Permission denied\)"):
+        RunFolder(run, overwrite=True)
+    assert files(run) == before
+
+
+# ---- killed at any moment
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Fuse:
+    """Lets some changes of a folder happen, and ends the process at the next one, for good."""
+
+    def __init__(self, patch, left):
+        self.left = left
+        for name in ("rename", "replace", "unlink"):
+            patch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def _counted(self, function):
+        def change(*arguments, **settings):
+            if self.left <= 0:
+                raise Killed
+            self.left -= 1
+            return function(*arguments, **settings)
+
+        return change
+
+
+def replace_and_fail(path):
+    new = RunFolder(path, overwrite=True)
+    with pytest.raises(RuntimeError), new.replacing():
+        new.text("config.yaml", "new")
+        new.text("pinn/weights.npz", "new")
+        raise RuntimeError
+
+
+def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
+    """In its place, or in ``.replaced``, from where a next failure brings it."""
+    (run / "report.html").write_text(index_page("of the old run", [], {}))
+    before, ended = files(run), 0
+    for k in range(200):
+        copy = shutil.copytree(run, tmp_path / f"{k}" / "run")
+        with monkeypatch.context() as patch:
+            Fuse(patch, k)
+            try:
+                replace_and_fail(copy)
+            except Killed:
+                ended += 1
+            else:
+                break
+        check_free(copy, overwrite=True)
+        mend(copy)
+        put_back(copy)
+        found = {name: digest for name, digest in files(copy).items() if not name.endswith(".tmp")}
+        assert found == before, k
+    assert ended > 20 and files(copy) == before
+
+
+@pytest.mark.parametrize("error", [ValueError, WriteError])
+@pytest.mark.parametrize("old", [(), ("config.yaml", "metrics.json", "recons/pinn/recon.npz")])
+def test_an_inference_that_fails_leaves_what_was_there(tmp_path, old, error):
+    path = write_run(tmp_path / "out", "run: earlier #", old) if old else tmp_path / "out"
+    path.mkdir(exist_ok=True)
+    before = files(path)
+    with pytest.raises(error):
+        new = RunFolder(path, overwrite=True, contents=INFERENCE)
+        with new.replacing():
+            new.text("config.yaml", "run: new")
+            raise error
+    assert files(path) == before
+
+
+def test_a_process_killed_between_leaves_a_run_that_is_found(run, before):
+    """Nothing of the new run stands yet: whoever comes next brings the old one back."""
+    make_way(run)
+    with pytest.raises(ConfigError, match=r"holds another run \(.replaced\); .*to have it back, move its"):
+        check_free(run, overwrite=False)
+    mend(run)
+    assert files(run) == before
 
 
 # ---- strangers
@@ -140,7 +270,7 @@ def test_a_record_leads_to_nothing_outside_of_its_folder(tmp_path):
         (tmp_path / "run" / name).unlink()
     RunFolder(tmp_path / "run", overwrite=True).text("metrics.json", "new")
     assert (tmp_path / "precious").read_text() == "mine"
-    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json"}
+    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json", "pinn/", "recons/pinn/", "visuals/"}
 
 
 # ---- as a user meets it
@@ -170,11 +300,36 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
         assert code == 2 and error.count("error:") == 1 and files(run) == before, error
 
 
+def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans, in_process, monkeypatch):
+    """Of six patterns five are dark, which is only seen when they are all read."""
+    import workflows.reconstruct.scan
+
+    def fail(*_):
+        raise ConfigError("patterns: all are dark")
+
+    monkeypatch.setattr(workflows.reconstruct.scan, "prepare", fail)
+    words = (f"data.file={small_scans / '6.h5'}", f"output_dir={run}", "overwrite=true")
+    code, _, error = in_process(ROOT / "scripts/scan_workflow.py", *words)
+    assert code == 2 and "all are dark" in error and f"{run}: holds the run again" in error
+    assert files(run) == before
+
+
+def test_who_stops_a_run_is_told_where_the_old_one_is(run):
+    from ptycho.config import RunConfig
+    from workflows.command_line.training_jobs import Job, explain_going_on
+
+    job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
+    assert "overwrite=true" in job.go_on and "resume" not in job.go_on
+    RunFolder(run, overwrite=True).config(job.config)
+    command, last = explain_going_on([job]).splitlines()[1:]
+    assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
+
+
 def test_a_run_takes_the_place_of_another(run, before, in_process):
     code, _, error = in_process(SCRIPT, *LINES, f"output_dir={run}", "overwrite=true")
     assert code == 0, error
     found = files(run)
-    assert mine(found) == mine(before)
+    assert mine(found) == mine(before) and not any(".replaced" in name for name in found)
     assert {*own_files(run), "report.html"} == set(found) - set(MINE)  # a page that is made of the run
 
 

@@ -221,6 +221,8 @@ def victim(tmp_path):
 @pytest.mark.parametrize(
     ("name", "leads_to"),
     [
+        (".replaced", "home"),
+        (".discarded", "home"),
         ("run.log", "home/thesis.txt"),
         ("visuals", "home"),
         ("pinn/checkpoints", "home"),

@@ -13,9 +13,10 @@ from typing import Any
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.files.atomic import WriteError
-from ptycho.run.folder import config_text
+from ptycho.run.folder import config_text, kept_aside
 from ptycho.run.names import CONFIG
 from ptycho.run.record import damaged
+from ptycho.run.replacing import waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, override_cells, write_table
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
@@ -101,6 +102,8 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
     if again and jobs[0].scan:
         return f"resume with:\n{again}"
     lines = ["resume with:", jobs[0].go_on]
+    if waits(jobs[0].path):
+        lines.append(kept_aside(jobs[0].path))
     if len(jobs) > 1:
         lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
         lines += [format_command(*job.starting) for job in jobs[1:]]

@@ -24,7 +24,8 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
 from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder
-from ptycho.run.record import check_inputs, check_links
+from ptycho.run.record import check_links
+from ptycho.run.replacing import check_inputs
 from ptycho.run.scan_table import check_table
 from ptycho.run.stored_config import read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
@@ -187,10 +188,11 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
         return
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
-        if not job.resumed:
-            folder.config(job.config)
-        start_tensorflow()
-        workflow.run(job.config, folder, stop)
+        with folder.replacing():
+            if not job.resumed:
+                folder.config(job.config)
+            start_tensorflow()
+            workflow.run(job.config, folder, stop)
     if isinstance(job.config, TrainedConfig):
         write_page(job.path)
 

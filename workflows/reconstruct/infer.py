@@ -31,7 +31,7 @@ from ptycho.reconstruction.stitching import stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel
-from ptycho.run.record import remove_run
+from ptycho.run.replacing import undo
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
@@ -54,7 +54,7 @@ class InferResult:
 
 
 def run(job: InferJob, stop: StopRequest | None = None) -> InferResult:
-    """Do a planned inference; one that fails leaves nothing.
+    """Do a planned inference; one that fails leaves nothing but the run that it was to replace.
 
     Raises:
         ConfigError: stored weights are not those of the network that the run's configuration describes, or
@@ -65,29 +65,26 @@ def run(job: InferJob, stop: StopRequest | None = None) -> InferResult:
     models = {stored.name: LoadedModel(stored) for stored in job.networks}
 
     def clear() -> None:
-        remove_run(job.path)
+        undo(job.path)
         remove_traces(job.path)
 
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, contents=names.INFERENCE)
         ending = (stop or StopRequest()).end_with(lambda: f"nothing was written to {job.path}", clear)
-        with ending, _leaving_nothing_of_a_failure(job.path):
+        with ending, folder.replacing(), _full_disk_explained(job.path):
             result = written(job, models, folder)
     log.info("results: %s", job.path)
     return result
 
 
 @contextlib.contextmanager
-def _leaving_nothing_of_a_failure(path: Path) -> Iterator[None]:
-    """Remove what was written; of a full disk tell the name of the folder, as temporary arrays have none."""
+def _full_disk_explained(path: Path) -> Iterator[None]:
+    """Tell of a full disk by the name of the folder: temporary arrays have none."""
     try:
         yield
-    except Exception as error:
-        remove_run(path)
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if not full:
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        assert isinstance(error, OSError)
         raise WriteError(f"{path}: cannot be written ({error.strerror})") from error
 
 
