@@ -32,7 +32,7 @@ import tensorflow as tf
 
 from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
-from ptycho.portable.formats import FORMATS, PRECISIONS, open_exported
+from ptycho.portable.formats import FORMATS, open_exported
 from ptycho.portable.network import portable, trained_generator
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
@@ -49,17 +49,14 @@ def networks(runs: list[Path]) -> list[tuple[Path, str]]:
 
 
 def opened(run: Path, name: str) -> tuple:
-    """The stored network, its test data as it takes them, and the writer of descriptions."""
+    """The stored network, its test data as it takes them, and its description."""
     stored = read_network(run, name)
     data = load_dataset(next(run.glob("datasets/*/*/test.npz")))
     if name == "baseline":
         data = data.single_patterns(stored.config.baseline.patterns_per_group)
 
-    def description(form: str, precision: str = "float32"):
-        config = ExportModelConfig(run=str(run), batch_size=BATCH, precision=precision)
-        return describe_network(config, stored, FORMATS[form])
-
-    return stored, data, description
+    config = ExportModelConfig(run=str(run), batch_size=BATCH)
+    return stored, data, describe_network(config, stored)
 
 
 def original(stored, description, compiled: bool) -> Step:
@@ -90,18 +87,18 @@ def predicted(step: Step, data: Dataset) -> np.ndarray:
     return regions
 
 
-def agreement(runs: list[Path], weights: list[str]) -> None:
-    head = ("run", "network", "consumer", "weights", "MB", "regions differ", "99 % of them", "SSIM differs")
+def agreement(runs: list[Path]) -> None:
+    head = ("run", "network", "consumer", "MB", "regions differ", "99 % of them", "SSIM differs")
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for run, name in networks(runs):
-        for cells in agreements(run, name, weights):
+        for cells in agreements(run, name):
             print(f"| {run.name} | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def agreements(run: Path, name: str, weights: list[str]) -> Iterator[tuple[str, ...]]:
-    """Consumer, weights, size of the file, and differences from the original, as text."""
+def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
+    """Consumer, size of the file, and differences from the original, as text."""
     stored, data, description = opened(run, name)
-    expected = predicted(original(stored, description("litert"), False), data)
+    expected = predicted(original(stored, description, False), data)
     score_of_expected = amplitude_ssim(expected, data)
 
     def compared(step: Step) -> tuple[str, ...]:
@@ -110,17 +107,14 @@ def agreements(run: Path, name: str, weights: list[str]) -> Iterator[tuple[str, 
         ssim = abs(amplitude_ssim(found, data) - score_of_expected)
         return f"{differs.max():.1e}", f"{np.percentile(differs, 99):.1e}", f"{ssim:.5f}"
 
-    yield "the original, XLA", "float32", "", *compared(original(stored, description("litert"), True))
+    yield "the original, XLA", "", *compared(original(stored, description, True))
+    network = portable(stored, description)
+    yield "pairs in TensorFlow", "", *compared(of_pairs(network))
     with tempfile.TemporaryDirectory() as scratch:
-        for form in ("saved_model", "litert", "onnx"):
-            for precision in (each for each in FORMATS[form].precisions if each in weights):
-                network = portable(stored, description(form, precision))
-                target = Path(scratch) / f"{precision}{FORMATS[form].suffix}"
-                FORMATS[form].write(network, target)
-                files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file()]
-                size = sum(file.stat().st_size for file in files) / 1e6
-                step = open_exported(target) if FORMATS[form].suffix else of_pairs(network)
-                yield form, precision, f"{size:.2f}", *compared(step)
+        for suffix, form in FORMATS.items():
+            target = Path(scratch) / f"model{suffix}"
+            form.write(network, target)
+            yield suffix, f"{target.stat().st_size / 1e6:.2f}", *compared(open_exported(target))
 
 
 def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
@@ -129,12 +123,12 @@ def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
     return score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
 
 
-def speed(runs: list[Path], _: list[str]) -> None:
+def speed(runs: list[Path]) -> None:
     head = ("run", "network", "TF patterns/s", "TF XLA", "TF, pairs", "XLA, pairs", "LiteRT", "ONNX")
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for run, name in networks(runs):
         stored, data, description = opened(run, name)
-        network = portable(stored, description("litert"))
+        network = portable(stored, description)
         with tempfile.TemporaryDirectory() as scratch:
             steps = {
                 "tf": original(stored, network.description, False),
@@ -142,10 +136,10 @@ def speed(runs: list[Path], _: list[str]) -> None:
                 "pairs": of_pairs(network),
                 "pairs, xla": of_pairs(replace(network, serve=tf.function(network.serve, jit_compile=True))),
             }
-            for form in ("litert", "onnx"):
-                target = Path(scratch) / f"model{FORMATS[form].suffix}"
-                FORMATS[form].write(network, target)
-                steps[form] = open_exported(target)
+            for suffix, form in FORMATS.items():
+                target = Path(scratch) / f"model{suffix}"
+                form.write(network, target)
+                steps[suffix] = open_exported(target)
         indices = np.arange(BATCH) % data.n_groups
         inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
         for step in steps.values():
@@ -164,21 +158,22 @@ def speed(runs: list[Path], _: list[str]) -> None:
         print(f"| {run.name} | {name} | {patterns:.0f} | {cells} |", flush=True)
 
 
-def startup(runs: list[Path], _: list[str]) -> None:
+def startup(runs: list[Path]) -> None:
     """Seconds until the first regions, of the light environment and of the full one."""
     stored, _, description = opened(runs[0], "pinn")
     data = next(runs[0].glob("datasets/*/*/test.npz"))
     print("| environment | model | seconds to the first regions |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
-        for form in ("litert", "onnx"):
-            target = Path(scratch) / f"model{FORMATS[form].suffix}"
-            FORMATS[form].write(portable(stored, description(form)), target)
+        for suffix, form in FORMATS.items():
+            target = Path(scratch) / f"model{suffix}"
+            form.write(portable(stored, description), target)
             for python in (ROOT / ".venv-lite/bin/python", Path(sys.executable)):
                 words = [f"model={target}", f"data={data}", f"output_dir={scratch}/out", "overwrite=true"]
                 command = [str(python), str(ROOT / "scripts/run_exported.py"), *words]
                 seconds = [seconds_until(command, "first regions") for _ in range(5)]
                 if None not in seconds:
-                    print(f"| {python.parent.parent.name} | {form} | {np.median(seconds):.2f} |", flush=True)
+                    row = python.parent.parent.name, suffix, f"{np.median(seconds):.2f}"
+                    print(f"| {' | '.join(row)} |", flush=True)
 
 
 def seconds_until(command: list[str], text: str) -> float | None:
@@ -197,12 +192,9 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("agreement", "speed", "startup"))
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--weights", default=",".join(PRECISIONS), help="of the agreement, comma-separated")
     args = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](
-        args.runs, args.weights.split(",")
-    )
+    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](args.runs)
 
 
 if __name__ == "__main__":

@@ -773,13 +773,10 @@ COMMANDS = [
     Case("added key", asked("+nn=3"), r"nn=3: unknown key"),
     Case("unknown model", asked("models=[gan]"), r"models=\[gan\]: must be a non-empty list drawn from"),
     Case("no model", asked("models=[]"), r"models=\[\]: must be a non-empty list"),
-    Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of grid, probe, refined"),
-    Case("passes alone", asked("stitch.passes=9"), r"stitch.passes=9: needs stitch=… beside it"),
-    Case("added passes", asked("+stitch.passes=9"), r"stitch.passes=9: needs stitch=… beside it"),
-    Case("misspelt passes", asked("stitch=refined", "stitch.pases=9"), r"did you mean stitch.passes\?"),
-    Case(
-        "no passes", asked("stitch=refined", "stitch.passes=0"), r"stitch.passes=0: must be an integer from 1"
-    ),
+    Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of probe, grid, refined"),
+    Case("passes of a group", asked("stitch.passes=9"), r"stitch.passes=9: unknown key; did"),
+    Case("misspelt passes", asked("stitch=refined", "pases=9"), r"did you mean passes\?"),
+    Case("no passes", asked("stitch=refined", "passes=0"), r"passes=0: must be an integer from 1"),
     Case("groups of nothing", asked("group_size=0"), r"group_size=0: must be an integer from 1 to 512"),
     Case(
         "groups of a thousand", asked("group_size=1000"), r"group_size=1000: must be an integer from 1 to 51"

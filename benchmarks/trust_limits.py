@@ -37,8 +37,8 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import WRONG
 from ptycho.preparation import dataset as preparation
 from ptycho.run.folder import RunFolder
+from ptycho.run.scan_plan import interpret_scan, plan
 from workflows.reconstruct.scan import run
-from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not

@@ -14,7 +14,5 @@ Exit code: 0 written, 2 there is no run to compare, or the page cannot be writte
 from workflows.command_line.one_shot import run_program
 from workflows.read.compare import CompareConfig, write_comparison
 
-ONCE = "puts all runs on one page: name them one after the other"
-
 if __name__ == "__main__":
-    run_program("compare", CompareConfig, write_comparison, __doc__, "runs[]", once=ONCE)
+    run_program("compare", CompareConfig, write_comparison, __doc__, "runs[]")

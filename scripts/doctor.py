@@ -14,7 +14,5 @@ Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 from workflows.command_line.one_shot import run_program
 from workflows.doctor.checks import DoctorConfig, report
 
-ONCE = "checks one machine, which no key changes; start it once"
-
 if __name__ == "__main__":
-    run_program("doctor", DoctorConfig, report, __doc__, words=["xla=true"], once=ONCE)
+    run_program("doctor", DoctorConfig, report, __doc__, words=["xla=true"])

@@ -1,15 +1,11 @@
 #!/usr/bin/env python
 """Write a run's trained network for consumers that have no XLA, or no TensorFlow.
 
-    python scripts/export_model.py run=outputs/mine output=mine.tflite
-    python scripts/export_model.py run=outputs/mine output=mine.onnx precision=float16 batch_size=1
-    python scripts/export_model.py run=outputs/mine format=saved_model output=mine_model
-    python scripts/export_model.py run=pretrained network=prior region_size=256 output=prior.onnx
+    python scripts/export_model.py run=outputs/mine output=mine.tflite                 # LiteRT
+    python scripts/export_model.py run=outputs/mine output=mine.onnx batch_size=1      # ONNX
 
 The file takes normalised amplitudes, offsets and the probe, all real, and gives object regions;
-scripts/run_exported.py runs .tflite and .onnx without TensorFlow. A prior takes a part of an object and its
-noise, and gives the change that it would make (ptycho/networks/denoiser.py). docs/export.md says what each
-format is for. All keys: conf/lite/export_model.yaml.
+scripts/run_exported.py runs it without TensorFlow. All keys: conf/lite/export_model.yaml.
 
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """

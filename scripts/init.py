@@ -13,7 +13,5 @@ Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 from workflows.command_line.one_shot import run_program
 from workflows.convert.init_scan import InitConfig, write_settings
 
-ONCE = "writes one file to edit; ptycho scan -m sweeps over its keys"
-
 if __name__ == "__main__":
-    run_program("init", InitConfig, write_settings, __doc__, "file", ["size=short"], ONCE)
+    run_program("init", InitConfig, write_settings, __doc__, "file", ["size=short"])

@@ -28,8 +28,6 @@ from workflows.command_line.one_shot import perform
 from workflows.reconstruct.live import run
 from workflows.reconstruct.live_config import LiveConfig
 
-ONCE = "reconstructs one measurement while it goes on; start one for each"
-
 
 def main() -> int:
     """See the module's text for the exit code."""
@@ -38,7 +36,7 @@ def main() -> int:
         watched = any(word.startswith("watch=") and word != "watch=" for word in words)
         words.append("data.file=['${watch}']" if watched else "data.file=[-]")
     with StopRequest() as stop:
-        return perform("live", LiveConfig, partial(run, stop=stop), __doc__, words, ONCE)
+        return perform("live", LiveConfig, partial(run, stop=stop), __doc__, words)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,20 @@
 #!/usr/bin/env python
-"""Make the weights of run=pretrained or of solver.regulariser=learned; ``--help`` lists keys and defaults.
+"""Train a network on simulated scans of random probes, objects and measurements.
 
-python scripts/pretrain.py output_dir=outputs/pretrained
-python scripts/pretrain.py steps=500 horizon=null output_dir=outputs/trial
-python scripts/pretrain.py network=denoiser output_dir=outputs/denoiser
-python scripts/pretrain.py resume=outputs/pretrained
+    python scripts/pretrain.py output_dir=outputs/pretrained
+    python scripts/pretrain.py network=denoiser output_dir=outputs/denoiser
+    python scripts/pretrain.py steps=500 horizon=null output_dir=outputs/trial
+    python scripts/pretrain.py resume=outputs/pretrained
+
+network=group makes the weights of run=pretrained, in hours on two cores; network=denoiser those of
+solver.regulariser=learned, in about two (some of its photographs come with the extra pretrain).
+scan_workflow.py uses what was made: run=outputs/pretrained, or
+solver.denoiser_weights=outputs/denoiser/prior/weights.npz.
+
+Results: <output_dir>/pinn or prior (weights, history), card.md, metrics.json. All keys:
+docs/configuration.md, --cfg job.
+
+Exit code: 0 done, 1 the run failed, 2 the configuration cannot be used, 130, 143 stopped.
 """
 
 from __future__ import annotations
@@ -34,4 +44,4 @@ def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
 
 
 if __name__ == "__main__":
-    leave(lambda: main(Workflow("pretrain", check_config, run)))
+    leave(lambda: main(Workflow("pretrain", check_config, run, __doc__)))

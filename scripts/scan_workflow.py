@@ -1,14 +1,32 @@
 #!/usr/bin/env python
-"""Reconstruct measured scans; ``--help`` lists keys, groups and defaults.
+"""Reconstruct measured scans by maximum likelihood, validated on held-out patterns, and by networks.
 
-python scripts/scan_workflow.py scan.cxi output_dir=outputs/mine
-python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/batch
-python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other output_dir=outputs/quick
-python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2 output_dir=outputs/tuned
-python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch
-python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch hydra/launcher=submitit_slurm
-python scripts/scan_workflow.py resume=outputs/mine
-mpirun -n 4 python scripts/scan_workflow.py data.file=large.cxi output_dir=outputs/large
+    python scripts/inspect_scan.py scan.cxi                                  first: how is the file read?
+    python scripts/scan_workflow.py scan.cxi output_dir=outputs/mine         the solver
+    python scripts/scan_workflow.py data.file=scan.cxi run=pretrained        and the network that is installed
+    python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2   a trained one, fine-tuned
+    python scripts/scan_workflow.py data.file=scan.cxi nepochs=10            one trained on the scan alone
+    python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch        a run for each
+    python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/batch
+    python scripts/scan_workflow.py resume=outputs/mine                      resume an interrupted run
+    mpirun -n 4 python scripts/scan_workflow.py data.file=large.cxi output_dir=outputs/large
+
+Results: <output_dir>/report.html, metrics.json, visuals/, recons/, product.h5. Of a pattern or a list:
+<output_dir>/<scan>/…, and of these and of a sweep (-m) one table: <output_dir>/scans.md, scans.csv.
+All keys: docs/configuration.md, --cfg job; as a file to edit: init.py. Keys that nearly everyone sets, with
+their defaults:
+
+    data.file              []         HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files
+    data.N                 null       side of a pattern around the zero frequency; null: the detector
+    data.domain            null       counts, intensity or amplitude; null: detected
+    data.energy_eV         null       photon energy; or data.wavelength_m, data.electrons_keV
+    data.distance_m        null       distance from the sample to the detector
+    data.detector_pixel_m  null       pixel size of the detector
+    run                    null       pretrained, or the folder of a run, whose network is used
+    probe                  from_file  or aberrated, ideal_disk, npz, run, zone_plate: initial probe
+    solver.positions       null       refine the positions; null: if held-out patterns are explained better
+
+Exit code: 0 done, 1 the run failed, 2 the configuration or an input file cannot be used, 130, 143 stopped.
 """
 
 from __future__ import annotations
@@ -20,12 +38,12 @@ from typing import TYPE_CHECKING
 from ptycho.config import JobConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
+from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
 from workflows.command_line.words import place_words
 from workflows.reconstruct.scan_pattern import split
-from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.blocks import Crew
@@ -39,8 +57,11 @@ def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | No
     workflow.run(own, scan, folder, stop, crew)
 
 
-if __name__ == "__main__":
+def start(crew: Crew | None) -> int:
+    """Run what the command line asks for; ``crew`` fits the blocks of a large scan."""
     words = place_words("data.file", sys.argv[1:])
-    leave(
-        lambda: run_on_all(lambda crew: main(Workflow("scan", plan, partial(run, crew=crew), split), words))
-    )
+    return main(Workflow("scan", plan, partial(run, crew=crew), __doc__, split), words)
+
+
+if __name__ == "__main__":
+    leave(partial(run_on_all, start))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +30,6 @@ from benchmarks.training_step import MODELS
 from ptycho.config import RunConfig
 from ptycho.config.memory import CHUNK_PIXELS
 from ptycho.networks import build_pinn
-from ptycho.portable.formats import stablehlo_text
 from ptycho.reconstruction.likelihood import likelihood_step
 from ptycho.reconstruction.scan_likelihood import ARGUMENTS
 from ptycho.scan.batches import batch_of
@@ -38,6 +38,15 @@ from ptycho.training.competitors import training_geometry
 from ptycho.xla import crop_and_resize, projective_warp, resize, translate
 
 Inputs = Sequence[tuple[np.ndarray, bool]]
+
+
+def stablehlo_text(compiled: Any, examples: Sequence[tf.Tensor]) -> str:
+    """The text of a ``tf.function(jit_compile=True)`` for inputs like ``examples``."""
+    text = compiled.experimental_get_compiler_ir(*examples)(stage="stablehlo")
+    text = re.sub(r"^#loc.*\n", "", text, flags=re.M)
+    text = re.sub(r' loc\((?:"[^"]*"|[^()"]|\([^()]*\))*\)', "", text)
+    text = re.sub(r" \{mhlo\.frontend_attributes = \{[^}]*\}\}", "", text)
+    return re.sub(r"module @\S+ attributes \{.*\} \{", "module @ptycho {", text)
 
 
 def exported(name: str, function: Callable, inputs: Inputs, rows: int, repeat: int, patterns: int) -> Program:

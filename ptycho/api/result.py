@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptycho.api import stored_result
-from ptycho.api.notebook import to_html
 from ptycho.api.reconstruction import WORDS
-from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.colours import unwrap
 from ptycho.evaluation.frc import Curve
@@ -159,44 +157,6 @@ class Result:
 
         return write_page(Path(path), self)
 
-    def to_xarray(self) -> Any:
-        """An ``xarray.Dataset`` of ``amplitude``, ``phase``, ``mask``, and the errors if there are any.
-
-        Its dimensions are ``row`` and ``column``, with coordinates from the first pixel in metres, or in
-        pixels if their pitch is unknown; ``attrs["units"]`` says which.
-
-        Raises:
-            ConfigError: xarray is not installed.
-        """
-        try:
-            import xarray
-        except ImportError as error:
-            raise ConfigError(
-                "to_xarray: needs xarray, which is not installed; pip install xarray"
-            ) from error
-        dims, unit = ("row", "column"), "pixel" if self.pixel_m is None else "m"
-        values = {
-            "amplitude": (
-                dims,
-                self.amplitude,
-                {"units": "1", "long_name": "relative to the mean transmission"},
-            ),
-            "phase": (
-                dims,
-                self.phase,
-                {"units": "rad", "long_name": "phase, its plane and its mean removed"},
-            ),
-            "mask": (dims, self.mask, {"long_name": "part of the object that the scan covers"}),
-        }
-        if self.errors is not None:
-            units = {"sigma_amplitude": "1", "sigma_phase": "rad"}
-            values |= {
-                key: (dims, sigma[0], {"units": units[key]}) for key, sigma in self.errors.arrays().items()
-            }
-        pitches = zip(dims, self.object.shape, self.pixel_m or (1.0, 1.0), strict=True)
-        axes = {axis: (axis, pitch * np.arange(side), {"units": unit}) for axis, side, pitch in pitches}
-        return xarray.Dataset(values, axes, {"name": self.name, "method": self.method})
-
     def save(self, path: str | Path) -> Path:
         """Write the result, which :meth:`load` reads back; what is there is replaced, whole or not at all.
 
@@ -234,10 +194,6 @@ class Result:
         facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
         return "\n".join([f"Result by {first}", *facts, *(f"  {flag}" for flag in flags)])
 
-    def _repr_html_(self) -> str:
-        first, *flags = self._lines()
-        picture = self._picture()
-        shown = {label: np.clip(values, *ends) for values, ends, _, label in picture.channels}
-        return to_html(
-            f"Result by {first}", shown, self._facts(), [flag.removeprefix("! ") for flag in flags]
-        )
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows."""
+        return self.plot()._repr_png_()  # type: ignore[attr-defined]

@@ -13,7 +13,6 @@ import numpy as np
 
 from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.arrays import check_pixel, raw_scan
-from ptycho.api.notebook import to_html
 from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping, to_dataclass
@@ -236,11 +235,9 @@ class Scan:
         facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
         return "\n".join([self._title(), *facts, *(f"  ! {warning}" for warning in self.warnings)])
 
-    def _repr_html_(self) -> str:
-        mean = self.geometry.detector.oriented(self.geometry.mean)
-        top = float(mean.max(initial=0)) or 1.0
-        pictures = {"mean of some patterns, logarithm": np.log10(np.clip(mean / top, 1e-6, 1))}
-        return to_html(self._title(), pictures, self._facts(), self.warnings)
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows."""
+        return self.plot()._repr_png_()  # type: ignore[attr-defined]
 
 
 @name_arguments(DataConfig)

@@ -14,9 +14,9 @@ from ptycho.config import ConfigError
 from ptycho.files.json_file import parse_json
 from ptycho.files.text import shown
 
-VERSION = 1
-ENTRY = "ptycho.json"  # of the archive that a LiteRT file ends with, and of a SavedModel's assets.extra
-KEY = "ptycho"  # of ONNX's metadata, and of the first line of StableHLO text
+VERSION = 2
+ENTRY = "ptycho.json"  # of the archive that a LiteRT file ends with
+KEY = "ptycho"  # of ONNX's metadata
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,11 +26,10 @@ class Description:
     Attributes:
         name, kind, run: ``pinn`` or ``baseline``, its generator, and the folder of its run.
         N, group_size, region_size: N, C, R.
-        batch_size: B; None: any.
+        batch_size: B.
         modes: K of its probe; 0: the probe has no axis of modes.
         support: even side of the central square outside which the probe counts as zero.
         exact: fractions of a pixel move the probe rather than the object.
-        precision: how the weights are stored.
         patterns_per_group: where C is 1, the first so many of each of the data's groups are reconstructed;
             None: all.
         transmission: mean |O|² of the training data, which gives amplitudes without units their scale.
@@ -44,11 +43,10 @@ class Description:
     N: int
     group_size: int
     region_size: int
-    batch_size: int | None
+    batch_size: int
     modes: int
     support: int
     exact: bool
-    precision: str
     patterns_per_group: int | None
     transmission: float
     probe: np.ndarray
@@ -63,12 +61,12 @@ class Description:
     def signature(self) -> str:
         """Inputs and output with their shapes."""
         groups, probe = (
-            f"{self.batch_size or 'any'} × {self.group_size}",
+            f"{self.batch_size} × {self.group_size}",
             " × ".join(map(str, self.probe_shape)),
         )
         return (
             f"amplitudes {groups} × {self.N} × {self.N}, offsets {groups} × 2, probe {probe} → "
-            f"regions {self.batch_size or 'any'} × 2 × {self.region_size} × {self.region_size}"
+            f"regions {self.batch_size} × 2 × {self.region_size} × {self.region_size}"
         )
 
     def to_json(self) -> str:
@@ -104,31 +102,3 @@ class Description:
             raise ConfigError(
                 f"model={path}: its description is damaged ({shown(str(error))}); export it again"
             ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class PriorDescription:
-    """What an exported prior states about itself.
-
-    Attributes:
-        run: folder that it is of.
-        side: of the square part of an object that it takes.
-        precision: how the weights are stored.
-        weights_sha256: of its ``weights.npz``.
-    """
-
-    run: str
-    side: int
-    precision: str
-    weights_sha256: str
-    name: str = "prior"
-    kind: str = "denoiser"
-
-    @property
-    def signature(self) -> str:
-        """Inputs and output with their shapes."""
-        side = f"1 × {self.side} × {self.side}"
-        return f"object {side} × 4, noise {side} × 1 → change {side} × 2"
-
-    def to_json(self) -> str:
-        return json.dumps({"version": VERSION} | asdict(self))

@@ -6,26 +6,21 @@ import contextlib
 import io
 import logging
 import os
-import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import write_atomically, write_text
+from ptycho.files.atomic import write_atomically
 from ptycho.portable.description import ENTRY, KEY
 from ptycho.portable.runtimes import Exported, open_litert, open_onnx
-from ptycho.portable.stored_weights import onnx_weights, tflite_weights
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from ptycho.portable.network import Portable
 
 ONNX_OPSET = 17
-PRECISIONS = ("float32", "float16")
 
 
 @contextlib.contextmanager
@@ -41,37 +36,9 @@ def _quiet(*names: str) -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-def write_saved_model(network: Portable, target: Path) -> None:
-    """A SavedModel with the signature ``serving_default``; it loads with TensorFlow alone."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export.") as scratch:
-        folder = Path(scratch) / "model"
-        save(network.serve, folder)
-        extra = folder / "assets.extra"
-        extra.mkdir()
-        (extra / ENTRY).write_text(network.description.to_json(), encoding="utf-8")
-        old = Path(scratch) / "old"
-        if target.exists():
-            target.rename(old)
-        try:
-            folder.rename(target)
-        except OSError:
-            if old.exists():
-                old.rename(target)
-            raise
-
-
-def save(serve: Any, folder: Path) -> None:
-    import tensorflow as tf
-
-    module = tf.Module()
-    module.serve = serve
-    with _quiet("absl", "tensorflow"):
-        tf.saved_model.save(module, str(folder), signatures=serve)
-
-
 def write_litert(network: Portable, target: Path) -> None:
     """A LiteRT file of built-in operations alone; behind it an archive with the description."""
-    content = io.BytesIO(tflite_weights(to_tflite(network.serve), network.description.precision))
+    content = io.BytesIO(to_tflite(network.serve))
     with zipfile.ZipFile(content, "a") as archive:
         archive.writestr(ENTRY, network.description.to_json())
     write_atomically(target, lambda file: file.write(content.getvalue()))
@@ -82,7 +49,9 @@ def to_tflite(serve: Any) -> bytes:
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
-        save(serve, Path(scratch) / "model")
+        module = tf.Module()
+        module.serve = serve
+        tf.saved_model.save(module, f"{scratch}/model", signatures=serve)
         converter = tf.lite.TFLiteConverter.from_saved_model(f"{scratch}/model")
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         return converter.convert()
@@ -90,7 +59,7 @@ def to_tflite(serve: Any) -> bytes:
 
 def write_onnx(network: Portable, target: Path) -> None:
     """An ONNX file; the description is in its metadata."""
-    model = onnx_weights(to_onnx(network.serve), network.description.precision)
+    model = to_onnx(network.serve)
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, network.description.to_json()
     write_atomically(target, lambda file: file.write(model.SerializeToString()))
@@ -121,35 +90,6 @@ def _share_constants(graph: Any) -> None:
         node.input[:] = [instead.get(name, name) for name in node.input]
 
 
-def write_stablehlo(network: Portable, target: Path) -> None:
-    """StableHLO text, ``@main`` with the inputs in their order; the description is its first line."""
-    text = f"// {KEY}: {network.description.to_json()}\n{to_stablehlo(network.serve)}"
-    write_text(target, text)
-
-
-def to_stablehlo(serve: Any) -> str:
-    """The module as text, without what only TensorFlow's own compiler reads."""
-    import tensorflow as tf
-
-    (name,) = serve.get_concrete_function().structured_outputs
-    compiled = tf.function(
-        lambda *inputs: serve(*inputs)[name],
-        input_signature=serve.input_signature,
-        autograph=False,
-        jit_compile=True,
-    )
-    return stablehlo_text(compiled, [tf.zeros(spec.shape, spec.dtype) for spec in serve.input_signature])
-
-
-def stablehlo_text(compiled: Any, examples: Sequence[tf.Tensor]) -> str:
-    """The text of a ``tf.function(jit_compile=True)`` for inputs like ``examples``."""
-    text = compiled.experimental_get_compiler_ir(*examples)(stage="stablehlo")
-    text = re.sub(r"^#loc.*\n", "", text, flags=re.M)
-    text = re.sub(r' loc\((?:"[^"]*"|[^()"]|\([^()]*\))*\)', "", text)
-    text = re.sub(r" \{mhlo\.frontend_attributes = \{[^}]*\}\}", "", text)
-    return re.sub(r"module @\S+ attributes \{.*\} \{", "module @ptycho {", text)
-
-
 def open_exported(path: str | Path, threads: int | None = None) -> Exported:
     """The network in an exported file.
 
@@ -161,40 +101,30 @@ def open_exported(path: str | Path, threads: int | None = None) -> Exported:
         ConfigError: there is no such file, it is damaged or of another version, or its runtime is missing.
     """
     path = Path(path)
-    runtimes = {form.suffix: form.open for form in FORMATS.values() if form.open is not None}
-    if path.suffix.lower() not in runtimes:
-        raise ConfigError(
-            f"model={path}: cannot be run here; it must be a {' or '.join(runtimes)} file. A SavedModel is "
-            "run by TensorFlow, StableHLO by the compiler that reads it"
-        )
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise ConfigError(f"model={path}: must be a {' or '.join(FORMATS)} file")
     if not path.is_file():
         raise ConfigError(f"model={path}: no such file")
-    return runtimes[path.suffix.lower()](path, threads or len(os.sched_getaffinity(0)))
+    return form.open(path, threads or len(os.sched_getaffinity(0)))
 
 
 class Format(NamedTuple):
     """A format of exported networks.
 
     Attributes:
-        suffix: of its names; empty for a folder.
         write: ``(network, target)``; targets appear whole or not.
-        open: ``(path, threads)``, where it can be run here.
-        precisions: ways to store the weights.
-        any_batch: the batch may stay open.
+        open: ``(path, threads)``, by the format's own runtime.
         package: that must be installed to write it.
     """
 
-    suffix: str
     write: Callable[[Portable, Path], None]
-    open: Callable[[Path, int], Exported] | None = None
-    precisions: tuple[str, ...] = ("float32",)
-    any_batch: bool = False
+    open: Callable[[Path, int], Exported]
     package: str | None = None
 
 
 FORMATS = {
-    "saved_model": Format("", write_saved_model, any_batch=True),
-    "litert": Format(".tflite", write_litert, open_litert, PRECISIONS),
-    "onnx": Format(".onnx", write_onnx, open_onnx, PRECISIONS, package="tf2onnx"),
-    "stablehlo": Format(".mlir", write_stablehlo),
+    ".tflite": Format(write_litert, open_litert),
+    ".onnx": Format(write_onnx, open_onnx, "tf2onnx"),
 }
+"""By the endings of their files."""

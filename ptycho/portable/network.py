@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,11 +11,10 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from ptycho.config import ConfigError, NetworkConfig, XlaConfig
-from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.physics import Pair
-from ptycho.portable.description import Description, PriorDescription
+from ptycho.portable.description import Description
 from ptycho.portable.runtimes import INPUTS, OUTPUT
 from ptycho.run.network import StoredNetwork
 from ptycho.training.competitors import COMPETITORS
@@ -30,12 +28,10 @@ class Portable:
         description: of the network, as the file will state it.
         serve: a ``tf.function`` with one signature, without variables; all is float32, with real and
             imaginary parts along an axis of two. ``amplitudes (B, C, N, N)``, ``offsets (B, C, 2)``,
-            ``probe (2, [K,] N, N)`` → ``{"regions": (B, 2, R, R)}``; of a prior, which see
-            :class:`ptycho.networks.denoiser.Denoiser`, ``object (1, S, S, 4)``, ``noise (1, S, S, 1)`` →
-            ``{"change": (1, S, S, 2)}``.
+            ``probe (2, [K,] N, N)`` → ``{"regions": (B, 2, R, R)}``.
     """
 
-    description: Description | PriorDescription
+    description: Description
     serve: Any
 
 
@@ -57,21 +53,6 @@ def portable(stored: StoredNetwork, description: Description) -> Portable:
     groups = (d.batch_size, d.group_size)
     shapes = ((*groups, d.N, d.N), (*groups, 2), d.probe_shape)
     return Portable(d, frozen(regions, dict(zip(INPUTS, shapes, strict=True))))
-
-
-def portable_prior(weights: Path, description: PriorDescription) -> Portable:
-    """The network of a learned prior, of stored ``weights``, for objects of the description's side.
-
-    Raises:
-        ConfigError: they are those of another network.
-    """
-    try:
-        network = load_denoiser(weights)
-    except ValueError as error:
-        raise ConfigError(f"{weights}: {error}") from error
-    side = description.side
-    shapes: dict[str, tuple[int | None, ...]] = {"object": (1, side, side, 4), "noise": (1, side, side, 1)}
-    return Portable(description, frozen(lambda *given: {"change": network.call(list(given))}, shapes))
 
 
 def trained_generator(stored: StoredNetwork, description: Description) -> keras.layers.Layer:

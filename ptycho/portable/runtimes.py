@@ -49,7 +49,7 @@ class Exported:
         modes = probe.reshape(-1, d.N, d.N) if probe.shape[-2:] == (d.N, d.N) else probe
         modes = modes if d.modes or len(modes) > 1 else modes[0]
         parts = np.stack([modes.real, modes.imag]).astype(np.float32)
-        groups = (d.batch_size or len(amplitudes), d.group_size)
+        groups = (d.batch_size, d.group_size)
         inputs = dict(zip(INPUTS, (amplitudes, offsets, parts), strict=True))
         shapes = dict(zip(INPUTS, ((*groups, d.N, d.N), (*groups, 2), d.probe_shape), strict=True))
         for key, shape in shapes.items():

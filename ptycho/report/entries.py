@@ -98,8 +98,8 @@ class Entry:
             "run": self.label,
             "state": self.record.state,
             "product": self.scan.product,
-            "patterns": number(sizes.get("patterns")),
-            "N": number(sizes.get("N")) or number(self.record.flat.get("N")),
+            "patterns": _whole(sizes.get("patterns")),
+            "N": _whole(sizes.get("N")) or _whole(self.record.flat.get("N")),
             "pixel_nm": self.pixel_nm,
             **scores,
             "frc_nm": self.resolution_nm,
@@ -108,6 +108,10 @@ class Entry:
             "flags": " ".join(self.flags),
             "seconds": self.record.seconds,
         }
+
+
+def _whole(value: Any) -> int | None:
+    return None if (known := number(value)) is None else int(known)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
-SCORES, SETTINGS = "metrics", "settings"  # tables, each as .csv and .tex
+SCORES = "metrics.csv"  # image by image
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
 IMAGES = (f"{PRODUCT}.amplitude.tif", f"{PRODUCT}.phase.tif")  # of its object
@@ -28,8 +28,6 @@ BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
-TABLES = tuple(f"{name}.{kind}" for name in (SCORES, SETTINGS) for kind in ("csv", "tex"))
-
 PHASES = {  # of a run, as the log names them when they begin
     "reading": "reading the patterns",
     "probe_and_orientation": "testing the orientation of the detector",
@@ -44,7 +42,7 @@ PHASES = {  # of a run, as the log names them when they begin
 }
 
 # what an inference writes, and a training run
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES)
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 
 UNFINISHED = (  # patterns of the files of a training that goes on
@@ -71,7 +69,7 @@ def training_files(config: JobConfig) -> list[str]:
     files = [CONFIG, RECORD, METRICS, MANIFEST, LOG]
     if isinstance(config, RunConfig):
         files += [dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")]
-        files += [*TABLES, *([TRUTH] if config.imperfect else [])]
+        files += [SCORES, *([TRUTH] if config.imperfect else [])]
     files += [f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)]
     models = config.models if isinstance(config, TrainedConfig) else config.networks
     return [*files, *map(recon, ("gt", *models)), figure("history")]

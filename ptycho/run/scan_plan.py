@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
-from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
+from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.memory import block_patterns
 from ptycho.config.scan_run_config import FAST
@@ -13,14 +15,38 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
-from ptycho.preparation.prepare import ScanGeometry
-from ptycho.preparation.room import check_memory_for
+from ptycho.preparation.prepare import ScanGeometry, interpret
+from ptycho.preparation.room import check_disk_for, check_memory_for
 from ptycho.preparation.start import read_start
+from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
 
 NETWORK = "pinn"
+
+
+def interpret_scan(config: JobConfig) -> tuple[ScanRunConfig, ScanGeometry]:
+    """The scan that a configuration names, its patterns still in the file."""
+    if not isinstance(config, ScanRunConfig):
+        raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
+    raw = open_raw(config.data)
+    if config.output_dir:
+        check_disk_for(raw, config.data, Path(config.output_dir))
+    return config, interpret(raw, config.data)
+
+
+def plan(config: JobConfig) -> ScanRunConfig:
+    """The configuration of the run: everything that is known before it is checked.
+
+    A network that is trained on keeps the build that it was trained with.
+
+    Raises:
+        ConfigError: the scan cannot be read, or as of :func:`plan_scan`.
+    """
+    own, scan = interpret_scan(config)
+    with closing(scan.raw.patterns):  # many scans may be planned before the first is read
+        return plan_scan(own, scan)
 
 
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:

@@ -1,4 +1,4 @@
-"""``scans.csv`` and ``scans.md``: runs on measured scans, a row for each, from what is in their folders."""
+"""``scans.csv`` and ``scans.md``: runs on measured scans, a row for each."""
 
 from __future__ import annotations
 
@@ -8,45 +8,23 @@ from typing import Any
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_text
-from ptycho.files.json_file import read_json
-from ptycho.files.run_product import read_metrics
 from ptycho.run.folder import csv_text
-from ptycho.run.names import MANIFEST
-from ptycho.run.stored_config import is_finished
 
 CSV, MARKDOWN = "scans.csv", "scans.md"
-MEASURED = ("patterns", "N", "pixel_nm", "product", "r_factor", "r_free", "deviance", "frc_nm", "flags")
+MEASURED = (
+    "patterns",
+    "N",
+    "pixel_nm",
+    "product",
+    "r_factor",
+    "r_free",
+    "deviance_holdout",
+    "frc_nm",
+    "flags",
+)
 FIRST, LAST = ("scan", "state"), ("seconds", "folder", "error")
 COLUMNS = (*FIRST, *MEASURED, *LAST)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
-
-
-def row_of(run: Path) -> dict[str, Any]:
-    """What the files of a run tell of its scan; nothing where it is not finished.
-
-    ``frc_nm``: half period at which two halves of the scan stop to agree by half, at best the pixel;
-    ``seconds``: of the whole run.
-    """
-    if not is_finished(run):
-        return {}
-    metrics, manifest = read_metrics(run), read_json(run / MANIFEST)
-    sizes, seconds = manifest.get("scans", {}), manifest.get("timings_s", {}).get("total")
-    name = next(iter(sizes), "")
-    return {"scan": name, **sizes.get(name, {}), **_judged(metrics), "seconds": _short(seconds)}
-
-
-def _judged(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells that the metrics of one scan give."""
-    product, halves = metrics.get("product", ""), metrics.get("half_scan_frc")
-    row, pixel_m = metrics.get(product) or {}, max(metrics.get("pixel_m") or [0])
-    scores = {key: _short(row.get(key)) for key in ("r_factor", "r_free", "deviance")}
-    agree_m = (halves.get("frc50_m") or pixel_m) if halves else 0
-    lengths = {"pixel_nm": _short(1e9 * pixel_m or None), "frc_nm": _short(1e9 * agree_m or None)}
-    return {"product": product, **scores, **lengths, "flags": " ".join(row.get("flags", []))}
-
-
-def _short(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4g}"
 
 
 def override_cells(overrides: Sequence[Sequence[str]]) -> list[dict[str, str]]:
@@ -92,7 +70,7 @@ def check_table(folder: Path) -> None:
             continue
         except (OSError, ValueError):
             head = ""
-        if not all(column in head for column in COLUMNS):
+        if not all(column in head for column in (*FIRST, *LAST)):
             raise ConfigError(
                 f"output_dir={folder}: holds {name}, which is no table of this program and nothing replaces; "
                 "move it away, or choose another folder"

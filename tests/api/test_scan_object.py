@@ -91,3 +91,7 @@ def test_a_scan_is_drawn_without_the_state_of_pyplot(patterns):
     assert places.get_xlabel() == "column / µm"
     shown = np.asarray(places.collections[0].get_offsets())  # x, y in µm
     np.testing.assert_allclose(np.ptp(shown, axis=0), [24 * 0.05, 12 * 0.05], rtol=1e-6)
+
+
+def test_a_notebook_shows_the_figure(patterns):
+    assert from_arrays(patterns, GRID)._repr_png_().startswith(b"\x89PNG")

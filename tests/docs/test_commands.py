@@ -5,15 +5,13 @@ import shlex
 
 import pytest
 from helpers.cli import ROOT
+from helpers.keys import keys_of
 
 from workflows.command_line import write_conf
 from workflows.command_line.console import PROGRAMS
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-KEYS = {
-    script: {key.name for key in write_conf.keys_by_level(cls, ROOT / "conf")} | {"resume", "experiment"}
-    for script, (_, cls) in write_conf.PROGRAMS.items()
-}
+KEYS = {script: {*keys_of(cls), "resume", "experiment"} for script, (_, cls) in write_conf.PROGRAMS.items()}
 COMMAND = re.compile(r"(?:^ *|&& |python |-n \d )(?:ptycho ([a-z][\w-]+)|scripts/(\w+)\.py)([^&|;]*)")
 OF_HYDRA = re.compile(r"hydra[./]|--|\+")
 

@@ -6,15 +6,16 @@ A fifth of the cases, of each kind some; ``benchmarks/hostile.py`` tries all of 
 import re
 import shutil
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.cli import INFER, files
-from helpers.configuration import composed
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from benchmarks.hostile_cases import CASES, World
-from workflows.command_line import jobs
+from workflows.command_line import one_shot
 from workflows.reconstruct.infer_config import InferConfig, plan
 
 
@@ -44,7 +45,9 @@ def hydra_at_once(version_base, config_path, config_name):
         def main():
             try:
                 words = [word for word in sys.argv[1:] if not word.startswith("hydra")]
-                function(OmegaConf.merge(composed(name=config_name), OmegaConf.from_dotlist(words)))
+                GlobalHydra.instance().clear()
+                with initialize_config_dir(version_base="1.3", config_dir=config_path):
+                    function(OmegaConf.merge(compose(config_name), OmegaConf.from_dotlist(words)))
             except Exception:
                 sys.stderr.write("Error executing job\n")  # as Hydra says of what a job lets out
                 raise
@@ -59,7 +62,7 @@ def test_refused(in_process, world, case, monkeypatch):
     overrides = case.overrides(world)
     if [text.partition("=")[0] for text in overrides] == ["run", "data"]:
         monkeypatch.setattr("hydra.main", hydra_at_once)
-        monkeypatch.setattr(jobs, "job_path", Path)
+        monkeypatch.setattr(one_shot.HydraConfig, "get", lambda: SimpleNamespace(mode=None))
     if not any(text.startswith("output_dir=") for text in overrides):
         overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
     before = files(world.folder)

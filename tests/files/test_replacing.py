@@ -300,7 +300,6 @@ def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, tra
     for script, *words in (
         ("export_scan", f"run={trained_run}", "format=npz"),
         ("simulate_scan", "n_positions=4", "N=32", "format=npz"),
-        ("export_model", f"run={trained_run}", "format=litert"),
     ):
         words = (*words, target, "overwrite=true")
         code, _, error = in_process(ROOT / f"scripts/{script}.py", *words)
@@ -317,18 +316,6 @@ def test_an_inspection_does_not_draw_over_the_scan(small_scans, in_process):
     scan, before = small_scans / "6.h5", files(small_scans)
     code, _, error = in_process(ROOT / "scripts/inspect_scan.py", scan, f"output={scan}")
     assert code == 2 and "is the input file; choose another file" in error and files(small_scans) == before
-
-
-def test_a_saved_model_with_files_of_others_is_not_replaced(tmp_path, trained_run, in_process):
-    out = tmp_path / "model"
-    (out / "assets.extra").mkdir(parents=True)
-    for name in ("saved_model.pb", "assets.extra/ptycho.json", "notes.txt"):
-        (out / name).write_text("x")
-    before = files(out)
-    words = (f"run={trained_run}", "format=saved_model", f"output={out}", "overwrite=true")
-    code, _, error = in_process(ROOT / "scripts/export_model.py", *words)
-    assert code == 2 and "holds notes.txt, which is none of a SavedModel's files" in error, error
-    assert files(out) == before
 
 
 def test_an_inference_takes_nothing_but_an_inference(trained_run, tmp_path, in_process):

@@ -12,11 +12,11 @@ from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
 from ptycho.preparation.dataset import number_held_out, training_and_validation
+from ptycho.run.scan_plan import plan
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.split import split_patterns
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import plan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 

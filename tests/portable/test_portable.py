@@ -1,6 +1,5 @@
 """Exported networks: what each format gives against the network itself, and what is refused."""
 
-import copy
 import io
 import json
 import subprocess
@@ -8,28 +7,23 @@ import sys
 import tomllib
 import zipfile
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
-import matplotlib.image
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.measurement import diffract
-from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
 from ptycho.physics import Pair
-from ptycho.portable import formats
-from ptycho.portable.description import ENTRY, Description
+from ptycho.portable.description import ENTRY
 from ptycho.portable.formats import FORMATS, open_exported
 from ptycho.portable.network import portable, trained_generator
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
-from workflows.convert.export_model import ExportModelConfig, describe_network, export_model
+from workflows.convert.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"
@@ -117,9 +111,8 @@ def stored(trained_run):
     return replace(found, weights=weights)
 
 
-def description_of(stored, name, **changes):
-    config = ExportModelConfig(run=str(stored.run), format=name, **({"batch_size": B} | changes))
-    return describe_network(config, stored, FORMATS[name])
+def description_of(stored):
+    return describe_network(ExportModelConfig(run=str(stored.run), batch_size=B), stored)
 
 
 def example(stored, d, count=B):
@@ -134,113 +127,17 @@ def original(stored, d, x, offsets, probe):
     return trained_generator(stored, d).call(x, offsets, tf.constant(probe[None])).numpy()
 
 
-TOLERANCES = {"float32": 1e-5, "float16": 2e-3}
-
-
-@pytest.fixture(scope="module")
-def graph(stored):
-    """The network as a graph for batches of ``B``, which is the same for every format and precision."""
-    return portable(stored, description_of(stored, "saved_model"))
-
-
-@pytest.fixture(scope="module")
-def written(stored, graph, tmp_path_factory):
-    """``written(format, precision)``: a file and its description, each made once; so are conversions."""
-
-    @lru_cache
-    def write(name, precision="float32"):
-        d = description_of(stored, name, precision=precision)
-        target = tmp_path_factory.mktemp("written") / f"model{FORMATS[name].suffix}"
-        FORMATS[name].write(replace(graph, description=d), target)
-        return target, d
-
-    to_tflite, to_onnx = lru_cache(formats.to_tflite), lru_cache(formats.to_onnx)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "to_tflite", to_tflite)
-        patch.setattr(formats, "to_onnx", lambda serve: copy.deepcopy(to_onnx(serve)))
-        yield write
-
-
-@pytest.mark.parametrize("name", ["litert", "onnx"])
-@pytest.mark.parametrize("precision", TOLERANCES)
-def test_runtimes_give_what_the_network_gives(stored, written, name, precision):
-    target, d = written(name, precision)
-    values = example(stored, d)
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_runtimes_give_what_the_network_gives(stored, suffix, tmp_path):
+    d = description_of(stored)
+    target, values = tmp_path / f"model{suffix}", example(stored, d)
+    FORMATS[suffix].write(portable(stored, d), target)
     exported = open_exported(target, threads=1)
     found, expected = exported(*values), original(stored, d, *values)
-    assert worst(found, expected) < TOLERANCES[precision]
-    assert found.dtype == np.complex64
-    if precision != "float32":
-        assert worst(found, expected) > 1e-7  # the stored weights are what is computed with
+    assert worst(found, expected) < 1e-5 and found.dtype == np.complex64
     assert exported.description.to_json() == d.to_json()
     with pytest.raises(ConfigError, match=r"amplitudes has shape \(2, 4, 32, 32\); the model takes \(3, 4"):
         exported(values[0][:2], *values[1:])
-
-
-@pytest.mark.parametrize("batch_size", [None, B])
-def test_saved_model_needs_no_xla_and_takes_it(stored, written, tmp_path, batch_size):
-    if batch_size:
-        folder, d = written("saved_model")
-    else:
-        folder, d = tmp_path / "model", description_of(stored, "saved_model", batch_size=None)
-        FORMATS["saved_model"].write(portable(stored, d), folder)
-    assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
-    loaded = tf.saved_model.load(str(folder))
-    signature = loaded.signatures["serving_default"]
-    assert set(signature.structured_input_signature[1]) == {"amplitudes", "offsets", "probe"}
-    compiled = tf.function(loaded.serve, jit_compile=True)
-    for count in (B,) if batch_size else (1, B):
-        x, offsets, probe = example(stored, d, count)
-        parts = tf.constant(np.stack([probe.real, probe.imag]))
-        expected = original(stored, d, x, offsets, probe)
-        given = {"amplitudes": tf.constant(x), "offsets": tf.constant(offsets), "probe": parts}
-        for found in (signature(**given)["regions"], compiled(*given.values())["regions"]):
-            assert worst(found[:, 0].numpy() + 1j * found[:, 1].numpy(), expected) < 1e-5
-    assert json.loads((folder / "assets.extra" / ENTRY).read_text())["batch_size"] == batch_size
-
-
-def test_saved_model_loads_without_this_package(stored, written, tmp_path):
-    folder, d = written("saved_model")
-    values = x, offsets, probe = example(stored, d)
-    np.savez(tmp_path / "in.npz", x=x, offsets=offsets, probe=np.stack([probe.real, probe.imag]))
-    code = (
-        "import sys, numpy as np, tensorflow as tf\n"
-        "found, data = tf.saved_model.load(sys.argv[1]).signatures['serving_default'], np.load('in.npz')\n"
-        "x, offsets, probe = (tf.constant(data[key]) for key in ('x', 'offsets', 'probe'))\n"
-        "np.save('out.npy', found(amplitudes=x, offsets=offsets, probe=probe)['regions'])\n"
-        "sys.exit('ptycho' in sys.modules)\n"
-    )
-    command = [sys.executable, "-c", code, str(folder)]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    found = np.load(tmp_path / "out.npy")
-    assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, *values)) < 1e-5
-
-
-def run_stablehlo(text, inputs, outputs):
-    """Return what StableHLO ``text`` computes; ``outputs`` are their shapes and dtypes."""
-    shapes, dtypes = zip(*outputs, strict=True)
-    found = gen_xla_ops.xla_call_module(
-        args=list(map(tf.constant, inputs)),
-        version=4,  # that takes a module as text
-        module=text.encode(),
-        Sout=list(shapes),
-        Tout=list(dtypes),
-        platforms=["CPU"],
-    )
-    return [value.numpy() for value in found]
-
-
-def test_stablehlo_text_is_parsed_and_run(stored, written, graph):
-    target, d = written("stablehlo")
-    text = target.read_text()
-    first, _, module = text.partition("\n")
-    assert Description.from_json(first.removeprefix("// ptycho: "), "").to_json() == d.to_json()
-    assert "loc(" not in module and "mhlo" not in module and "custom_call" not in module
-    assert "stablehlo.convolution" in tf.mlir.experimental.run_pass_pipeline(text, "canonicalize", False)
-    x, offsets, probe = example(stored, d)
-    values, R = [x, offsets, np.stack([probe.real, probe.imag])], d.region_size
-    (found,) = run_stablehlo(module, values, [((B, 2, R, R), tf.float32)])
-    assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, x, offsets, probe)) < 1e-5
 
 
 def test_the_light_requirements_are_those_of_the_package():
@@ -276,7 +173,6 @@ def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_p
     with np.load(tmp_path / "out/recon.npz", allow_pickle=False) as found:
         np.testing.assert_array_equal(found["mask"], expected.mask)
         assert worst(found["object"], expected.objects) < 1e-5
-    assert matplotlib.image.imread(tmp_path / "out/recon.png").shape[1] > 100
 
 
 def altered(exported, folder, change):
@@ -335,10 +231,10 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
-        (["run=RUN"], "output=null: has no known ending; add format=saved_model or litert"),
-        (["run=RUN", "format=saved_model", "precision=float16"], "saved_model holds float32; litert and"),
-        (["run=RUN", "format=onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
+        (["run=.", "output=a.onnx"], "holds no run; there is no config.yaml in it"),
+        (["run=RUN", "output=mine_model"], "output=mine_model: must end with .tflite or .onnx"),
+        (["run=RUN", "precision=float16"], "precision=float16: weights are stored as float32"),
+        (["run=RUN", "output=a.onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
         (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
     ],
 )
@@ -352,7 +248,7 @@ def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process
 def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, in_process, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, _, err = in_process(EXPORT, f"run={trained_run}", "output=a.onnx")
-    assert code == 2 and "format=onnx: needs tf2onnx" in err and "'.[export]'" in err
+    assert code == 2 and "output=a.onnx: needs tf2onnx" in err and "'.[export]'" in err
     monkeypatch.undo()
     run = tmp_path / "run"
     for name in (
@@ -365,27 +261,3 @@ def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, 
     (run / "pinn/weights.npz").write_bytes((trained_run / "pinn/weights.npz").read_bytes()[:-100])
     code, _, err = in_process(EXPORT, f"run={run}", "output=a.tflite")
     assert code == 2 and "weights.npz" in err and err.count("\n") == 1
-
-
-# ---- the learned prior
-
-
-@pytest.fixture(scope="module")
-def opinion():
-    rng = np.random.default_rng(3)
-    inputs = {
-        "object": rng.normal(size=(1, 24, 24, 4)).astype("f"),
-        "noise": 0.3 * rng.normal(size=(1, 24, 24, 1)).astype("f"),
-    }
-    return inputs, load_denoiser()([inputs["object"], inputs["noise"]]).numpy()
-
-
-def test_an_exported_prior_is_the_network(tmp_path, opinion):
-    from ai_edge_litert.interpreter import Interpreter
-
-    output = str(tmp_path / "p.tflite")
-    lines = export_model(ExportModelConfig(run="pretrained", network="prior", region_size=24, output=output))
-    assert "object 1 × 24 × 24 × 4" in lines[1]
-    inputs, expected = opinion
-    found = Interpreter(model_path=output).get_signature_runner()(**inputs)["change"]
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())

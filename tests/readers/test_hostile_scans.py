@@ -15,8 +15,8 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
+from ptycho.run.scan_plan import plan
 from workflows.convert.inspect_scan import InspectConfig, lines, report
-from workflows.reconstruct.scan_plan import plan
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
 REFUSED = [case for case in SCAN_CASES if not case.doubtful]

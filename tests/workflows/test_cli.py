@@ -132,6 +132,19 @@ def test_a_folder_that_cannot_be_written(refused, tmp_path):
 # ---- help, tracebacks, speed
 
 
+def test_help(command, tmp_path):
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    for text in (
+        "gridsize       2",
+        "USE_XLA_COMPILE",
+        "HYDRA_FULL_ERROR=1",
+        "scripts/grid_lines_workflow.py -m",
+    ):
+        assert text in out
+    assert files(tmp_path) == {"cwd/": ""}
+
+
 def test_traceback_on_demand(command, tmp_path):
     code, _, err = command("N=65", HYDRA_FULL_ERROR="1")
     assert code == 2

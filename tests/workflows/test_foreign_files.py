@@ -62,14 +62,17 @@ def test_the_program_that_an_option_names_is_refused():
         ("defaults: [{/sub@hydra.callbacks.a: evil}]", r"hydra\.callbacks\.a\._target_"),
     ],
 )
-@pytest.mark.parametrize("more", [(), ("-m", "+tuned=good,best")], ids=["one", "sweep"])
-def test_settings_of_hydra_in_a_folder_are_refused(tmp_path, text, key, more):
+def test_settings_of_hydra_in_a_folder_are_refused(tmp_path, text, key):
     option(tmp_path, text)
     option(tmp_path, "_target_: subprocess.Popen", "sub/evil")
-    option(tmp_path, "seed: 3", "tuned/good")
-    words = more or ("+tuned=best",)
     with pytest.raises(ConfigError, match=rf"^{key}: is set by a file of {tmp_path}"):
-        check_folder("scan", [f"--config-dir={tmp_path}", *words, "data.file=x"], CONF)
+        check_folder("scan", [f"--config-dir={tmp_path}", "+tuned=best", "data.file=x"], CONF)
+
+
+@pytest.mark.parametrize("words", [["-m", "--config-dir=x", "+tuned=a,b"], ["--config-path=x"], ["-cn", "x"]])
+def test_files_of_settings_are_given_in_one_way(words):
+    with pytest.raises(ConfigError, match="--config-dir"):
+        check_folder("scan", words, CONF)
 
 
 def test_settings_of_a_run_in_a_folder_and_of_hydra_on_the_command_line_are_taken(tmp_path):

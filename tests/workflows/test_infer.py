@@ -55,7 +55,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     names = {
         "config.yaml",
         "manifest.json",
-        *("metrics.json", "metrics.csv", "metrics.tex"),
+        *("metrics.json", "metrics.csv"),
         "run.log",
         "files.json",
         "visuals/compare_amp_phase.png",
@@ -77,6 +77,17 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     assert set(manifest["patterns_per_s"]) == set(manifest["weights_sha256"]) == set(MODELS)
     assert yaml.safe_load((out / "config.yaml").read_text())["stitch"] == {"method": "probe", "passes": 10}
     assert (out / "run.log").read_text().count("patterns/s, stitching included") == 2
+
+
+def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained_run, within):
+    asked = (f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "stitch=refined")
+    out, _ = infer(*asked)
+    ours, theirs = (strict(folder / "metrics.json")["pinn"]["stitching"] for folder in (out, trained_run))
+    assert ours == {"refined": theirs["refined"]}
+    within("SSIM gained by refinement", theirs["refined"]["ssim"][0] - theirs["probe"]["ssim"][0], above=0.0)
+    out, _ = infer(*asked, "passes=9", "overwrite=true")
+    more = strict(out / "metrics.json")["pinn"]["stitching"]["refined"]
+    assert more != theirs["refined"]
 
 
 def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):

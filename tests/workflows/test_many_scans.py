@@ -1,13 +1,12 @@
-"""Many scans by one command: a pattern, a list or a sweep, runs here or by submitit, one table of all."""
+"""Many scans by one command: a pattern, a list or a sweep, one table of all; several processes share them."""
 
-import contextlib
 import csv
 import json
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from helpers.cli import ROOT, files
@@ -16,12 +15,8 @@ import workflows.reconstruct.scan
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
-from ptycho.run.mpi import STARTERS
-from ptycho.run.scan_table import row_of
-from ptycho.training.interrupt import Stopped, StopRequest
-from workflows.command_line import cluster
-from workflows.command_line.cluster import Command, Launcher, read_launcher
-from workflows.command_line.training_job import Job, Means, Progress
+from ptycho.run.scan_table import COLUMNS, check_table, write_table
+from workflows.command_line.training_job import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"
@@ -63,6 +58,7 @@ def started(monkeypatch):
 
     def run(config, scan, folder, stop=None, crew=None):
         names.append(config.data.name)
+        folder.text("recons/solver/recon.npz", "")
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})
         folder.manifest({"scans": {config.data.name: {"patterns": 12, "N": 32}}})
 
@@ -224,152 +220,91 @@ def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_pa
 
 
 def test_a_row_is_what_the_files_of_a_run_say(tmp_path):
-    one = {
-        "solver": {
-            "r_factor": 0.123456,
-            "r_free": None,
-            "deviance": 1.5,
-            "flags": ["overfit", "no_contrast"],
-        },
-        "product": "solver",
-        "pixel_m": [2e-8, 1e-8],
+    folder = RunFolder(tmp_path)
+    folder.config(asked("scans/a.h5"))
+    folder.text("recons/solver/recon.npz", "")
+    scores = {
+        "r_factor": 0.123456,
+        "r_free": None,
+        "deviance_holdout": 1.5,
+        "flags": ["overfit", "no_contrast"],
     }
+    one = {"solver": scores, "product": "solver", "pixel_m": [2e-8, 1e-8]}
+    facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
     judged = {"frc50": 0.5, "frc50_m": 4e-8}
-    facts = {"scans": {"a": {"patterns": 9, "N": 32}}, "timings_s": {"total": 7.25}}
     for name, value in (("metrics.json", one | {"half_scan_frc": judged}), ("manifest.json", facts)):
         assert row_of(tmp_path) == {}
         (tmp_path / name).write_text(json.dumps(value))
     assert row_of(tmp_path) == {
-        **{"scan": "a", "patterns": 9, "N": 32, "pixel_nm": "20", "product": "solver", "r_factor": "0.1235"},
-        **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
+        **{"patterns": "123456", "N": "32", "pixel_nm": "20", "product": "solver", "r_factor": "0.1235"},
+        **{"r_free": "", "deviance_holdout": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
         "seconds": "7.25",
     }
     agree = {"frc50": None, "frc50_m": None}  # up to the pixel
     for more, lengths in (
         ({"half_scan_frc": agree}, ("20", "20")),
-        ({"half_scan_frc": None, "pixel_m": None}, (None, None)),
+        ({"half_scan_frc": None, "pixel_m": None}, ("", "")),
     ):
         (tmp_path / "metrics.json").write_text(json.dumps(one | more))
         row = row_of(tmp_path)
         assert (row["frc_nm"], row["pixel_nm"]) == lengths
 
 
-# ---- submitit
+def test_a_table_is_readable_and_known_again(tmp_path):
+    text = write_table(tmp_path, [{"scan": "a", "seed": "1", "error": "x|y"}, {"scan": "bc", "N": 32}])
+    head, rule, first, _ = text.splitlines()
+    cells = [cell.strip() for cell in head.strip("| ").split("|")]
+    assert cells == [*COLUMNS[:2], "seed", *COLUMNS[2:]] and set(rule) == set("|- ")
+    assert first.startswith("| a    |") and "| x\\|y " in first
+    assert [row["N"] for row in table(tmp_path)] == ["", "32"]
+    check_table(tmp_path)
 
 
-def test_the_launcher_has_its_settings_and_leaves_the_rest():
-    given = ["-m", "seed=1,2", "hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=5", "resume=null"]
-    launcher, others = read_launcher("scan", given)
-    assert others == ["-m", "seed=1,2", "resume=null"] and launcher.name == "submitit_slurm"
-    assert launcher.settings["timeout_min"] == 5 and launcher.settings["name"] == "scan"
-    assert launcher.at_once(50) == 50
-    assert read_launcher("scan", ["seed=1"]) == (None, ["seed=1"])
-    with pytest.raises(ConfigError, match="tasks_per_node must be 1"):
-        read_launcher("scan", ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2"])
+# ---- several processes
 
 
-def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(monkeypatch, tmp_path):
-    """One that was asked to end gives none: Slurm may start it again."""
-    monkeypatch.setenv("PMI_SIZE", "1")
-    program = [sys.executable, "-c", "import os, sys; sys.exit(3 if 'PMI_SIZE' in os.environ else 4)"]
-    job = Job(asked("a.h5"), tmp_path, ())
-    assert (Command(program, job, single=True)(), Command(program, job, single=False)()) == (4, 3)
-    with pytest.raises(SystemExit):
-        Command([sys.executable, "-c", "import sys; sys.exit(143)"], job, single=True)()
+def test_several_processes_share_the_scans_of_a_pattern(command, started, night, tmp_path, monkeypatch):
+    """One scan is held by another process, and a second one is ended by it after this process has planned."""
+    (night / "s2.h5").unlink()
+    shutil.copy(night / "s1.h5", night / "s3.h5")
+    run = workflows.reconstruct.scan.run
+
+    def run_beside_another(config, scan, folder, *others):
+        run(config, scan, folder, *others)
+        if config.data.name == "s1":
+            other = RunFolder(tmp_path / "out/s10")
+            other.config(
+                replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
+            )
+            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), scan, other)
+
+    monkeypatch.setattr(workflows.reconstruct.scan, "run", run_beside_another)
+    (tmp_path / "out/s3").mkdir(parents=True)
+    holding = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "out/s3/.lock")], stdout=subprocess.PIPE
+    )
+    assert holding.stdout.readline() == b"held\n"
+    code, _, err = command()
+    holding.kill()
+    holding.communicate()
+    assert code == 0 and started == ["s1", "s10"], err
+    assert "out/s3: another process works on it" in err and "out/s10: is finished" in err
+    states = {row["scan"]: row["state"] for row in table(tmp_path / "out")}
+    assert states == {"s1": "done", "s10": "done", "s3": "waiting"}
+    started.clear()
+    assert command()[0] == 0 and started == ["s3"]
 
 
-def test_processes_that_mpi_did_not_start_are_told_so_before_any_work(monkeypatch, tmp_path, capsys):
-    for name in STARTERS:
-        monkeypatch.delenv(name, raising=False)
-    command = Command(["/no/such/program"], Job(asked("a.h5"), tmp_path, ()), single=False)
-    assert command() == 2 and "error: the processes of this job do not know" in capsys.readouterr().err
-
-
-def test_a_job_is_started_and_in_the_queue_again_gone_on_with(monkeypatch, tmp_path):
-    """A run of the same configuration that is to be replaced is not taken for the job's own."""
-    config = replace(asked("a.h5"), overwrite=True)
-    command = Command(["run"], Job(config, tmp_path, ("overwrite=true",)), single=True)
-    RunFolder(tmp_path).config(config)
-    assert command.words == ["run", "overwrite=true", f'output_dir="{tmp_path}"']
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert command.words == ["run", f"resume={tmp_path}"]
-
-
-class Executor:
-    """As submitit's: its jobs, an array, run until they are cancelled or are given exit codes."""
-
-    def __init__(self):
-        self.jobs = []
-
-    def batch(self):
-        return contextlib.nullcontext()
-
-    def submit(self, command):
-        self.jobs.append(SimpleNamespace(job_id=len(self.jobs), codes=[], lost=False, cancelled=False))
-        job = self.jobs[-1]
-        job.paths = SimpleNamespace(stderr="log")
-        job.done, job.results = (lambda: bool(job.codes) or job.lost), lambda: job.codes
-        job.exception, job.stderr = (lambda: job.lost or None), lambda: "noise\nerror: no light"
-        job.cancel = lambda check: setattr(job, "cancelled", True)
-        return job
-
-
-@pytest.fixture
-def submitted(monkeypatch, tmp_path):
-    """``submitted(change)`` submits two jobs to Slurm; ``change(jobs)`` is called as time passes."""
-    executor, jobs = Executor(), [Job(asked("a.h5"), tmp_path / name, (), scan=name) for name in "ab"]
-    monkeypatch.setattr(Launcher, "executor", lambda *_: executor)
-    stop, launcher = StopRequest(), Launcher("submitit_slurm", {"nodes": 1, "tasks_per_node": 1})
-    progress = Progress(jobs, str)
-
-    def follow(change):
-        monkeypatch.setattr(cluster.time, "sleep", lambda _: change(executor.jobs, stop))
-        return cluster.follow(launcher, jobs, Means(stop, "again", str), progress)
-
-    return follow, executor, jobs, progress
-
-
-def test_a_signal_cancels_the_jobs_and_the_way_on_is_told(submitted, tmp_path):
-    follow, executor, jobs, _ = submitted
-    with pytest.raises(Stopped):
-        follow(lambda _, stop: setattr(stop, "signum", 2))
-    assert [handle.cancelled for handle in executor.jobs] == [True, True]
-    assert cluster.explain_cancelled(jobs, "again") == "the jobs are cancelled; resume with:\nagain"
-    alone = Job(asked("a.h5"), tmp_path / "c", ("seed=1",))
-    assert cluster.explain_cancelled([alone], "again").endswith(f"""seed=1 'output_dir="{tmp_path}/c"'""")
-
-
-def test_the_worst_of_all_jobs_counts_also_of_one_that_leaves_no_result(submitted):
-    follow, executor, jobs, progress = submitted
-
-    def change(handles, _):
-        handles[0].codes, handles[1].lost = [0, 3], True
-
-    assert follow(change) == 3 and not any(handle.cancelled for handle in executor.jobs)
-    assert [progress._states[job.path] for job in jobs] == [("failed", "no light")] * 2
-
-
-PROGRAM = """
-import json, pathlib, sys
-folder = pathlib.Path(next(word.split('"')[1] for word in sys.argv if word.startswith("output_dir=")))
-if folder.name == "s4":
-    sys.exit("error: no light")
-folder.mkdir()
-for name in ("metrics.json", "manifest.json"):
-    (folder / name).write_text(json.dumps({"product": "solver", "solver": {"r_factor": 0.25}}))
+HOLD = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
 """
 
 
-def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path, monkeypatch, scan):
-    (night / "s10.h5").unlink()
-    command()
-    for name in ("s3.h5", "s4.h5"):
-        shutil.copy(scan, night / name)
-    monkeypatch.setattr(cluster, "command", lambda: [sys.executable, "-c", PROGRAM])
-    code, _, err = command("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
-    assert code == 2 and started == ["s1"], err  # 2: of the file that is cut short
-    assert "s3: submitted, as" in err and "s3: done" in err and "s4: failed (no light)" in err
-    rows = {row["scan"]: row for row in table(tmp_path / "out")}
-    states = {"s1": "done", "s2": "failed", "s3": "done", "s4": "failed"}
-    assert {name: row["state"] for name, row in rows.items() if name} | states == states
-    assert [row["r_factor"] for row in table(tmp_path / "out") if row["state"] == "done"] == ["0.1", "0.25"]
+def test_jobs_run_in_one_process_whatever_hydra_has(command, started):
+    code, _, err = command("hydra/launcher=submitit_slurm")
+    assert code == 2 and not started
+    assert "error: hydra/launcher=submitit_slurm: all jobs run in this process; start the same command" in err

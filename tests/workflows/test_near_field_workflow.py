@@ -9,10 +9,10 @@ from helpers.cli import ROOT
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.run.scan_plan import plan
 from workflows.convert.export_scan import ExportConfig, export
 from workflows.convert.inspect_scan import InspectConfig, report
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import plan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 PIXEL = 75e-8  # 75 µm, magnified 100 times

@@ -18,7 +18,6 @@ from ptycho.config.data import DataConfig
 from ptycho.datasets import load_dataset
 from ptycho.methods import pipeline, solver
 from ptycho.methods.pipeline import choose
-from ptycho.portable.formats import FORMATS
 from ptycho.portable.network import portable
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import interpret
@@ -26,13 +25,13 @@ from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import interpret_scan, plan
 
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
@@ -248,9 +247,9 @@ def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_
     expected = np.empty((4, view.region_size, view.region_size), np.complex64)
     model.predict_regions(view, expected, 4)
 
-    asked = ExportModelConfig(run=str(trained_run), network="pinn", format="litert", batch_size=4)
+    asked = ExportModelConfig(run=str(trained_run), network="pinn", batch_size=4)
     weights = read_network(trained_run, "pinn")
-    network = portable(weights, describe_network(asked, weights, FORMATS["litert"]))
+    network = portable(weights, describe_network(asked, weights))
     x, probe = view.normalised(view.groups), view.model_probe
     assert (x == -1).any()
     pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)

@@ -5,14 +5,12 @@ Such keys are taken from the command line alone. ``resume=`` and ``--config-dir=
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError, JobConfig
@@ -40,7 +38,7 @@ def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> 
 
 
 def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None:
-    """Refuse files of ``--config-dir``, ``--config-path`` or ``--config-name`` that set up Hydra itself.
+    """Refuse files of ``--config-dir`` that set up Hydra itself, and other ways to give such files.
 
     Hydra makes an object of any class that its own section names, before anything else is looked at. So the
     section is composed, which runs nothing, with these files and without them, and must be the same.
@@ -49,34 +47,23 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
         ConfigError: the message has the key.
     """
     flags, unknown = get_args_parser().parse_known_args(list(arguments))
-    if unknown or not (flags.config_dir or flags.config_path or flags.config_name):
+    if flags.config_path or flags.config_name:
+        raise ConfigError(
+            "--config-path, --config-name: settings in a file are given by --config-dir (docs/scans.md)"
+        )
+    if unknown or not flags.config_dir:
         return
+    if flags.multirun:
+        raise ConfigError("-m: a sweep takes no --config-dir; start a run for each file of settings")
     own = [word for word in flags.overrides if key_of(word).split("/")[0].split(".")[0] == "hydra"]
-    allowed = _hydra_section(conf, config_name, own)
-    place = Path(flags.config_path).absolute() if flags.config_path else conf
-    for words in _single_jobs(flags):
-        asked = _hydra_section(place, flags.config_name or config_name, words)
-        if changed := differences(allowed, asked):
-            key = changed[0].split(": ")[0]
-            source = flags.config_dir or place
-            raise ConfigError(
-                f"hydra.{key}: is set by a file of {source}; settings of Hydra can start programs, and are "
-                "taken from the command line alone: remove it there"
-            )
-
-
-def _single_jobs(flags: argparse.Namespace) -> Iterator[list[str]]:
-    """Overrides of single jobs, in which every choice of a sweep occurs once."""
-    words, parsed = list(flags.overrides), OverridesParser.create().parse_overrides(flags.overrides)
-    choices = [list(one.sweep_string_iterator()) if one.is_sweep_override() else [None] for one in parsed]
-    found = [f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"] if flags.config_dir else []
-    for number in range(max(map(len, choices), default=1)):
-        picked = [options[number % len(options)] for options in choices]
-        job = [
-            word if choice is None else f"{word.split('=', 1)[0]}={choice}"
-            for word, choice in zip(words, picked, strict=True)
-        ]
-        yield [*job, *found]
+    found = f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"
+    allowed, asked = (_hydra_section(conf, config_name, words) for words in (own, [*flags.overrides, found]))
+    if changed := differences(allowed, asked):
+        key = changed[0].split(": ")[0]
+        raise ConfigError(
+            f"hydra.{key}: is set by a file of {flags.config_dir}; settings of Hydra can start programs, and "
+            "are taken from the command line alone: remove it there"
+        )
 
 
 def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:

@@ -92,6 +92,10 @@ def plan_all(
             raise ConfigError(f"{word}: is not where a run goes; set output_dir={value or '…'}")
         if name == "hydra/sweeper":
             raise ConfigError(f"{word}: all jobs are planned before the first begins; use ptycho tune")
+        if name == "hydra/launcher":
+            raise ConfigError(
+                f"{word}: all jobs run in this process; start the same command several times (docs/large.md)"
+            )
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
     path = CONF / config_name  # in a folder of its own where a key has the name of a group
@@ -142,19 +146,6 @@ def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
         if len(jobs) > 1:
             log.info("job %d of %d: %s", number + 1, len(jobs), job.path.name)
         yield job
-
-
-def attempt(
-    execute: Callable[[], int | None],
-    explain: Callable[[Exception], str] = explained,
-    advice: Callable[[Exception], str] = lambda error: "",
-    mistakes: tuple[type[Exception], ...] = (ConfigError,),
-) -> int:
-    """Do a job; if it fails, say so (:func:`fail`) and let the rest of a sweep go on. The exit code."""
-    try:
-        return execute() or 0
-    except Exception as error:
-        return fail(error, mistakes, explain, advice(error))
 
 
 def fail(

@@ -6,7 +6,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ptycho.run.folder import config_text, kept_aside
 from ptycho.run.names import CONFIG
 from ptycho.run.record import damaged
 from ptycho.run.replacing import waits
-from ptycho.run.scan_table import MARKDOWN, override_cells, row_of, write_table
+from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, override_cells, write_table
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
@@ -25,7 +25,7 @@ from workflows.command_line.jobs import fail
 from workflows.command_line.words import quoted
 
 log = logging.getLogger(__name__)
-WAITING, SUBMITTED, STARTED, DONE, FAILED = "waiting", "submitted", "started", "done", "failed"
+WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,22 @@ class Job:
     @property
     def going_on(self) -> list[str]:
         """The overrides of that command; a run that this one is to replace is not gone on with."""
-        try:
-            begun = self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
-        except (OSError, ValueError):
-            begun = False
         programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
-        return [f"resume={self.path}", *programs] if begun else self.starting
+        return [f"resume={self.path}", *programs] if self.begun else self.starting
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds this run, or a part of it."""
+        try:
+            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
+        except (OSError, ValueError):
+            return False
+
+    @property
+    def now(self) -> Job:
+        """The job as it is when its turn comes: another process may have begun its scan, or ended it."""
+        shared = bool(self.scan) and not self.config.overwrite
+        return replace(self, resumed=self.begun) if shared else self
 
     @property
     def starting(self) -> list[str]:
@@ -71,15 +81,9 @@ class Means:
     explain: Callable[[Exception], str]
 
 
-def command(*overrides: str) -> list[str]:
-    """The words of the command that starts this program with other overrides."""
-    return [sys.executable, sys.argv[0], *overrides]
-
-
 def format_command(*overrides: str) -> str:
     """This program with other overrides, as typed into a shell."""
-    typed = typed_words()
-    return shlex.join(command(*overrides) if typed is None else [*typed, *overrides])
+    return shlex.join([*(typed_words() or [sys.executable, sys.argv[0]]), *overrides])
 
 
 def is_done(job: Job) -> bool:
@@ -104,6 +108,18 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
         lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
         lines += [format_command(*job.starting) for job in jobs[1:]]
     return "\n".join(lines)
+
+
+def row_of(run: Path) -> dict[str, str]:
+    """The cells of a finished run, as ``ptycho compare`` has them; of another none."""
+    if not is_finished(run):
+        return {}
+    from ptycho.report.entries import entry_of
+    from ptycho.report.gather import gather
+    from ptycho.report.page import score_text
+
+    cells = entry_of("", gather(run)).cells
+    return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
 
 
 class Progress:
@@ -146,6 +162,9 @@ class Progress:
         table: list[dict[str, Any]] = []
         for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
             state, reason = self._states[job.path]
+            if state == WAITING and job.now.resumed:  # another process has begun it, or an earlier one
+                self._rows[job.path] = row_of(job.path)
+                state = DONE if self._rows[job.path] else STARTED
             known = cells | {"state": state, "folder": str(job.path), "error": reason}
             name = job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""
             table.append({"scan": name} | self._rows.get(job.path, {}) | known)

@@ -18,7 +18,7 @@ from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.atomic import WriteError
-from ptycho.files.lock import locked
+from ptycho.files.lock import is_locked, locked
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
@@ -29,10 +29,8 @@ from ptycho.run.replacing import check_inputs
 from ptycho.run.scan_table import check_table
 from ptycho.run.stored_config import read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.jobs import (
-    MISTAKES,
     fail,
     in_turn,
     job_path,
@@ -50,7 +48,7 @@ from workflows.command_line.training_job import (
     format_command,
     is_done,
 )
-from workflows.command_line.words import quote_paths, quoted
+from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +61,14 @@ class Workflow:
         name: of its primary configuration in ``conf/``.
         check: without TensorFlow; gives the configuration with what follows from other files filled in.
         run: does it in a folder.
+        help_text: shown for ``--help``.
         split: the runs by name that a configuration asks for, if several: each stands for itself.
     """
 
     name: str
     check: Callable[[JobConfig], JobConfig]
     run: Callable[[JobConfig, RunFolder, StopRequest], object]
+    help_text: str | None = None
     split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
 
 
@@ -77,19 +77,18 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
 
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
-    log_to_stderr()
     given = [*(sys.argv[1:] if arguments is None else arguments)]
+    if {"-h", "--help"} & {*split_flags(given)[0]}:
+        sys.stdout.write(f"{workflow.help_text}\n")
+        return 0
+    log_to_stderr()
     schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
     explain = partial(explained, schema=schema)
-    try:
-        launcher, others = read_launcher(workflow.name, given)
-    except Exception as error:
-        return fail(error, MISTAKES, explain)
     with StopRequest() as stop:
         means = Means(stop, format_command(*(text for text in given if text != "overwrite=true")), explain)
-        do = partial(perform, workflow) if launcher is None else partial(submit, launcher)
-        words, plan = quote_paths(others, "resume"), partial(plan_jobs, workflow)
-        return plan_and_perform(workflow.name, words, plan, partial(do, means=means), explain)
+        words, plan = quote_paths(given, "resume"), partial(plan_jobs, workflow)
+        do = partial(perform, workflow, means=means)
+        return plan_and_perform(workflow.name, words, plan, do, explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -136,6 +135,8 @@ def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together
         checked = workflow.check(config)
     except ConfigError as error:
         return Job(config, path, tuple(overrides), together=together, scan=path.name, problem=error)
+    if is_locked(path):
+        return Job(checked, path, tuple(overrides), together=together, scan=path.name)
     if config.overwrite or not (path / CONFIG).is_file():
         return replace(plan_new(workflow, config, overrides), together=together, scan=path.name)
     stored = replace(read_job(path), output_dir=str(path))
@@ -209,10 +210,17 @@ def write_page(run: Path) -> None:
 
 
 def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
-    """Run the jobs one after the other; the largest exit code."""
+    """Run the jobs one after the other; the largest exit code.
+
+    Scans that another process works on are passed over: several processes share the scans of a pattern.
+    """
     progress = Progress(jobs, means.explain)
     todo, codes = progress.refuse()
-    for number, job in enumerate(in_turn(todo)):
+    for number, planned in enumerate(in_turn(todo)):
+        if planned.scan and is_locked(planned.path):
+            log.info("%s: another process works on it", planned.path)
+            continue
+        job = planned.now
         words, clear = partial(explain_going_on, todo[number:], means.again), partial(remove_traces, job.path)
         with means.stop.end_with(words, clear):
             progress.note(job, STARTED)

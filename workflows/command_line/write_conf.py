@@ -6,15 +6,10 @@ texts, but for those that its own lines set or that its list of defaults takes f
 
 from __future__ import annotations
 
-import re
-import textwrap
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import yaml
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ptycho.config import (
@@ -28,7 +23,7 @@ from ptycho.config import (
     ScanRunConfig,
     StitchConfig,
 )
-from ptycho.config.messages import allowed, choices_of, sections_of
+from ptycho.config.messages import allowed, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
 from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
@@ -53,7 +48,7 @@ FLAGS_END = "<!-- <<< -->\n"
 PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
-    "infer": ("infer", InferConfig),
+    "infer": ("lite/infer", InferConfig),
     "live": ("live", LiveConfig),
     "replay": ("lite/replay", ReplayConfig),
     "inspect_scan": ("inspect", InspectConfig),
@@ -69,10 +64,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "doctor": ("doctor", DoctorConfig),
     "init": ("init", InitConfig),
 }
-HELP_BEGIN = "docs/configuration.md\n\n"
-HELP_END = "  ${hydra.help.footer}"
 BAR = r"\|"
-MANY, HELP_WIDTH = 8, 80  # words that are not listed in a help; of a text there
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),
     **{f"probe/{kind}": cls for kind, cls in (MEASURED_PROBES | PROBES).items()},
@@ -96,9 +88,6 @@ def write(conf: Path, docs: Path) -> list[Path]:
     for name, cls in FILES.items():
         path = conf / f"{name}.yaml"
         wanted[path] = file_text(path, cls)
-    for name in ("grid_lines", "scan"):
-        path = conf / "hydra" / "help" / f"{name}.yaml"
-        wanted[path] = with_help(path, FILES[name], conf)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -115,80 +104,6 @@ def file_text(path: Path, cls: type) -> str:
     }
     lines = yaml_lines(cls, None, {*own, *groups})
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
-
-
-def options_of(conf: Path, group: str, sections: Mapping[str, type]) -> list[str]:
-    """The options of a group that a program takes."""
-    paths = (conf / group).glob("*.yaml")
-    return sorted(path.stem for path in paths if not sections or kind_of(path) in sections)
-
-
-def kind_of(path: Path) -> str:
-    """The kind of an option of a group, or of that of which it is a variant; empty: there are no kinds."""
-    text = path.read_text(encoding="utf-8")
-    if kind := re.search(r"^kind: (\w+)", text, re.M):
-        return kind[1]
-    bases = [one for one in (yaml.safe_load(text) or {}).get("defaults", ()) if one != "_self_"]
-    return kind_of(path.with_name(f"{bases[0].split('@')[0]}.yaml")) if bases else ""
-
-
-class Key(NamedTuple):
-    """A key of a program, ``section.key`` or a group, and the words that it may be, if they are few."""
-
-    name: str
-    words: list[str]
-    field: FieldInfo
-
-
-def keys_by_level(cls: type, conf: Path) -> list[Key]:
-    """The keys of a program, those first that nearly everyone sets."""
-    unique = {key.name: key for key in reversed(list(keys_of(cls, conf)))}
-    return sorted(reversed(unique.values()), key=lambda key: level_of(key.field))
-
-
-def keys_of(cls: type, conf: Path, prefix: str = "") -> Iterator[Key]:
-    """Every key of a schema, and every group with its options."""
-    for name, field in in_order(cls):
-        sections = sections_of(field.annotation)
-        words = words_of(field.annotation)  # one word: the option of a group to which this schema belongs
-        is_group = (sections or len(words) == 1) and not prefix
-        options = options_of(conf, name, sections) if is_group else []
-        if options or not sections:
-            yield Key(f"{prefix}{name}", options or words, field)
-        for section in dict.fromkeys(sections.values()):
-            yield from keys_of(section, conf, f"{prefix}{name}.")
-
-
-def with_help(path: Path, cls: type, conf: Path) -> str:
-    """Return the help of a program with the keys that nearly everyone sets."""
-    before, mark, rest = path.read_text().partition(HELP_BEGIN)
-    groups = yaml.safe_load((conf / path.name).read_text())["defaults"]
-    chosen = {group: option for entry in groups if isinstance(entry, dict) for group, option in entry.items()}
-    keys = [key for key in keys_by_level(cls, conf) if not level_of(key.field)]
-    keys.sort(key=lambda key: not key.name.startswith("data."))
-    rows = [(key.name, chosen.get(key.name) or default_in_help(key), text_in_help(key)) for key in keys]
-    wide = [max(len(row[column]) for row in rows) + 2 for column in range(2)]
-    lines = "".join(f"    {row[0]:<{wide[0]}}{row[1]:<{wide[1]}}{row[2]}\n" for row in rows)
-    return f"{before}{mark}{lines}\n{HELP_END}{rest.partition(HELP_END)[2]}"
-
-
-def default_in_help(key: Key) -> str:
-    """A folder that has the date in its name is dated."""
-    shown = "outputs/<date>" if key.name == "output_dir" else yaml_value(default_of(key.field))
-    return shown.replace(" ", "")
-
-
-def text_in_help(key: Key) -> str:
-    words = " | ".join(key.words) if 1 < len(key.words) < MANY and key.words != ["true", "false"] else ""
-    text = "; ".join(filter(None, [words, key.field.description]))
-    return textwrap.shorten(text, HELP_WIDTH, placeholder=" …")
-
-
-def words_of(annotation: Any) -> list[str]:
-    """What a key may be, if it is one of few words."""
-    if bool in (annotation, *typing.get_args(annotation)):
-        return ["true", "false"]
-    return [str(choice) for choice in choices_of(annotation)]
 
 
 def documentation() -> str:

@@ -17,7 +17,6 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
-from ptycho.files.png import grey_png
 from ptycho.portable.description import Description
 from ptycho.portable.formats import open_exported
 from ptycho.portable.runtimes import Exported
@@ -28,7 +27,7 @@ from ptycho.scan.probe import probe_support
 
 log = logging.getLogger(__name__)
 
-RECON, PICTURE = "recon.npz", "recon.png"
+RECON = "recon.npz"
 
 
 @settings()
@@ -58,7 +57,9 @@ class RunExportedConfig:
 def run_exported(config: RunExportedConfig) -> list[str]:
     """Reconstruct; what was written, a line each."""
     target = Path(config.output_dir) / RECON
-    _check_free(Path(config.output_dir), config.overwrite)
+    check_no_file_of_a_run("output_dir", target)
+    if target.exists() and not config.overwrite:
+        raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
     exported = open_exported(str(config.model), config.threads)
     found = inspect(str(config.data), exported.description.probe)
     with tempfile.TemporaryDirectory() as scratch:
@@ -67,26 +68,14 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
         stitched = stitch(regions, data, config.stitch)
-    content, (picture, ranges) = io.BytesIO(), draw_amplitude_and_phase(stitched.objects[0], stitched.mask[0])
+    content = io.BytesIO()
     np.savez(content, object=stitched.objects, mask=stitched.mask)
-    write_atomically(Path(config.output_dir) / PICTURE, lambda file: file.write(grey_png(picture)))
     write_atomically(target, lambda file: file.write(content.getvalue()))
     speed = data.groups.size / seconds
     return [
         f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",
-        f"{target}: object {stitched.objects.shape} and mask; {PICTURE}: {ranges} rad",
+        f"{target}: object {stitched.objects.shape} and mask",
     ]
-
-
-def _check_free(folder: Path, overwrite: bool) -> None:
-    """Refuse to replace results that are not to be, pictures of others, and the files of a run."""
-    held = [name for name in (RECON, PICTURE) if (folder / name).exists()]
-    for name in held:
-        check_no_file_of_a_run("output_dir", folder / name)
-    if held and not overwrite:
-        raise ConfigError(f"output_dir={folder}: holds {held[0]}; choose another, or overwrite=true")
-    if held == [PICTURE]:
-        raise ConfigError(f"output_dir={folder}: holds {PICTURE} without {RECON}: another's; choose another")
 
 
 def fit_to_model(found: Measurement, d: Description, scratch: Path) -> Dataset:
@@ -131,22 +120,5 @@ def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
         return regions
 
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
-    predict_scan(regions, step, data, exported.description.batch_size or data.n_groups)
+    predict_scan(regions, step, data, exported.description.batch_size)
     return regions, time.monotonic() - start
-
-
-def draw_amplitude_and_phase(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, str]:
-    """Amplitude beside phase of the covered part, each from black to white, and their ranges as text.
-
-    The mean phase, which is arbitrary, is taken off.
-    """
-    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1))
-    image, mask = image[part], mask[part]
-    phase = np.where(mask, np.angle(image * np.exp(-1j * np.angle(image[mask].sum()))), 0)
-    pictures, ranges = [], []
-    for name, values in (("amplitude", np.abs(image)), ("phase", phase)):
-        low, high = np.percentile(values[mask], (0.5, 99.5))
-        pictures.append((np.clip(values, low, high) - low) / ((high - low) or 1))
-        ranges.append(f"{name} {low:.3g} to {high:.3g}")
-    return np.concatenate(pictures, axis=1), ", ".join(ranges)

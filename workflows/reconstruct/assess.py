@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,6 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
-from workflows.reconstruct.score_tables import write_scores
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,8 @@ def score_models(
 ) -> dict[str, Any]:
     """Score every model's objects, by stitching method, against the truth ``(I, M, M)``.
 
-    Writes ``metrics.json``; what stands there under a model's name is by the ``chosen`` method.
+    Writes ``metrics.json``, where what stands under a model's name is by the ``chosen`` method, and
+    ``metrics.csv`` with a row for each image.
 
     Args:
         doubts: flags that every network gets, each with its meaning.
@@ -55,7 +55,7 @@ def score_models(
             name: model_scores(by_method, (moved or {}).get(name, truth), region)
             for name, by_method in stitched.items()
         }
-        write_scores(each, folder)
+        folder.table(names.SCORES, list(score_rows(each)))
         scores = {name: by_method[chosen] | main_scores(by_method) for name, by_method in each.items()}
         scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
@@ -74,6 +74,16 @@ def score_models(
         level = logging.WARNING if note else logging.INFO
         log.log(level, "%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
     return scores
+
+
+def score_rows(scores: Mapping[str, Mapping[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each model, stitching, image and channel; scores that are None stay empty."""
+    for model, by_method in scores.items():
+        for method, found in by_method.items():
+            for image, values in enumerate(found["per_image"]):
+                for number, channel in enumerate(metrics.CHANNELS):
+                    place = {"model": model, "stitching": method, "image": image, "channel": channel}
+                    yield place | {name: values[name][number] for name in metrics.SCORES}
 
 
 def model_scores(

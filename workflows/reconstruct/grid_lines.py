@@ -38,7 +38,6 @@ from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.device import device_facts, prepare_tensorflow
 from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_models, store_recon
-from workflows.reconstruct.score_tables import write_settings
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,6 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
         beams = beam_errors(folder, test, found, learned) if config.imperfect else {}
         scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
-        write_settings(config, folder)
         draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
     facts = provenance(config, histories) | {"resumed": folder.resumed}
     folder.manifest(facts if found is None else facts | {ITERATIVE: found.facts})

@@ -107,11 +107,8 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
 
 def described(job: InferJob) -> dict[str, Any]:
     models = [stored.name for stored in job.networks]
-    values = asdict(job.config) | {
-        "models": models,
-        "stitch": asdict(job.stitch),
-        "batch_size": job.batch_size,
-    }
+    asked = {key: value for key, value in asdict(job.config).items() if key != "passes"}
+    values = asked | {"models": models, "stitch": asdict(job.stitch), "batch_size": job.batch_size}
     return values | {"run": str(job.networks[0].run.resolve()), "data": str(job.data.path.resolve())}
 
 

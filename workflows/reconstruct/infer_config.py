@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
+from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
+from ptycho.config.sections import Stitching
 from ptycho.datasets import Measurement, inspect
+from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_network
@@ -23,13 +27,14 @@ from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths
+from ptycho.training.interrupt import StopRequest
 
 SAME = 1e-6  # difference of probes, over the largest amplitude, that is rounding
 
 
 @settings()
 class InferConfig:
-    """The keys of ``conf/infer.yaml``."""
+    """The keys of ``conf/lite/infer.yaml``."""
 
     run: Text | None = key(
         None,
@@ -42,7 +47,10 @@ class InferConfig:
     models: Each[Literal["pinn", "baseline", "unrolled", "unet", "fno"]] | None = key(
         None, "networks of the run, such as [pinn,baseline]; null: all that it trained", min_length=1
     )
-    stitch: StitchConfig | None = key(None, "stitching of the patches into an object; null: as in the run")
+    stitch: Stitching | None = key(None, "stitching of the patches into an object; null: as in the run")
+    passes: Integer | None = key(
+        None, "maximum number of passes of stitch=refined; null: as in the run", ge=1, le=10_000
+    )
     batch_size: Integer | None = key(
         None, "number of groups in a batch; null: as in the run", ge=1, le=LARGEST_BATCH
     )
@@ -75,7 +83,9 @@ class InferJob:
 
     @property
     def stitch(self) -> StitchConfig:
-        return self.config.stitch or self.run.stitch
+        """How patches are stitched: as in the run, but for what is asked for."""
+        asked = {"method": self.config.stitch, "passes": self.config.passes}
+        return replace(self.run.stitch, **{name: value for name, value in asked.items() if value})  # type: ignore[arg-type]
 
     @property
     def general(self) -> bool:
@@ -96,6 +106,17 @@ class InferJob:
     @property
     def batch_size(self) -> int:
         return self.config.batch_size or self.run.batch_size  # type: ignore[return-value]  # never None
+
+
+def infer(config: InferConfig, stop: StopRequest) -> list[str]:
+    """Do an inference; TensorFlow is imported once everything is known to be as it must be."""
+    require_tensorflow(os.environ)
+    job = plan(config, Path(str(config.output_dir)))
+    start_tensorflow()
+    from workflows.reconstruct.infer import run
+
+    run(job, stop)
+    return []
 
 
 def plan(config: InferConfig, path: Path) -> InferJob:

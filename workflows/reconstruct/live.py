@@ -118,8 +118,8 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
 
 def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
+    from ptycho.run.scan_plan import interpret_scan, plan
     from workflows.reconstruct import scan as workflow
-    from workflows.reconstruct.scan_plan import interpret_scan, plan
 
     resumed = config is None
     if resumed and is_finished(folder):

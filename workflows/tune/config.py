@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
+from ptycho.config import ConfigError
 from ptycho.config.schema import Integer, Number, Text, key, settings
 
 SPACE = "tune.space."
@@ -23,10 +24,8 @@ class TuneConfig:
         20, "number of reconstructions with settings of the space, beside the one with the defaults", ge=1
     )
     timeout_s: Number | None = key(None, "time after which no new trial begins", gt=0, unit="s")
-    processes: Integer = key(
-        1, "number of parallel trials, each in a process with its share of the cores", ge=1, le=64
-    )
     seed: Integer = key(0, "seed of the search and of every reconstruction", ge=0)
+    REMOVED: ClassVar[Mapping[str, str]] = {"processes": "start the same command several times instead"}
     space: Mapping[str, Any] = key(
         {}, "search space: a range, a list of choices or null for keys of the scan workflow"
     )
@@ -41,6 +40,8 @@ def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
     own, scan = [], []
     for word in words:
         name = word.split("=", 1)[0]
+        if removed := TuneConfig.REMOVED.get(name):
+            raise ConfigError(f"{word}: {removed}")
         if name.startswith(SPACE):
             own.append(f"++{word.removeprefix('tune.')}")
         elif name.startswith("tune."):

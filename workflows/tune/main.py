@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -15,21 +13,18 @@ from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.config.memory import cores
 from ptycho.config.own_code import allow
 from ptycho.quiet_start import start_tensorflow
+from ptycho.run.scan_plan import plan
 from workflows.command_line.config import COMMANDS, plain
 from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF, plan_all
 from workflows.command_line.one_shot import config_of
 from workflows.command_line.words import split_flags
-from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
 
 if TYPE_CHECKING:
     from workflows.tune.space import Space
-
-WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has started
 
 
 def tune(words: list[str]) -> list[str]:
@@ -46,26 +41,18 @@ def tune(words: list[str]) -> list[str]:
     from workflows.tune.study import open_study, run_defaults, run_trials
 
     config, values, space = read_words(own_words, scan_words)
-    folder, worker = Path(config.output_dir), int(os.environ.get(WORKER, "0"))
+    folder = Path(config.output_dir)
     asked = {"scan": values, "space": {key: extremes(one) for key, one in space.items()}, "seed": config.seed}
-    study = open_study(folder, asked, config.seed + worker)
-    others = _start_others(config, words) if not worker else []
-    try:
-        start_tensorflow()
-        logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
-        from workflows.tune.trials import Bench
+    study = open_study(folder, asked, config.seed)
+    start_tensorflow()
+    logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
+    from workflows.tune.trials import Bench
 
-        with tempfile.TemporaryDirectory() as scratch:
-            bench = Bench(Path(scratch), values)
-            if not worker:  # the others begin with the trials
-                run_defaults(study, bench.run)
-            run_trials(study, space, bench.run, config.trials, config.timeout_s)
-        for other in others:
-            other.wait()
-    finally:
-        for other in others:
-            other.terminate()
-    return [] if worker else write_results(study, folder, scan_words)
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(Path(scratch), values)
+        run_defaults(study, bench.run)
+        run_trials(study, space, bench.run, config.trials, config.timeout_s)
+    return write_results(study, folder, scan_words)
 
 
 def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
@@ -101,16 +88,3 @@ def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig,
     planned = plan(asked)
     assert isinstance(planned, ScanRunConfig)
     return config, to_mapping(planned), space
-
-
-def _start_others(config: TuneConfig, words: list[str]) -> list[subprocess.Popen]:
-    """Processes that share the study with this one, and the cores."""
-    if config.processes == 1:
-        return []
-    share = str(max(1, cores() // config.processes))
-    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(name, share)
-    return [
-        subprocess.Popen([sys.executable, sys.argv[0], *words], env=os.environ | {WORKER: str(number)})
-        for number in range(1, config.processes)
-    ]

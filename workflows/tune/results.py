@@ -1,37 +1,31 @@
-"""What a study leaves: a table, a picture, and the best settings as a file that a run takes."""
+"""What a study leaves: a table, and the best settings as a file that a run takes."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from matplotlib.figure import Figure
 from optuna import Study
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.trial import TrialState
 
-from ptycho.files.atomic import write_atomically, write_text
+from ptycho.files.atomic import write_text
 from ptycho.run.folder import csv_text
 from workflows.tune.space import nested
-from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, Best, best_of, trials_in
+from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, STUDY, Best, best_of
 
-TABLE, PICTURE, GROUP, OPTION = "trials.csv", "tune.png", "tuned", "best"
+TABLE, GROUP, OPTION = "trials.csv", "tuned", "best"
 KEPT = "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
 
 
 def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
-    """Write ``trials.csv``, ``tune.png`` and ``tuned/best.yaml``; what to tell, a line each."""
+    """Write ``trials.csv`` and ``tuned/best.yaml``; what to tell, a line each."""
     write_text(folder / TABLE, csv_text(rows_of(study)))
     best = best_of(study)
     if best is None:
         return ["no trial has come to an end", f"table: {folder / TABLE}"]
-    figure = draw(study)
-    write_atomically(folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=110))
     gain = f"{best.gain.gain:.5f} ± {best.gain.error:.5f}"
     head = (
         "# @package _global_\n"
@@ -42,7 +36,7 @@ def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str
     command = ["ptycho", "scan", f"--config-dir={folder}", f"+{GROUP}={OPTION}", *scan_words]
     return [
         *verdict(best, float(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]))),
-        f"table: {folder / TABLE}   picture: {folder / PICTURE}",
+        f"table: {folder / TABLE}; pictures: optuna-dashboard sqlite:///{folder / STUDY}",
         f"a run with the best settings: {shlex.join(command)} output_dir=…",
     ]
 
@@ -73,24 +67,3 @@ def rows_of(study: Study) -> list[dict[str, Any]]:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def draw(study: Study) -> Figure:
-    """Draw the deviance of each trial, the best so far, the defaults, and how much each key matters."""
-    done = trials_in(study, TrialState.COMPLETE)
-    number, value = np.array([[trial.number + 1, trial.value] for trial in done]).T
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.plot(number, value, "o", label="a trial")
-    left.step(number, np.minimum.accumulate(value), where="post", label="the best so far")
-    left.axhline(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]), color="k", ls="--", label="defaults")
-    spread = np.quantile(value, 0.75) - value.min()
-    left.set_ylim(value.min() - 0.1 * spread - 1e-6, value.min() + 3 * spread + 1e-5)
-    left.set(xlabel="trial", ylabel="deviance per held-out pixel", title="trials")
-    left.legend()
-    weights: dict[str, float] = {}
-    with suppress(ValueError, RuntimeError):  # too few trials, or all are alike
-        weights = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
-    right.barh(list(weights)[::-1], list(weights.values())[::-1])
-    right.set(xlabel="share of the differences", title="importance of the keys", xlim=(0, 1))
-    return figure

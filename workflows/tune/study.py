@@ -24,6 +24,7 @@ from workflows.tune.space import Space, suggest
 log = logging.getLogger(__name__)
 STUDY = "study.db"
 ASKED, DEFAULTS, DEVIANCE, SECONDS = "asked", "defaults", "deviance", "seconds"  # attributes
+PROCESSES = "processes"  # that have opened the study so far
 MISTAKES = (ArithmeticError, ValueError, RuntimeError)  # of a trial; the study goes on
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
@@ -74,9 +75,6 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
         study_name="tune",
         load_if_exists=True,
         direction="minimize",
-        sampler=optuna.samplers.TPESampler(
-            n_startup_trials=first_trials, seed=seed, multivariate=True, constant_liar=True
-        ),
         pruner=optuna.pruners.MedianPruner(first_trials, n_warmup_steps=20),
     )
     wanted = parse_json(json.dumps(asked, default=str))
@@ -86,6 +84,11 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
             f"output_dir={folder}: holds a study with another {', '.join(others)}; choose another folder"
         )
     study.set_user_attr(ASKED, wanted)
+    number = study.user_attrs.get(PROCESSES, 0)  # each process draws other settings
+    study.set_user_attr(PROCESSES, number + 1)
+    study.sampler = optuna.samplers.TPESampler(
+        n_startup_trials=first_trials, seed=seed + number, multivariate=True, constant_liar=True
+    )
     return study
 
 

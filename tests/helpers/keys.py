@@ -1,0 +1,12 @@
+"""The keys of a program, by its schema."""
+
+from ptycho.config.messages import sections_of
+from workflows.command_line.schema_text import in_order
+
+
+def keys_of(cls, prefix=""):
+    """Every key of a schema, ``section.key``, and every section."""
+    for name, field in in_order(cls):
+        yield f"{prefix}{name}"
+        for section in sections_of(field.annotation).values():
+            yield from keys_of(section, f"{prefix}{name}.")
