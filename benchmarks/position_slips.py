@@ -41,7 +41,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of, warnings_of
 
@@ -155,7 +155,7 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool
         probe=free, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
     state = solve(there, wishes, 0).state
-    light = object_light(state)
+    light = object_illumination(state)
     return error_of(state.object, image, light > 0.1 * light.max())
 
 

@@ -43,7 +43,7 @@ def slices_of(count: int, alike: bool, side: int) -> np.ndarray:
     return np.stack([object_of(names[0 if alike else k], side) for k in range(count)]) ** (1 / count)
 
 
-def light_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, distance: float) -> np.ndarray:
+def intensity_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, distance: float) -> np.ndarray:
     """Intensities ``(J, N, N)``, zero frequency at N//2."""
     squares = np.add.outer(*(np.fft.fftfreq(N, PIXEL_M) ** 2,) * 2)
     wavelength = wavelength_m(ENERGY_EV)
@@ -65,7 +65,7 @@ def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
     grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2)
     places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
     slices = slices_of(int(count), bool(kind), N + int(places.max()) + MARGIN)
-    light = light_of(slices, probe, places, float(depths) * DEPTH_M)
+    light = intensity_of(slices, probe, places, float(depths) * DEPTH_M)
     counts = rng.poisson(light * float(photons) / light.sum(axis=(1, 2)).mean())
     lengths = {"pixel_m": PIXEL_M, "energy_eV": ENERGY_EV}
     return ptycho.Scan.from_arrays(counts, places.astype(float), probe, counts=True, **lengths), slices

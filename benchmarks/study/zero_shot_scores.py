@@ -12,7 +12,7 @@ from ptycho.evaluation import metrics
 from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter, light_of
+from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.reconstruct.assess import in_its_frame
 
@@ -27,7 +27,7 @@ def find_region(data: Dataset) -> metrics.Region:
     Raises:
         ConfigError: too few positions, or too close, for a rectangle of the window of SSIM.
     """
-    light = light_of(data.probe)
+    light = intensity_of(data.probe)
     axis = np.arange(data.N)
     middle = np.array([light.sum(axis=1) @ axis, light.sum(axis=0) @ axis]) / light.sum()
     side = np.arange(data.object_size)

@@ -29,9 +29,9 @@ from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter, light_of
+from ptycho.scan.probe import energy_diameter, intensity_of
 
 
 @dataclass(frozen=True)
@@ -401,11 +401,11 @@ class Registration:
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
-        light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
+        light = object_illumination(replace(self.state, positions=places, flux=self.state.flux[placed]))
         known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(
             np.float32
         )
-        window = light_of(self.state.modes)
+        window = intensity_of(self.state.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover
 

@@ -23,11 +23,11 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import illuminated, object_light
+from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe import light_of
+from ptycho.scan.probe import intensity_of
 from ptycho.scan.windows import inner_windows
 
 MOVES = Freedom(False, True, object=False)
@@ -164,7 +164,7 @@ def place_scan(
         likelihood: of the patterns of this scan at their nominal positions, in the units of both states.
     """
     options = options or PlaceOptions()
-    masks = [illuminated(object_light(state), options.lit) for state in (known, own)]
+    masks = [illuminated(object_illumination(state), options.lit) for state in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
     if clear < options.clear:
@@ -247,7 +247,7 @@ def _refined(
     there, N = place.of(nominal), likelihood.data.N
     corners = np.rint(there).astype(int)
     inside = np.flatnonzero(((corners >= 0) & (corners <= len(mask) - N)).all(axis=1))
-    probe = light_of(known.modes)
+    probe = intensity_of(known.modes)
     share = np.einsum("jyx,yx->j", inner_windows(mask, corners[inside], N), probe / probe.sum())
     mine = inside[share > options.known]
     if len(mine) < options.fewest:

@@ -22,7 +22,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import lit_part, masked
+from ptycho.scan.probe import masked, probe_mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def make_context(
         _matrix(scan, config.data),
         replace(likelihood_of(data), compile_xla=config.xla.compile),
         State.of(data, np.ones((1, 1)), config.probe.modes).modes,
-        lit_part(config.probe, scan.N),
+        probe_mask(config.probe, scan.N),
         (*scan.findings, *findings),
         Freedom(config.probe.learn is not False, config.solver.positions is not False),
         frames,

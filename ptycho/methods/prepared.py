@@ -21,7 +21,7 @@ from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
-from ptycho.scan.probe import lit_part
+from ptycho.scan.probe import probe_mask
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.scan.split import split_patterns
 
@@ -105,7 +105,7 @@ def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunCo
 
 def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:
     """Return a warning of patterns that hold too little to determine object and beam; or none."""
-    lit, others = lit_part(probe, data.N), 0
+    lit, others = probe_mask(probe, data.N), 0
     if probe.learn is not False:
         modes = probe.modes or max(len(data.probe), 2)
         others = 2 * modes * (data.N**2 if lit is None else int(lit.sum()))

@@ -34,7 +34,7 @@ from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe import light_at_edge, lit_part
+from ptycho.scan.probe import intensity_at_edge, probe_mask
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions
         prior=wanted.regulariser,
         strength=wanted.regularisation_weight,
         noise=wanted.noise,
-        lit=lit_part(probe, N),
+        support=probe_mask(probe, N),
         steps=wanted.steps,
         weights=WEIGHTS if wanted.denoiser_weights is None else Path(wanted.denoiser_weights),
     )
@@ -211,7 +211,7 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
 
     ``limit``: intensity at the edge over the mean; a disk as wide as the window has it, others 0.02 to 0.1.
     """
-    share = light_at_edge(solved.state.modes)
+    share = intensity_at_edge(solved.state.modes)
     if share < limit or solved.terms.likelihood.data.fresnel is not None:
         return ()
     warning = (

@@ -27,7 +27,7 @@ from ptycho.physics.measurement import (
     shifted_probe,
     split_positions,
     through_slices,
-    total_light,
+    total_intensity,
     uncentre,
 )
 from ptycho.physics.patches import PROJECTIVE, SEPARABLE, WHOLE, PatchMover, extract_patches, place_patches
@@ -69,6 +69,6 @@ __all__ = [
     "shifted_probe",
     "split_positions",
     "through_slices",
-    "total_light",
+    "total_intensity",
     "uncentre",
 ]

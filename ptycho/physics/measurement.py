@@ -65,7 +65,7 @@ def forward(
     if flux is not None:
         probe = scaled(probe, flux[..., None, None, None])
     waves = lit_waves(objects, positions, probe, support, mover, between)
-    return total_light(at_detector(waves, probe.shape[-1], fresnel, moved), background)
+    return total_intensity(at_detector(waves, probe.shape[-1], fresnel, moved), background)
 
 
 def expected_light(
@@ -91,7 +91,7 @@ def expected_light(
     probe = scaled(probe, flux[..., None, None, None])
     slices = [patches] if between is None else tf.unstack(patches, axis=-3)
     waves = through_slices(slices, probe, between)
-    return total_light(at_detector(waves, fresnel=fresnel, moved=moved), background)
+    return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background)
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
@@ -236,7 +236,7 @@ def intensity(waves: Waves) -> tf.Tensor:
     return tf.square(real(waves)) + tf.square(imag(waves))
 
 
-def total_light(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
+def total_intensity(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
     """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
     light = over_modes(intensity(far_fields))
     return light if background is None else light + background
@@ -294,7 +294,7 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
         As ``waves``.
     """
     far_fields = far_field(waves, measured.shape[-1])
-    to_measured = measured * tf.math.rsqrt(total_light(far_fields) + 1e-3**2)
+    to_measured = measured * tf.math.rsqrt(total_intensity(far_fields) + 1e-3**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
     return from_far_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves

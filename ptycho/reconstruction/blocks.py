@@ -39,7 +39,7 @@ from ptycho.reconstruction.solver import (
     fit_learned,
 )
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -314,7 +314,7 @@ def digest_of_task(task: Task) -> str:
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
     """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
     count = len(blocks)
-    lights = [object_light(found.state) for found in fits]
+    lights = [object_illumination(found.state) for found in fits]
     products = np.eye(count, dtype=complex)
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
@@ -366,7 +366,7 @@ def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: n
     total, weight = np.zeros_like(state.object), np.zeros(state.object.shape, np.float32)
     positions, flux, weights = (part.copy() for part in (state.positions, state.flux, state.opr_weights))
     for found, block, factor in zip(fits, blocks, scale, strict=True):
-        light = object_light(found.state)
+        light = object_illumination(found.state)
         light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
         total[block.window] += light * factor * found.state.object
         weight[block.window] += light

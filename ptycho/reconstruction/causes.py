@@ -29,7 +29,7 @@ from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.dataset import Dataset
 
 POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"
@@ -103,7 +103,7 @@ def score_fit(
     start = State.of(data, image, normalisation=likelihood.normalisation)
     state = fit(Terms(likelihood), start, OBJECT_ALONE, limits.unregularised).state
     causes = score_causes(state.object, data, limits)
-    absorbed = 2 * state.slices * lit_pixels(state)  # of photon noise, by so many fitted numbers
+    absorbed = 2 * state.slices * illuminated_pixels(state)  # of photon noise, by so many fitted numbers
     return None if causes is None else replace(causes, excess=causes.excess + absorbed)
 
 

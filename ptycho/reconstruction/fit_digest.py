@@ -27,7 +27,7 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     noise, content = terms.likelihood, hashlib.sha256()
     anchor = () if terms.anchor is None else (terms.anchor.target, terms.anchor.weight)
     arrays = (*vars(start).values(), *anchor)
-    for array in (*arrays, noise.data.good, terms.lit):
+    for array in (*arrays, noise.data.good, terms.support):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))
     data = noise.data

@@ -25,7 +25,7 @@ from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -74,7 +74,7 @@ class View:
 
 def view(likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW) -> View:
     """Return the illuminated part of an object, and ``−σ²`` times the gradient of −log p there."""
-    curvature = (2 / likelihood.photon**2) * object_light(state)
+    curvature = (2 / likelihood.photon**2) * object_illumination(state)
     light = curvature / curvature.max()
     deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, options.least**2))
     gradient = likelihood.evaluate(state, ("object",)).gradients["object"]

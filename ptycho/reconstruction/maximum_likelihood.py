@@ -135,7 +135,7 @@ def solve(
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     terms = Terms(
-        whole, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
+        whole, chosen.prior, options.moves, options.support, chosen.learned, weight_waves=options.weight_waves
     )
     if selection.free != OBJECT_ALONE:  # steps are cheap there
         selection.state = selection.fit(
@@ -178,7 +178,7 @@ def _go_on(
     assert begin.free is not None
     chosen = begin.regularisation
     terms = Terms(
-        noise, chosen.prior, options.moves, options.lit, chosen.learned, weight_waves=options.weight_waves
+        noise, chosen.prior, options.moves, options.support, chosen.learned, weight_waves=options.weight_waves
     )
     start = State.of(noise.data, begin.object, options.modes)
     if noise.data.between is not None and (options.slices or 1) > 1:

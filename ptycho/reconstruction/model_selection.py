@@ -35,7 +35,7 @@ from ptycho.reconstruction.solver import (
 )
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.trial import Trial
-from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -99,7 +99,7 @@ class ModelOptions:
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
         strength: its weight λ, or κ; None: selected.
         noise: of a pixel, or ``auto``.
-        lit: ``(N, N)`` bool, support of the probe; None: everywhere.
+        support: ``(N, N)`` bool, support of the probe; None: everywhere.
         steps: of a fit, at most.
         weights: file of the denoiser; by default the one that comes with the program.
         selection: how much is fitted to select.
@@ -118,7 +118,7 @@ class ModelOptions:
     prior: str = "learned"
     strength: float | None = None
     noise: str = "auto"
-    lit: np.ndarray | None = None
+    support: np.ndarray | None = None
     steps: int = 400
     weights: Path = WEIGHTS
     selection: SelectionOptions = SelectionOptions()
@@ -198,7 +198,7 @@ class Selection:
     ) -> Fit:
         """Fit what is not held out."""
         options = self.options
-        terms = Terms(self.kept, prior, options.moves, options.lit, weight_waves=options.weight_waves)
+        terms = Terms(self.kept, prior, options.moves, options.support, weight_waves=options.weight_waves)
         return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
@@ -256,7 +256,7 @@ class Selection:
         it is dark; there any intensity that is added predicts better.
         """
         photons = float(state.background.sum()) / self.noise.photon**2
-        return not photons or photons > self.limits.background_excess * 2 * state.slices * lit_pixels(
+        return not photons or photons > self.limits.background_excess * 2 * state.slices * illuminated_pixels(
             state
         ) / len(state.positions)
 
@@ -473,7 +473,7 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
 def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
     measured = len(state.positions) * likelihood.pixels
-    free = max(measured - 2 * state.slices * lit_pixels(state), measured // 10)
+    free = max(measured - 2 * state.slices * illuminated_pixels(state), measured // 10)
     return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
 
 

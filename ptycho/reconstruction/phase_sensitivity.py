@@ -25,7 +25,7 @@ from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def phase_left(
     if len(state.positions) > 2 * most:
         block = block_of(state, data.central(most))
         terms, state = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
-    light = object_light(state)
+    light = object_illumination(state)
     lit = light > options.bright * light.max()
     put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
     start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))

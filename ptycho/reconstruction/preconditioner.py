@@ -37,7 +37,7 @@ from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import Unknowns, illuminated, lit_pixels, object_light
+from ptycho.reconstruction.unknowns import Unknowns, illuminated, illuminated_pixels, object_illumination
 from ptycho.scan.probe import energy_diameter
 
 
@@ -112,7 +112,7 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
 def overlaps_well(state: State, fewest: float = 5.0) -> bool:
     """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
     lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
-    return len(state.positions) * lit >= fewest * lit_pixels(state)
+    return len(state.positions) * lit >= fewest * illuminated_pixels(state)
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
@@ -157,7 +157,7 @@ def slow_phases(
     """
     shape, size = state.object.shape[-2:], np.abs(state.object)
     unit = np.divide(state.object, size, out=np.ones_like(state.object), where=size > 0)
-    light = object_light(state)
+    light = object_illumination(state)
     lit = illuminated(light)
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0

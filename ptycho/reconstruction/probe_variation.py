@@ -24,7 +24,7 @@ from scipy.linalg import eigh
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import cosines, floored, probe_light, weight_curvature
+from ptycho.reconstruction.unknowns import cosines, floored, probe_curvature, weight_curvature
 
 
 def add_variation(
@@ -39,7 +39,7 @@ def add_variation(
         bulk: number of the singular value, by size, that noise alone gives.
         slow: number of cosines over the scan in which a drift is looked for.
     """
-    light = floored(probe_light(state) / len(state.positions))
+    light = floored(probe_curvature(state) / len(state.positions))
     step = likelihood.probe_gradients(state) * np.float32(-(likelihood.photon**2) / 4) / light
     first = state.modes[0]
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first

@@ -24,7 +24,7 @@ from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
+from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe import orthogonal_modes
 
 OBJECT_ALONE = Freedom(False)
@@ -92,7 +92,7 @@ class Terms:
         likelihood: of its patterns.
         prior: regulariser of the object.
         moves: the model of moves.
-        lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        support: ``(N, N)`` bool, where the probe may be; None: everywhere.
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
         anchor: a known object that holds it.
         weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
@@ -102,7 +102,7 @@ class Terms:
     likelihood: ScanLikelihood
     prior: Prior = NO_PRIOR
     moves: str = "independent"
-    lit: np.ndarray | None = None
+    support: np.ndarray | None = None
     learned: Learned | None = None
     anchor: Anchor | None = None
     weight_waves: int | None = None
@@ -167,7 +167,7 @@ def _fit(
     while len(course) <= steps and not converged:
         held = 0.0 if terms.anchor is None else terms.anchor.weight
         unknowns = Unknowns.of(
-            state, free, terms.likelihood.photon, terms.moves, terms.lit, held, terms.weight_waves
+            state, free, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
         )
         before, u = len(course), unknowns.start()
         preconditioner.renew(unknowns, state, before)
@@ -308,7 +308,7 @@ def _power(state: State) -> float:
 
 def _parameters(state: State, free: Freedom, terms: Terms) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
-    count = 2 * state.slices * lit_pixels(state) if free.object else 0
+    count = 2 * state.slices * illuminated_pixels(state) if free.object else 0
     count += 2 * (state.modes.size + state.opr_modes.size) * free.probe
     count += state.positions.size * free.positions + 2 * state.opr_weights.size * free.probe_variation
     return max(count, 2 * len(state.positions))

@@ -16,7 +16,7 @@ from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
 from ptycho.scan.coverage import above
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import light_of
+from ptycho.scan.probe import intensity_of
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.scan.windows import add_windows, placed_windows
 
@@ -60,7 +60,7 @@ class Layout:
         data = self.data
         different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
         positions = different + np.float32((data.region_size - data.N) / 2)
-        intensity = light_of(data.probe).astype(np.float32)
+        intensity = intensity_of(data.probe).astype(np.float32)
         return placed_windows(intensity, positions, data.region_size)[which.ravel()]
 
     def central_square(self, part: slice | np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import illuminated, object_light
+from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.error_map import ErrorMap
 
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
@@ -75,10 +75,10 @@ def _as_in_the_middle(
     """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
     block = block_of(state, terms.likelihood.data.central(most))
     inside, here = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
-    part = object_light(here)
+    part = object_illumination(here)
     lit = mask[block.window] & illuminated(part)
     both = _deviations(inside, here, mask[block.window], seed, options)
-    light = object_light(state)
+    light = object_illumination(state)
     known = mask & (light > 0)
     spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
     whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
@@ -97,7 +97,7 @@ def _deviations(
     terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
-    light = object_light(state)
+    light = object_illumination(state)
     found = state.projection.astype(complex)
     size = np.abs(found)
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)

@@ -33,7 +33,7 @@ class Unknowns:
         base: the state around which the scales were taken; what is not free stays as it is there.
         scales: √H by the names of the free parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
-        lit: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
+        support: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
         mean_flux: the mean of the flux is refined, too.
         waves: ``(J, m)`` orthonormal columns, of which OPR weights consist; None: they are independent.
     """
@@ -42,7 +42,7 @@ class Unknowns:
     scales: dict[str, np.ndarray]
     columns: np.ndarray
     inside: bool
-    lit: np.ndarray | None
+    support: np.ndarray | None
     mean_flux: bool = False
     waves: np.ndarray | None = None
 
@@ -53,7 +53,7 @@ class Unknowns:
         free: Freedom,
         photon: float,
         model: str = "independent",
-        lit: np.ndarray | None = None,
+        support: np.ndarray | None = None,
         diagonal: float | np.ndarray = 0.0,
         weight_waves: int | None = None,
     ) -> Unknowns:
@@ -62,13 +62,13 @@ class Unknowns:
         Args:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
-            lit: ``(N, N)`` bool, as the attribute.
+            support: ``(N, N)`` bool, as the attribute.
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
         brightness, slopes, energies = _curvatures(state)
         curvature = {
-            "object": np.broadcast_to(object_light(state), state.object.shape),
+            "object": np.broadcast_to(object_illumination(state), state.object.shape),
             "modes": np.broadcast_to(brightness, state.modes.shape),
             "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
             "flux": energies,
@@ -94,7 +94,7 @@ class Unknowns:
                 )
         columns, inside = _model(state.positions, model)
         waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
-        return cls(state, scales, columns, inside, lit, not (free.object or free.probe), waves)
+        return cls(state, scales, columns, inside, support, not (free.object or free.probe), waves)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class Unknowns:
         return along if self.inside else moves - along
 
     def _masked(self, modes: np.ndarray) -> np.ndarray:
-        return modes if self.lit is None else modes * self.lit
+        return modes if self.support is None else modes * self.support
 
     def _smoothed(self, weights: np.ndarray) -> np.ndarray:
         return weights if self.waves is None else self.waves @ (self.waves.T @ weights)
@@ -193,17 +193,17 @@ class Unknowns:
         return found
 
 
-def object_light(state: State) -> np.ndarray:
+def object_illumination(state: State) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(state.positions + 0.5).astype(np.int64)
-    lit, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
+    intensity, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
     for part in _parts(len(corners)):
         flux = state.flux[part].astype(np.float32) ** 2
-        add_windows_to(light, flux[:, None, None] * lit, corners[part])
+        add_windows_to(light, flux[:, None, None] * intensity, corners[part])
     return light
 
 
-def probe_light(state: State) -> np.ndarray:
+def probe_curvature(state: State) -> np.ndarray:
     """``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
     return _curvatures(state)[0]
 
@@ -211,7 +211,7 @@ def probe_light(state: State) -> np.ndarray:
 def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
-    lit = np.sum(np.abs(state.modes) ** 2, axis=0)
+    intensity = np.sum(np.abs(state.modes) ** 2, axis=0)
     brightness = np.zeros((N, N), np.float32)
     image = state.projection
     square = np.abs(image) ** 2
@@ -221,8 +221,8 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         flux = state.flux[part].astype(np.float32) ** 2
         seen = inner_windows(square, corners[part], N)
         brightness += np.einsum("j,jyx->yx", flux, seen)
-        energies[part] = np.einsum("yx,jyx->j", lit, seen)
-        slopes[part] = np.einsum("yx,jyx->j", lit, inner_windows(slope, corners[part], N)) * flux
+        energies[part] = np.einsum("yx,jyx->j", intensity, seen)
+        slopes[part] = np.einsum("yx,jyx->j", intensity, inner_windows(slope, corners[part], N)) * flux
     return brightness, slopes, energies
 
 
@@ -258,9 +258,9 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
 
 
-def lit_pixels(state: State) -> int:
+def illuminated_pixels(state: State) -> int:
     """Return how many pixels of the object are :func:`illuminated`."""
-    return int(np.count_nonzero(illuminated(object_light(state))))
+    return int(np.count_nonzero(illuminated(object_illumination(state))))
 
 
 def illuminated(light: np.ndarray, share: float = 0.1) -> np.ndarray:

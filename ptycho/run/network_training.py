@@ -27,7 +27,7 @@ from ptycho.run.network import (
     write_network,
 )
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import lit_part
+from ptycho.scan.probe import probe_mask
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.competitors import COMPETITORS, training_geometry
@@ -142,7 +142,7 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
 
 def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
     """The network with its training probe as a variable."""
-    lit = lit_part(config.probe, training.N)
+    lit = probe_mask(config.probe, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import centred_axes, far_field, light_of, waves_of
+from ptycho.scan.probe import centred_axes, far_field, intensity_of, waves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Coarser:
 
 def reach(probe: np.ndarray, share: float = 0.999) -> int:
     """Return the pixels from the zero frequency, on both axes, with a ``share`` of the far field's power."""
-    return int(np.searchsorted(_within(light_of(far_field(probe))), share)) + 1
+    return int(np.searchsorted(_within(intensity_of(far_field(probe))), share)) + 1
 
 
 def _distance(N: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.scan.patterns import Statistics
-from ptycho.scan.probe import light_of
+from ptycho.scan.probe import intensity_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _compared(statistics: Statistics, probe: np.ndarray, pixels: float) -> tuple
 
 def far_field_intensity(probe: np.ndarray) -> np.ndarray:
     """``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
-    return np.fft.fftshift(light_of(np.fft.fft2(probe.astype(complex))))
+    return np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:

@@ -35,11 +35,11 @@ def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
 
 def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
     """A probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
-    inside = lit_part(config, probe.shape[-1])
+    inside = probe_mask(config, probe.shape[-1])
     return probe if inside is None else probe * inside
 
 
-def lit_part(config: ProbeConfig, N: int) -> np.ndarray | None:
+def probe_mask(config: ProbeConfig, N: int) -> np.ndarray | None:
     """The disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
     diameter = config.mask_diameter_px
     return None if diameter is None else _radius(N) <= diameter / 2
@@ -221,22 +221,22 @@ def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
     """Diameter in pixels of the centred circle with ``fraction`` of the energy of a probe ``(…, N, N)``."""
     radius = _radius(probe.shape[-1]).ravel()
     order = np.argsort(radius, kind="stable")
-    energy = np.cumsum(light_of(probe).ravel()[order])
+    energy = np.cumsum(intensity_of(probe).ravel()[order])
     return 2.0 * float(np.interp(fraction * energy[-1], energy, radius[order]))
 
 
-def light_of(probe: np.ndarray) -> np.ndarray:
+def intensity_of(probe: np.ndarray) -> np.ndarray:
     """``Σ_m |P_m|²`` of a probe ``(N, N)`` or ``(K, N, N)``: ``(N, N)``."""
     return (np.abs(probe) ** 2).reshape(-1, *probe.shape[-2:]).sum(axis=0)
 
 
-def light_at_edge(probe: np.ndarray) -> float:
+def intensity_at_edge(probe: np.ndarray) -> float:
     """Return the mean intensity of a probe ``(…, N, N)`` in the outermost ``N/32`` pixels, over that in all.
 
     The window of a far field is λz/p wide, p the detector's pitch: what is wider comes in again on the other
     side, and its speckles are narrower than a pixel.
     """
-    intensity = light_of(probe)
+    intensity = intensity_of(probe)
     N = len(intensity)
     width = max(1, N // 32)
     edge = np.ones((N, N), bool)

@@ -23,7 +23,7 @@ from scipy import fft
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
-from ptycho.scan.probe import energy_diameter, light_of
+from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho.simulation.imperfections import incoherent_modes
@@ -186,7 +186,7 @@ def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarr
     """``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
     N = modes.shape[-1]
     whole = np.round(positions + (side - N) / 2).astype(int)
-    return add_windows(np.broadcast_to(light_of(modes), (len(whole), N, N)), whole, (side, side))
+    return add_windows(np.broadcast_to(intensity_of(modes), (len(whole), N, N)), whole, (side, side))
 
 
 def measure_group(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import Scan, light_of
+from helpers.likelihood import Scan, intensity_of
 
 from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
@@ -150,7 +150,7 @@ def test_the_share_by_loops(scan, known):
     noise = np.minimum(mean**2, 0.25).sum()
     varied = np.mean([left(np.sqrt(n), mean) for n in counts]) - noise
     for j, move in ((20, (0, 0)), (33, (1, 0)), (71, (-1, 2))):
-        light = light_of(scan.object, scan.modes, scan.positions[j] + move)
+        light = intensity_of(scan.object, scan.modes, scan.positions[j] + move)
         expected = (left(np.sqrt(counts[j]), np.sqrt(light)) - noise) / varied
         assert known.shares(j, np.array([move]))[0] == pytest.approx(expected, abs=2e-3)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, light_of, smooth_object
+from helpers.likelihood import N, Scan, beam, intensity_of, smooth_object
 
 from ptycho.align.several_scans import correlate, place_on_the_largest, with_probe_of_each
 from ptycho.config import ConfigError, ScanRunConfig
@@ -26,8 +26,8 @@ def two_scans(other=None, probes=None):
     modes, others = (1e3 * probe[None] for probe in probes or (beam(), beam()))
     places = [6 + step * np.stack(np.divmod(np.arange(n * n), n), axis=1) for n, step in ((6, 4.0), (5, 4.4))]
     places = [one + rng.uniform(-1, 1, one.shape) for one in places]
-    light = [light_of(image, modes, r) for r in places[0]]
-    light += [FLUX**2 * light_of(image if other is None else other, others, r) for r in places[1]]
+    light = [intensity_of(image, modes, r) for r in places[0]]
+    light += [FLUX**2 * intensity_of(image if other is None else other, others, r) for r in places[1]]
     angle = np.deg2rad(DEGREES)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     stated = (places[1] - places[1].mean(axis=0)) @ turn + places[1].mean(axis=0) + SHIFT

@@ -37,7 +37,7 @@ def grid_positions(rng, count, step, jitter=0.9, margin=1.0):
     return step * grid + jitter + margin + rng.uniform(-jitter, jitter, grid.shape)
 
 
-def light_of(image, modes, position, flux=1.0, background=0.0):
+def intensity_of(image, modes, position, flux=1.0, background=0.0):
     """``Σ_m |F c P_m(x − s) O[w + x]|² + b`` of one pattern by loops, zero frequency at sample 0."""
     side = modes.shape[-1]
     whole = [int(np.floor(p + 0.5)) for p in position]
@@ -81,7 +81,7 @@ class Scan:
         """Expected photons ``(J, N, N)``, zero frequency at sample 0."""
         return np.array(
             [
-                light_of(self.object, self.modes, r, c, self.background)
+                intensity_of(self.object, self.modes, r, c, self.background)
                 for r, c in zip(self.positions, self.flux, strict=True)
             ]
         )

@@ -96,7 +96,7 @@ def test_the_first_cycles_find_the_object_and_held_out_patterns_agree(scan, half
     assert score(half, scan[3]) < 0.1 * score(flat, scan[3])
 
 
-def light_of(state, chosen):
+def intensity_of(state, chosen):
     """The illumination ``(H, W)`` by some patterns."""
     one, light = np.sum(np.abs(state.estimate.modes) ** 2, axis=0), np.zeros(state.illumination.shape)
     for row, col in np.round(state.nominal[chosen]).astype(int):
@@ -106,8 +106,8 @@ def light_of(state, chosen):
 
 def known_by_others(state, chosen):
     """Pixels that others illuminate brightly, and thirty times as strongly as the chosen patterns."""
-    all_light, light = state.illumination, light_of(state, chosen)
-    own = light_of(state, chosen[state.patterns["visits"][chosen] > 0])
+    all_light, light = state.illumination, intensity_of(state, chosen)
+    own = intensity_of(state, chosen[state.patterns["visits"][chosen] > 0])
     found = (
         (all_light > 0.05 * all_light.max()) & (all_light - own > 30 * light) & (light > 1e-6 * light.max())
     )

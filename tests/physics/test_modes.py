@@ -75,7 +75,7 @@ def test_back_projection_is_the_adjoint(kind, places, mover):
 def test_detect_by_a_loop():
     """``A = √Σ_m |F ψ_m|²`` in windows 5 × 8, by the transform's defining sum."""
     waves = reference.random_complex(np.random.default_rng(5), (2, K, 5, 8))
-    found = physics.detect(physics.total_light(physics.far_field(tf.constant(waves))))
+    found = physics.detect(physics.total_intensity(physics.far_field(tf.constant(waves))))
     assert found.dtype == tf.float64
     for j in range(2):
         light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
@@ -97,7 +97,7 @@ def test_diffract_by_loops(kind, places):
 def test_the_gradient_of_detect_is_finite_where_there_is_no_light():
     waves = tf.Variable(tf.zeros((1, 2, 4, 4), tf.complex64))
     with tf.GradientTape() as tape:
-        value = tf.reduce_sum(physics.detect(physics.total_light(physics.far_field(waves))))
+        value = tf.reduce_sum(physics.detect(physics.total_intensity(physics.far_field(waves))))
     assert np.all(tape.gradient(value, waves).numpy() == 0)
 
 

@@ -202,7 +202,7 @@ def test_centre_brings_the_zero_frequency_to_half_N_and_uncentre_back(rng, shape
 
 def detected(waves):
     """Amplitudes of exit waves of one mode ``(…, H, W)``."""
-    return physics.detect(physics.total_light(physics.far_field(tf.constant(waves)[..., None, :, :])))
+    return physics.detect(physics.total_intensity(physics.far_field(tf.constant(waves)[..., None, :, :])))
 
 
 def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
@@ -263,7 +263,7 @@ def test_gradient_of_the_amplitude_is_zero_at_zero(compile_xla):
     def gradient(wave):
         with tf.GradientTape() as tape:
             tape.watch(wave)
-            total = tf.reduce_sum(physics.root(physics.total_light(wave[:, None, None, None])))
+            total = tf.reduce_sum(physics.root(physics.total_intensity(wave[:, None, None, None])))
         return tape.gradient(total, wave)
 
     values = np.array([0, 3 + 4j, 1e-30j, 0], np.complex64)

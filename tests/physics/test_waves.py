@@ -59,6 +59,6 @@ def test_pairs_give_the_diffraction_of_the_loops(rng):
     image, probe = reference.random_complex(rng, (21, 18)), reference.random_complex(rng, (12, 12))
     positions = np.array([[1.0, 2.0], [3.25, 0.5], [8.9, 6.0]], np.float32)
     waves = exit_waves(pair(image[None]), tf.constant(positions[None]), pair(probe[None]))
-    found = np.sqrt(physics.total_light(physics.far_field(waves)))[0]
+    found = np.sqrt(physics.total_intensity(physics.far_field(waves)))[0]
     centred = np.fft.fftshift(found, axes=(1, 2))
     np.testing.assert_allclose(centred, reference.diffraction(image, positions, probe), atol=1e-4)

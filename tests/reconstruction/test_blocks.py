@@ -242,7 +242,7 @@ def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
         of_data(amplitudes=Patterns(counts)),
         of_data(good=good),
         of_data(fresnel=(0.5, 0.25)),
-        of(replace(terms, lit=good)),
+        of(replace(terms, support=good)),
         of(replace(terms, prior=Prior("edge_preserving", 3.5))),
         of(learned),
         of(terms, partial(blocks.begin, projected=True)),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, light_of, likelihood_of
+from helpers.likelihood import N, Scan, intensity_of, likelihood_of
 from scipy.ndimage import gaussian_filter
 
 from ptycho.reconstruction.causes import CAUSES, CauseLimits, score_causes, score_fit
@@ -42,7 +42,7 @@ def blurred_by(truth, moves):
     """The mean light over moves of the sample ``(k, 2)`` px."""
     return np.mean(
         [
-            [light_of(truth.object, truth.modes, position + move) for position in truth.positions]
+            [intensity_of(truth.object, truth.modes, position + move) for position in truth.positions]
             for move in moves
         ],
         axis=0,

@@ -13,7 +13,7 @@ from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, state_of
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Terms
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
 
@@ -29,7 +29,7 @@ def start_of(data: Dataset) -> tuple[Terms, State]:
 
 def error_of(state: State, truth: np.ndarray) -> float:
     """Weighted by light, a constant factor aside."""
-    light = object_light(state)
+    light = object_illumination(state)
     found, light = state.object, np.where(light > 0.1 * light.max(), light, 0)
     factor = np.sum(light * found.conj() * truth) / np.sum(light * np.abs(found) ** 2)
     left = np.sum(light * np.abs(factor * found - truth) ** 2)

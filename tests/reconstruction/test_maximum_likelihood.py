@@ -117,7 +117,9 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
-    found = run(data, ModelOptions(True, False, False, False, lit=lit, modes=1, prior="none", steps=30), 0)
+    found = run(
+        data, ModelOptions(True, False, False, False, support=lit, modes=1, prior="none", steps=30), 0
+    )
     assert not found.state.modes[:, ~lit].any()
 
 

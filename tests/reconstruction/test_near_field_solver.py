@@ -33,7 +33,7 @@ def scan():
     return full_scan(3)
 
 
-def light_of(scan, way):
+def intensity_of(scan, way):
     """By NumPy: the exit wave, moved back by the fraction of a pixel, then free space; middle at sample 0."""
     found = []
     for position, flux in zip(scan.positions, scan.flux, strict=True):
@@ -49,7 +49,7 @@ def light_of(scan, way):
 
 @pytest.fixture(scope="module")
 def data(scan):
-    amplitudes = np.sqrt(np.random.default_rng(5).poisson(light_of(scan, WAY)))
+    amplitudes = np.sqrt(np.random.default_rng(5).poisson(intensity_of(scan, WAY)))
     shown = np.fft.fftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
     return scan.dataset(amplitudes=shown, fresnel=WAY, exact=True)
 
@@ -58,7 +58,7 @@ def test_light_of_every_pattern(scan, data):
     """Modes, fractions of positions; what is judged by is the same as what is fitted."""
     plain = replace(scan, flux=np.ones(9), background=np.zeros((N, N)))
     f = data.normalisation
-    expected = np.sqrt(light_of(plain, WAY)) * f
+    expected = np.sqrt(intensity_of(plain, WAY)) * f
     found = np.concatenate([p for _, p in predictions(scan.object.astype(np.complex64), data, np.arange(9))])
     np.testing.assert_allclose(found, expected, atol=1e-4 * expected.max())
     told = likelihood_of(data, noise="gaussian").evaluate(plain.state(f)).deviance

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, beam, distance, intensity_of, likelihood_of, lit_mask
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -37,7 +37,7 @@ def own_probes(scan, varied, weights):
 
 def light_under(scan, probes):
     parts = zip(probes, scan.positions, scan.flux, strict=True)
-    return np.array([light_of(scan.object, probe, r, c, scan.background) for probe, r, c in parts])
+    return np.array([intensity_of(scan.object, probe, r, c, scan.background) for probe, r, c in parts])
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import reference
-from helpers.likelihood import light_of
+from helpers.likelihood import intensity_of
 from scipy.special import kl_div
 
 from ptycho.config import ConfigError
@@ -66,7 +66,7 @@ def by_loops(objects, data):
     """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
     measured = []
     for i, position in zip(data.image, data.positions.astype(float), strict=True):
-        light = light_of(objects[i], data.photon_scale * data.probe, position)
+        light = intensity_of(objects[i], data.photon_scale * data.probe, position)
         measured.append(np.fft.fftshift(np.sqrt(light)))
     return replace(data, amplitudes=np.array(measured, np.float32))
 

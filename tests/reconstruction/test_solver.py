@@ -10,7 +10,7 @@ from helpers.likelihood import (
     beam,
     distance,
     fisher_matrix,
-    light_of,
+    intensity_of,
     likelihood_of,
     lit_mask,
     moved_probes,
@@ -206,7 +206,7 @@ def test_a_probe_stays_where_it_may_be(scan, data):
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
     start = with_probe(scan, data.normalisation, beam(width=7) * lit)
-    found = fit(Terms(likelihood_of(data), lit=lit), start, PROBE, 60)
+    found = fit(Terms(likelihood_of(data), support=lit), start, PROBE, 60)
     assert not found.state.modes[:, ~lit].any() and found.state.modes[:, lit].all()
 
 
@@ -293,7 +293,7 @@ def test_normalise_leaves_far_fields_as_they_are(data):
     found = normalise(state, 7.0, Freedom(True, flux=True))
     for j in (0, 17, 35):
         lights = [
-            light_of(s.object, s.modes, s.positions[j], s.flux[j], s.background) for s in (state, found)
+            intensity_of(s.object, s.modes, s.positions[j], s.flux[j], s.background) for s in (state, found)
         ]
         np.testing.assert_allclose(*lights, rtol=1e-3)
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(7, rel=1e-5)

@@ -16,7 +16,7 @@ from ptycho.reconstruction.uncertainty import (
     smooth,
     turn_towards,
 )
-from ptycho.reconstruction.unknowns import object_light
+from ptycho.reconstruction.unknowns import object_illumination
 
 ROWS, COLS = np.mgrid[:23, :31]
 
@@ -75,7 +75,7 @@ def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
     terms, state = fitted(data, scan, strength)
     lit = lit_mask(scan, 0.2)
     errors = map_errors(terms, state, np.ones_like(lit), 0, ErrorMapOptions(draws=12, width=1.0))
-    expected = spread(scan, fisher, strength, object_light(state).astype(float))
+    expected = spread(scan, fisher, strength, object_illumination(state).astype(float))
     for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
         ratio = sigma[lit] / known[lit]
         assert np.median(ratio) == pytest.approx(1, abs=0.1)

@@ -8,7 +8,7 @@ from helpers.likelihood import N, Scan
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.state import Freedom
-from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
+from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 
 ALL = Freedom(True, True, True, True)
 PARTS = ("object", "modes", "positions", "flux", "background")
@@ -156,7 +156,7 @@ def test_a_background_is_never_negative(state):
 
 def test_outside_its_mask_the_probe_stays_zero(state):
     lit = np.random.default_rng(6).random((N, N)) > 0.4
-    unknowns = Unknowns.of(state, Freedom(True), 0.1, lit=lit)
+    unknowns = Unknowns.of(state, Freedom(True), 0.1, support=lit)
     found = unknowns.state(moved(unknowns, np.random.default_rng(7))).modes
     assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
     ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
@@ -186,7 +186,7 @@ def test_scales_are_roots_of_the_curvature(state):
         np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)
     np.testing.assert_allclose(unknowns.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
     np.testing.assert_allclose(unknowns.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
-    assert lit_pixels(state) == np.count_nonzero(light > 0.1 * light.max())
+    assert illuminated_pixels(state) == np.count_nonzero(light > 0.1 * light.max())
 
 
 def test_scales_of_modes_by_which_the_probe_varies(state):

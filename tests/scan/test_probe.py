@@ -7,8 +7,8 @@ from helpers import reference
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ZonePlateProbe
 from ptycho.scan.probe import (
     file_probe,
+    intensity_at_edge,
     is_far_from,
-    light_at_edge,
     load_probe,
     make_probe,
     probe_support,
@@ -247,7 +247,7 @@ def test_light_at_the_edge_of_a_disk():
     axis = np.arange(64) - 32
     radius = np.hypot(axis[:, None], axis)
     narrow, full = (radius < 20).astype(complex), np.ones((64, 64), complex)
-    assert light_at_edge(narrow) == 0 and light_at_edge(full) == pytest.approx(1)
+    assert intensity_at_edge(narrow) == 0 and intensity_at_edge(full) == pytest.approx(1)
     frame = (np.abs(axis[:, None] + 0.5) > 30) | (np.abs(axis + 0.5) > 30)
     wide = (radius < 32).astype(complex)
-    assert light_at_edge(wide[None]) == pytest.approx(wide[frame].real.mean() / wide.real.mean())
+    assert intensity_at_edge(wide[None]) == pytest.approx(wide[frame].real.mean() / wide.real.mean())
