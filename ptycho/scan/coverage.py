@@ -9,9 +9,17 @@ from ptycho.scan.probe import intensity_of
 from ptycho.scan.reconstruction import Reconstruction
 
 
-def covered(data: Dataset, share: float = 1e-3) -> np.ndarray:
-    """Return where objects are covered, ``(I, M, M)`` bool: illumination above ``share`` of its maximum."""
-    return above(illumination(data), share)
+def covered(data: Dataset, share: float = 1e-3, island: float = 0.02) -> np.ndarray:
+    """Return where objects are covered, ``(I, M, M)`` bool: illumination above ``share`` of its maximum.
+
+    ``island``: a region of fewer pixels than this share of a probe's is left out: a noisy pixel of a probe
+    makes one in every pattern.
+    """
+    from skimage.morphology import remove_small_objects
+
+    masks, probe = above(illumination(data), share), intensity_of(data.probe)
+    least = int(island * np.count_nonzero(probe > share * probe.max()))
+    return np.stack([remove_small_objects(mask, max_size=least) for mask in masks])
 
 
 def above(dose: np.ndarray, share: float = 1e-3) -> np.ndarray:
