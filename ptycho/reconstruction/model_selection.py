@@ -3,7 +3,8 @@
 The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
 patterns at downsampled ones first, in a sparse scan from a constant and by the difference map. Then
 :data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
-explained better by the rule ``REFINED``: probe, positions, flux, further modes, background.
+explained better by the rule ``REFINED``: probe, positions, flux, further modes, background. A mode that a
+background makes needless is dropped again.
 The regulariser follows (:mod:`~.regulariser_selection`).
 """
 
@@ -370,6 +371,18 @@ def _offer_background(selection: Selection) -> None:
         selection.offer("background", start, free, selection.options.background)
 
 
+def _offer_fewer_modes(selection: Selection) -> None:
+    """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
+    known, free = len(selection.kept.data.probe), selection.free
+    if selection.options.modes is not None or not free.background:
+        return
+    while (count := len(selection.state.modes)) > known:
+        start = replace(selection.state, modes=selection.state.modes[:-1])
+        selection.offer("modes", start, free, None, (str(count - 1), str(count)))
+        if len(selection.state.modes) == count:
+            return
+
+
 def _offer_slices_again(selection: Selection) -> None:
     """Offer slices under further modes, without which they may have explained too little."""
     if len(selection.state.modes) > len(selection.kept.data.probe):
@@ -428,6 +441,7 @@ HYPOTHESES = (
     _offer_slices_again,
     _offer_variation,
     _offer_background,
+    _offer_fewer_modes,
     _offer_again,
 )
 """What is tried, in order; a new one is an entry."""

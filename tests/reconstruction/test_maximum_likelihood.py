@@ -8,7 +8,7 @@ import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
-from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions
+from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
 
@@ -92,6 +92,21 @@ def test_a_second_mode_is_freed():
     assert decided(found)["probe"] == "refined" and len(found.state.modes) == 2
     power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
+    """Before a flat background is known, further modes stand for it; a mode that is there stays."""
+    second = beam() * np.linspace(-1, 1, N)
+    second *= np.sqrt(0.25) / np.linalg.norm(second)
+    modes = np.stack([np.sqrt(0.75) * beam(), second]) if count == 2 else None
+    scan = Scan.of(np.random.default_rng(1), 1e5, count=8, step=2.2, modes=modes)
+    scan = replace(scan, background=np.full((N, N), 0.05 * 1e5 / N**2))
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
+    options = replace(EDGES, positions=False, flux=False, probe_variation=0)
+    found = select_model(data, options, 0, True)
+    tried = [decision.value for decision in found.decisions if decision.what == "modes"]
+    assert tried[:2] == ["2", "3"] and len(found.state.modes) == count and found.free.background
 
 
 def test_what_is_asked_for_is_done(scan):
