@@ -9,7 +9,7 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.window import finer_pixels, whole_detector
-from workflows.reconstruct import scan_plan
+from ptycho.run import scan_plan
 
 J = 12
 
