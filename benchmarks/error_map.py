@@ -28,11 +28,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import LIT, Cell, far_light, scan_of
-from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
-from ptycho.scan.coverage import covered
+from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
 
 CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))

@@ -5,6 +5,7 @@
     python benchmarks/panel.py --only 1e+04 --list
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
     python benchmarks/panel.py --pmace python        with xptycho's PMACE
+    python benchmarks/panel.py --lsqml python --peers    theirs alone, beside another process that does ours
     python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
     python benchmarks/panel.py --candidates          every regulariser that was compared (beam known)
     python benchmarks/panel.py --pictures            six reconstructions at 10⁴ photons, and their errors
@@ -15,11 +16,10 @@ Matplotlib as a smooth thickness. Probes: a defocused zone
 plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
 by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
 complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and
-seconds, of the likelihood alone, of the best classical prior as the program chooses it, of the same behind
-non-local means, of the solver as it decides by default, of the network of groups alone, of LSQ-ML at 100
-and 500 epochs (of pty-chi alone, without its start; it refines the probe always, positions where they are not
-known) and of PMACE at 100 and 500 iterations (with the probe as it is told where the beam is known); and what
-was decided. A cell that is done is not run again.
+seconds, of the likelihood alone, of the edge-preserving regulariser with the weight that the program chooses,
+of the solver as it decides by default, of LSQ-ML after 500 epochs (it always refines the probe, and positions
+where they are not known; seconds of pty-chi alone) and of PMACE after 500 iterations (with the specified
+probe where the beam is known); and what was decided. A cell that is done is not run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,12 +49,10 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.regulariser_selection import select_regulariser
 from ptycho.reconstruction.state import State
-from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -68,25 +66,21 @@ PHOTOGRAPHS = {
     "d": ("moon", "brick"),
     "e": ("gravel", "coins"),
 }
-EPOCHS = (100, 500)
+EPOCHS = 500
 WAYS = {
     "likelihood": "likelihood alone",
-    "classical": "classical prior",
-    "denoised": "non-local means behind",
+    "classical": "edge-preserving",
     "product": "product",
-    "groups": "network of groups",
-    **{f"lsqml_{epochs}": f"LSQ-ML, {epochs}" for epochs in EPOCHS},
-    **{f"pmace_{epochs}": f"PMACE, {epochs}" for epochs in EPOCHS},
+    "lsqml": "LSQ-ML",
+    "pmace": "PMACE",
 }
 SHOWN = tuple(f"{name} lens 1e+04 {step} nothing" for step in (12, 20) for name in ("b", "c", "leaves"))
 MARKS = {
     "product": ("o", "tab:blue", "product"),
-    "classical": ("|", "tab:blue", "classical prior"),
+    "classical": ("|", "tab:blue", "edge-preserving"),
     "likelihood": ("x", "0.6", "likelihood alone"),
-    "denoised": ("_", "tab:green", "non-local means behind"),
-    "groups": ("^", "tab:red", "network of groups"),
-    "lsqml": ("s", "tab:orange", "LSQ-ML, better of 100 and 500 epochs"),
-    "pmace": ("d", "tab:brown", "PMACE, better of 100 and 500 iterations"),
+    "lsqml": ("s", "tab:orange", "LSQ-ML"),
+    "pmace": ("d", "tab:brown", "PMACE"),
 }
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
@@ -286,48 +280,27 @@ def run(cell: Cell) -> dict[str, object]:
         row[f"{way}_s"] = time.perf_counter() - began
         row[way] = error_of(solved.state.object, truth, data.beam, probe)
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
-        if way == "classical":
-            row["denoised"] = error_of(behind(solved.state, data), truth, data.beam, probe)
     return row
-
-
-def behind(state: State, data: Dataset) -> np.ndarray:
-    """An object denoised by non-local means afterwards."""
-    light = photon_noise(data)
-    return denoise(state.object[None], np.isfinite(light) & (light < 10 * light.min()), light)[0]
-
-
-def run_network(cell: Cell, model: LoadedModel) -> dict[str, object]:
-    """The network of groups alone, as ``run=pretrained`` has it, under the beam as it is told."""
-    data, truth, probe = scan_of(cell)
-    began = time.perf_counter()
-    made = model.reconstruct(data.tiled(min(64, len(data.positions))), "probe")
-    seconds = time.perf_counter() - began
-    found = np.where(made.mask, made.objects, 1)[0]
-    return {"groups": error_of(found, truth, data.beam, probe), "groups_s": seconds}
 
 
 def run_pmace(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
-    row: dict[str, object] = {}
-    for iterations in EPOCHS:
-        with tempfile.TemporaryDirectory() as scratch:
-            source, target = Path(scratch) / "scan.npz", Path(scratch) / "found.npz"
-            np.savez(
-                source,
-                counts=np.square(data.amplitudes[:]),
-                corners=data.positions.round(),
-                probe=data.photon_scale * data.probe[0],
-                side=data.object_size,
-                known=cell.wrong == "nothing",
-                iterations=iterations,
-            )
-            script = Path(__file__).with_name("pmace_process.py")
-            subprocess.run([python, str(script), str(source), str(target)], check=True)
-            with np.load(target, allow_pickle=False) as found:
-                row[f"pmace_{iterations}"] = error_of(found["object"], truth, data.beam, probe)
-                row[f"pmace_{iterations}_s"] = float(found["seconds"])
-    return row
+    with tempfile.TemporaryDirectory() as scratch:
+        source, target = Path(scratch) / "scan.npz", Path(scratch) / "found.npz"
+        np.savez(
+            source,
+            counts=np.square(data.amplitudes[:]),
+            corners=data.positions.round(),
+            probe=data.photon_scale * data.probe[0],
+            side=data.object_size,
+            known=cell.wrong == "nothing",
+            iterations=EPOCHS,
+        )
+        script = Path(__file__).with_name("pmace_process.py")
+        subprocess.run([python, str(script), str(source), str(target)], check=True)
+        with np.load(target, allow_pickle=False) as found:
+            error = error_of(found["object"], truth, data.beam, probe)
+            return {"pmace": error, "pmace_s": float(found["seconds"])}
 
 
 def run_candidates(cell: Cell) -> dict[str, object]:
@@ -345,16 +318,12 @@ def run_candidates(cell: Cell) -> dict[str, object]:
 
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
-    moved = cell.wrong in ("positions", "free", "all")
+    moved = cell.wrong in ("positions", "free", "all", "fraction")
     modes = 2 if cell.wrong in ("modes", "all") else 1
-    row: dict[str, object] = {}
-    for epochs in EPOCHS:
-        config = LsqmlConfig(epochs=epochs, early=False, modes=modes, positions=moved, python=python)
-        with tempfile.TemporaryDirectory() as scratch:
-            found = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
-        row[f"lsqml_{epochs}"] = error_of(found.reconstruction.object, truth, data.beam, probe)
-        row[f"lsqml_{epochs}_s"] = found.reconstruction.seconds
-    return row
+    config = LsqmlConfig(epochs=EPOCHS, early=False, modes=modes, positions=moved, python=python)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch)).reconstruction
+    return {"lsqml": error_of(found.object, truth, data.beam, probe), "lsqml_s": found.seconds}
 
 
 def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]]]:
@@ -406,7 +375,9 @@ def table(rows: list[dict[str, object]]) -> str:
     lines.append("|---" * (len(WAYS) + 3) + "|")
     for row in rows:
         cells = [_figure(row, way) for way in WAYS]
-        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(cells)} | {row['decided']} |")
+        lines.append(
+            f"| {row['cell']} | {row.get('patterns', '')} | {' | '.join(cells)} | {row.get('decided', '')} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -452,14 +423,13 @@ def hits(rows: list[dict[str, object]]) -> str:
 
 
 def picture(rows: list[dict[str, object]]) -> Figure:
-    """The error of each cell, by every way; of LSQ-ML and PMACE the better."""
+    """The error of each cell, by every way."""
     figure = Figure(figsize=(8, 0.18 * len(rows) + 1.5), layout="constrained")
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
         for way, (mark, colour, _) in MARKS.items():
-            every = [row[key] for key in (way, *(f"{way}_{epochs}" for epochs in EPOCHS)) if key in row]
-            if every:
-                axes.plot(min(every), place, mark, color=colour, markersize=4)
+            if way in row:
+                axes.plot(row[way], place, mark, color=colour, markersize=4)
     axes.set_yticks(range(len(rows)), [str(row["cell"]) for row in rows], fontsize=6)
     axes.set(xscale="log", ylim=(len(rows), -1), xlabel="relative complex error (1: nothing seen)")
     keys = [
@@ -507,6 +477,25 @@ def six(cells_: list[Cell]) -> Figure:
     return figure
 
 
+def measure(cell: Cell, store: framework.Store, options: argparse.Namespace) -> None:
+    """Run what is wanted and not stored; another process may add other ways to the same cell meanwhile."""
+    known = cell.wrong == "nothing"
+    wanted: dict[str, Callable[[], dict[str, object]]] = {}
+    if not options.peers:
+        wanted["product"] = lambda: run(cell)
+    if options.lsqml:
+        wanted["lsqml"] = lambda: run_lsqml(cell, options.lsqml)
+    if options.pmace:
+        wanted["pmace"] = lambda: run_pmace(cell, options.pmace)
+    if options.candidates and known:
+        wanted["chosen"] = lambda: run_candidates(cell)
+    for key, way in wanted.items():
+        if key not in (store.result(cell.stored) or {}):
+            found = way()
+            store.keep(cell.stored, (store.result(cell.stored) or {}) | found)
+    print(table([{"cell": cell.name} | (store.result(cell.stored) or {})]).splitlines()[-1], flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -518,7 +507,7 @@ def main() -> None:
     parser.add_argument("--candidates", action="store_true", help="every regulariser that is compared")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     parser.add_argument("--pmace", metavar="PYTHON", help="an interpreter with xptycho")
-    parser.add_argument("--groups", action="store_true", help="the network of groups, too")
+    parser.add_argument("--peers", action="store_true", help="no program but those of --lsqml and --pmace")
     parser.add_argument("--pictures", action="store_true", help="six reconstructions at 10⁴ photons, alone")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
@@ -535,22 +524,9 @@ def main() -> None:
     if options.pictures:
         store.figure("six.png", six([cell for cell in cells() if cell.name in SHOWN]))
         return
-    model = load_model("pretrained") if options.groups else None
     for cell in chosen:
-        kept = cell.stored
-        row = store.result(kept) or {}
-        if "product" not in row:
-            store.keep(kept, row := row | run(cell))
-        if options.lsqml and f"lsqml_{EPOCHS[-1]}" not in row:
-            store.keep(kept, row := row | run_lsqml(cell, options.lsqml))
-        if options.pmace and f"pmace_{EPOCHS[-1]}" not in row:
-            store.keep(kept, row := row | run_pmace(cell, options.pmace))
-        if model is not None and "groups" not in row:
-            store.keep(kept, row := row | run_network(cell, model))
-        if options.candidates and cell.wrong == "nothing" and "chosen" not in row:
-            store.keep(kept, row := row | run_candidates(cell))
-        print(table([row]).splitlines()[-1], flush=True)
-    rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
+        measure(cell, store, options)
+    rows = [row for cell in cells() if "product" in (row := store.result(cell.stored) or {})]
     store.text("results.md", summary(rows) + "\n" + table(rows) + hits(rows))
     store.figure("panel.png", picture(rows))
 

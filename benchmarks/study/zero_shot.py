@@ -33,7 +33,7 @@ if typing.TYPE_CHECKING:
     from benchmarks.study.zero_shot_methods import Bench
 
 LSQML = "lsqml"
-Method = Literal["zero_shot", "refined", "denoised", "lsqml"]
+Method = Literal["zero_shot", "refined", "lsqml"]
 METHODS = typing.get_args(Method)
 BOTH, ONE, NEITHER = "probe and object held out", "one of them held out", "neither held out"
 Name = Annotated[str, Field(pattern=r"^\w+$")]  # a part of file names

@@ -14,7 +14,6 @@ from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.refinement import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
@@ -89,13 +88,6 @@ class Case:
         made = Reconstruction(np.where(mask, found, 0), mask)  # has no regions to disagree
         return replace(begun, stitched=made, seconds=begun.seconds + seconds)
 
-    @property
-    def denoised(self) -> Outcome:
-        begun = self.refined
-        objects, mask = begun.stitched.objects, begun.stitched.mask
-        seconds, found = _time(lambda: denoise(objects, mask, photon_noise(self.data)))
-        return replace(begun, stitched=Reconstruction(found, mask), seconds=begun.seconds + seconds)
-
 
 def run_lsqml(case: Case) -> Outcome:
     """LSQ-ML of pty-chi, for as many epochs as fit into the time of network and refinement."""
@@ -113,7 +105,6 @@ def run_lsqml(case: Case) -> Outcome:
 METHODS: dict[str, Callable[[Case], Outcome]] = {
     "zero_shot": lambda case: case.zero_shot,
     "refined": lambda case: case.refined,
-    "denoised": lambda case: case.denoised,
     "lsqml": run_lsqml,
 }
 """Method to function ``(case) → Outcome``."""

@@ -22,7 +22,7 @@ CAPTION = (
     "SSIM of amplitude / phase, aligned by one complex scale and one phase plane, in a rectangle inside the "
     "hull of the probes' centres. R/noise: r_factor over what photon noise alone would give. Seconds on the "
     "machine as it was, without compilation. `zero_shot`: the network alone; `refined`: then corrected by a "
-    "few passes of the solver; `denoised`: then without the noise of photons; `lsqml`: LSQ-ML of pty-chi, "
+    "few passes of the solver; `lsqml`: LSQ-ML of pty-chi, "
     "for about as long as `refined`."
 )
 

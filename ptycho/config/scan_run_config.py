@@ -38,7 +38,8 @@ class ScanRunConfig(TrainedConfig):
     stitch: ClassVar[StitchConfig] = StitchConfig("probe")
     REMOVED: ClassVar[Mapping[str, str]] = {
         "stitch": "is a key of grid lines and inference; the results of a measured scan are solver and, with "
-        "a network, pinn: remove it"
+        "a network, pinn: remove it",
+        "denoise": "was removed; solver.regulariser=learned, the default, denoises within the fit",
     }
     run: Text | None = key(
         None,
@@ -76,7 +77,6 @@ class ScanRunConfig(TrainedConfig):
         ge=1,
         le=LARGEST_BATCH,
     )
-    denoise: Flag = key(False, "also denoise the object of the solver, by non-local means", level="sometimes")
     holdout_fraction: Number = key(
         0.05, "fraction of held-out patterns, which are not fitted and give r_free", ge=0, le=0.5
     )
@@ -135,7 +135,7 @@ class ScanRunConfig(TrainedConfig):
 
     def _check_slices(self) -> None:
         """Refuse what knows thin objects alone."""
-        asked = [f"models=[{','.join(self.models)}]"] * bool(self.models) + ["denoise=true"] * self.denoise
+        asked = [f"models=[{','.join(self.models)}]"] * bool(self.models)
         if asked or not self.solver.steps:
             raise ConfigError(
                 f"solver.slices={self.solver.slices}: only the solver knows slices; remove "

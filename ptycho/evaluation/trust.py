@@ -159,7 +159,7 @@ FLAGS = {
     IN_NOISE: Flag(
         "photons are too few for the amplitude: they leave a noise in each pixel of more than "
         f"{LIMITS.noise_share:g} of the amplitude's standard deviation (noise_share); phases may be better",
-        "read the phase, or the denoised object; measure longer",
+        "read the phase; measure longer",
         False,
     ),
     RASTER: Flag(
@@ -293,7 +293,7 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
     Args:
         image: ``(…)`` complex.
         noise: ``(…)``, standard deviation that photons leave in each part of them, as of
-            :func:`ptycho.reconstruction.denoising.photon_noise`.
+            :func:`ptycho.scan.coverage.photon_noise`.
     """
     contrast = float(np.std(np.abs(image)))
     return float(np.median(noise)) / max(contrast, 1e-30)

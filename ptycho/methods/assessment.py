@@ -31,13 +31,12 @@ from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
 from ptycho.progress import silent
 from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
-from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.scan.beam import Beam
-from ptycho.scan.coverage import covered
+from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of
 from ptycho.scan.probe import energy_diameter
@@ -216,7 +215,7 @@ def trust_row(
     if not made.converged:
         flags.append(NOT_CONVERGED)
     share = share_of_noise(made, data, region)
-    if not made.denoised and amplitude_in_noise(share):
+    if amplitude_in_noise(share):
         flags.append(IN_NOISE)
     level, lit = well_lit_part(made, data)
     artefact = raster_artefact(level, lit, data.positions[data.image == 0])

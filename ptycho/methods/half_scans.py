@@ -12,8 +12,8 @@ import numpy as np
 from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import DIRECTIONS, frc, frc_by_direction, frc_crossing, half_bit
 from ptycho.preparation.dataset import FEWEST
-from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.holdout import coverage
+from ptycho.scan.coverage import photon_noise
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
 

@@ -16,7 +16,7 @@ from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
-from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, MethodInputs
+from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
@@ -58,7 +58,7 @@ def assess(
     product: str | None = None,
     with_halves: bool = True,
 ) -> Assessed:
-    """Score the reconstructions of a scan, choose the product, map its errors, and denoise it if asked for.
+    """Score the reconstructions of a scan, choose the product, and map its errors.
 
     Args:
         reconstructions: by the name of their method, in the order in which they were made.
@@ -73,10 +73,6 @@ def assess(
     product = product or choose(fits)
     if config.solver.error_map:
         made[product] = with_errors(made[product], config.seed, context)
-    if config.denoise and prepared.whole.counts:
-        with context.timed(DENOISED):
-            made[DENOISED] = METHODS[DENOISED](prepared, {product: made[product]}, inputs)
-            fits[DENOISED] = judge(made[DENOISED], prepared)
     made[product] = with_outliers(prepared, made[product], fits[product])
     made, flags = _confirmed(prepared, made, fits, product)
     halves = None

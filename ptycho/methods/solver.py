@@ -72,7 +72,7 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     has a probe of its own.
     """
     options = options_of(config.solver, config.probe, prepared.whole.N)
-    thick, others = (options.slices or 1) > 1, bool(config.models) or config.denoise
+    thick, others = (options.slices or 1) > 1, bool(config.models)
     if others or config.data.shared == "object":
         options = replace(options, slices=options.slices or 1)
     if thick or prepared.whole.fresnel is not None or config.data.shared == "object":

@@ -9,8 +9,7 @@ import numpy as np
 
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
-from ptycho.methods import denoised, lsqml, network, solver
-from ptycho.methods.denoised import DENOISED
+from ptycho.methods import lsqml, network, solver
 from ptycho.methods.lsqml import LSQML
 from ptycho.methods.network import NETWORK, TrainedNetwork
 from ptycho.methods.prepared import Prepared
@@ -51,6 +50,5 @@ METHODS: dict[str, Method] = {
     SOLVER: lambda prepared, made, inputs: solver.reconstruct(prepared, inputs.config, inputs.context),
     LSQML: lambda prepared, made, inputs: lsqml.reconstruct(prepared, inputs.config, inputs.context),
     NETWORK: _infer,
-    DENOISED: lambda prepared, made, inputs: denoised.reconstruct(prepared, list(made.values())[-1]),
 }
-"""Name to method: ``denoised`` takes the last reconstruction there is."""
+"""Name to method."""

@@ -19,7 +19,7 @@ from ptycho.run import names
 KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
 KINDS |= {"opr_modes": "c", "opr_weights": "c"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
-ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "denoised", "gt")
+ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 WELL_LIT = 0.1  # of the strongest light
 LOOKED_AT = 2000  # positions that tell where light fell

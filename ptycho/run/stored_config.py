@@ -11,7 +11,8 @@ from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
-REMOVED = {("object", "kind"): "lines"}  # keys of former versions, and the value that changed nothing
+REMOVED = {("object", "kind"): "lines", ("denoise",): False}
+"""Keys of former versions, and the value that changed nothing."""
 
 
 def read_config(run: Path) -> AnyConfig:
@@ -45,8 +46,9 @@ def read_job(run: Path) -> Job:
         raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
-    for (section, name), neutral in REMOVED.items():
-        if isinstance(part := values.get(section), dict) and part.get(name, ...) == neutral:
+    for (*section, name), neutral in REMOVED.items():
+        part = values.get(section[0]) if section else values
+        if isinstance(part, dict) and part.get(name, ...) == neutral:
             del part[name]
     try:
         config = from_mapping(values)

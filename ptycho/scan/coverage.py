@@ -46,3 +46,19 @@ def illumination(data: Dataset) -> np.ndarray:
     for image, (row, col) in zip(data.image, np.round(data.positions).astype(int), strict=True):
         dose[image, row : row + data.N, col : col + data.N] += one
     return dose
+
+
+def photon_noise(data: Dataset) -> np.ndarray:
+    """Return the standard deviation that photon noise leaves in real and imaginary part of each object pixel.
+
+        σ = 1 / (s √(2 Σ_k Σ_m |P_m|²))
+
+    √n of n photons has the standard deviation ½. Its derivative to the wave is s times the part along the
+    wave's phase, half of the power of any change; so the information on each part of O is
+    ``4 s² · ½ · Σ|P|²``, by Parseval's theorem: a bound for unbiased estimates whose pixels are independent.
+
+    Returns:
+        ``(I, M, M)`` float32, infinite where no light falls.
+    """
+    with np.errstate(divide="ignore"):
+        return (1 / (data.photon_scale * np.sqrt(2 * illumination(data)))).astype(np.float32)

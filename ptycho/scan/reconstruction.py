@@ -27,7 +27,6 @@ class Reconstruction:
         seconds: that it took.
         program: name and version, where a program of others made it.
         general: made by a network for many scans.
-        denoised: without the noise of photons.
         course: the objective, −log p, at the start and after every step of the fit, if it is one.
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
@@ -45,7 +44,6 @@ class Reconstruction:
     seconds: float = 0.0
     program: str | None = None
     general: bool = False
-    denoised: bool = False
     course: tuple[float, ...] = ()
     converged: bool = True
     fit: object | None = None

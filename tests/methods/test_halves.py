@@ -9,10 +9,9 @@ from helpers.likelihood import Scan
 
 from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
-from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.scan.coverage import covered_part
+from ptycho.scan.coverage import covered_part, photon_noise
 
 
 @pytest.fixture(scope="module")

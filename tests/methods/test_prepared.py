@@ -14,12 +14,11 @@ from ptycho.align.geometry import CoarseRotation
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
-from ptycho.methods import denoised, network, solver
+from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
+from ptycho.methods import network, solver
 from ptycho.methods.assessment import judge, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
-from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
 from ptycho.reconstruction.causes import CauseLimits
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.refinement import likelihood_of
@@ -163,6 +162,19 @@ def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(prepared):
     assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
 
 
+def test_the_photon_noise_in_the_amplitude_is_flagged_where_photons_were_counted(dataset_of):
+    rng = np.random.default_rng(0)
+    data = dataset_of([[r, c] for r in range(0, 48, 8) for c in range(0, 48, 8)], [[k] for k in range(36)])
+    objects = (1 + 0.02 * reference.random_complex(rng, (1, 64, 64))).astype(np.complex64)
+    scan = Prepared("scan", None, data, np.arange(36), np.zeros(0, int))
+    made = Reconstruction(objects, np.ones(objects.shape, bool), data.beam)
+    row = trust_row(judge(made, scan), made, scan)
+    assert row["noise_share"] > 1 and IN_NOISE in row["flags"]
+    uncounted = replace(scan, whole=replace(data, counts=False))
+    row = trust_row(judge(made, uncounted), made, uncounted)
+    assert row["noise_share"] is None and IN_NOISE not in row["flags"]
+
+
 @pytest.mark.parametrize("moved, flagged", [(0.0, True), (3.0, False)])
 def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, flagged):
     """A wave of a tenth in noise of the same size; a raster of its period, with and without a jitter."""
@@ -251,12 +263,6 @@ def test_patterns_are_looked_through_once(prepared, monkeypatch):
         fresh.fitted(another(fresh.whole.beam))
         fresh.left_out(another(fresh.whole.beam))
     assert len(passes) == 1  # of all; what is known of some of them follows
-
-
-def test_denoising_begins_with_the_last_object(prepared, monkeypatch):
-    made = {name: object() for name in (SOLVER, NETWORK)}
-    monkeypatch.setattr(denoised, "reconstruct", lambda prepared, start: start)
-    assert METHODS[DENOISED](prepared, made, None) is made[NETWORK]
 
 
 def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, prepared, tmp_path):

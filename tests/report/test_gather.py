@@ -52,7 +52,7 @@ def test_a_damaged_reconstruction_is_none(tmp_path):
     "overrides",
     [
         ["data.file=[/a.cxi]"],
-        ["data.file=['/some dir/it\\'s, [1].cxi']", "seed=3", "data.domain=counts", "denoise=true"],
+        ["data.file=['/some dir/it\\'s, [1].cxi']", "seed=3", "data.domain=counts", "tiles=true"],
         [
             "data.file=[/a.cxi,/b.h5]",
             "probe=zone_plate",

@@ -1,9 +1,13 @@
 """What a scan covers: a threshold of the summed illumination, without what a single noisy pixel makes."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
+from helpers import reference
 
 from ptycho.scan.beam import Beam
-from ptycho.scan.coverage import covered
+from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
 
 
@@ -30,3 +34,37 @@ def test_a_noisy_pixel_of_the_probe_covers_nothing_and_a_pattern_apart_does():
     noisy[2, 3] = noisy[29, 29] = 0.2
     np.testing.assert_array_equal(covered(scan_of(noisy, positions))[0], expected)
     np.testing.assert_array_equal(covered(scan_of(noisy, positions), island=0.0)[0].sum(), expected.sum() + 8)
+
+
+def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
+    """``4 Σ_q (∂A_q/∂O)²`` of amplitudes A by differences, for the mean of both parts; √n has σ = ½."""
+    rng = np.random.default_rng(0)
+    data = dataset_of([[0, 0], [2, 1]], [[0], [1]])
+    N, s = data.N, 3.0
+    data = replace(data, photon_scale=s)
+    target = reference.random_complex(rng, (data.object_size,) * 2)
+
+    def amplitudes(image):
+        every = [
+            reference.far_field(data.probe[0] * image[r : r + N, c : c + N])
+            for r, c in data.positions.astype(int)
+        ]
+        return s * np.abs(every)
+
+    sigma, step = photon_noise(data), 1e-5
+    assert sigma.shape == (1, data.object_size, data.object_size)
+    for row, col in ((8, 8), (4, 8), (13, 10)):
+        information = 0.0
+        for part in (1, 1j):
+            moved = target.copy()
+            moved[row, col] += part * step
+            information += 4 * np.sum(((amplitudes(moved) - amplitudes(target)) / step) ** 2) / 2
+        assert sigma[0, row, col] == pytest.approx(1 / np.sqrt(information), rel=1e-3)
+    assert np.isinf(sigma[0, 0, -1])  # neither pattern reaches it
+
+
+def test_photon_noise_sums_the_modes(dataset_of):
+    data = dataset_of([[0, 0]], [[0]])
+    both = replace(data, beam=data.beam.with_probe(np.concatenate([data.probe, 2 * data.probe])))
+    lit = np.isfinite(photon_noise(data))
+    np.testing.assert_allclose(photon_noise(both)[lit], photon_noise(data)[lit] / np.sqrt(5), rtol=1e-5)

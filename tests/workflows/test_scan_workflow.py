@@ -272,7 +272,6 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
         *TOLD,
         "solver.error_map=false",
         "xla.compile=false",
-        "denoise=false",
     )
     code, _, err = in_process(SCRIPT, f"data.file={scan}", *words, f"output_dir={tmp_path / 'quick'}")
     assert code == 0, err
@@ -281,6 +280,5 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     assert config["group_size"] == 64 and config["model"]["memory"]
     found = json.loads((tmp_path / "quick/metrics.json").read_text())
     assert {"solver", "pinn"} <= found.keys() and found["pinn"]["disagreement"] > 0
-    assert "denoised" not in found
     assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
     assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"

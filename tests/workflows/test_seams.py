@@ -113,9 +113,7 @@ def file(tmp_path_factory):
 def run_of(file, folder, patch, network=1.0):
     """The stand-ins after a run of the workflow, its folder and its metrics."""
     found = StandIns(patch, network)
-    asked = ScanRunConfig(
-        data=DataConfig(file=(file,), N=N), run="pretrained", holdout_fraction=0.1, denoise=False
-    )
+    asked = ScanRunConfig(data=DataConfig(file=(file,), N=N), run="pretrained", holdout_fraction=0.1)
     config, scan = interpret_scan(plan(asked))
     workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
