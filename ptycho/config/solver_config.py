@@ -70,6 +70,11 @@ class SolverConfig:
         ge=1,
         le=10_000,
     )
+    pupil: Flag | None = key(
+        None,
+        "limit the far field of the probe to the pupil of the optic, where it is bright; null: if it lowers "
+        "the deviance of the held-out patterns",
+    )
     regulariser: Text = key(
         "learned",
         "regularisation of the object. none | quadratic: λ Σ|∇O|² | edge_preserving: λ Σ√(|∇O|² + δ²) | "

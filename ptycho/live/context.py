@@ -22,7 +22,8 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import masked, probe_mask
+from ptycho.scan.probe import masked
+from ptycho.scan.probe_support import ProbeSupport, specified_support
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class LiveContext:
         matrix: ``(2, 2)``, from positions as the source has them to object pixels.
         likelihood: of the first patterns, whose units, noise and normalisation are kept.
         modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
-        support: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        support: where the probe may be other than zero; None: everywhere.
         findings: what was settled, and why.
         refined: what is found beside the object.
         frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
@@ -45,7 +46,7 @@ class LiveContext:
     matrix: np.ndarray
     likelihood: ScanLikelihood
     modes: np.ndarray
-    support: np.ndarray | None
+    support: ProbeSupport | None
     findings: tuple[Finding, ...]
     refined: Freedom
     frames: Callable[[np.ndarray], np.ndarray]
@@ -119,7 +120,7 @@ def make_context(
         _matrix(scan, config.data),
         replace(likelihood_of(data), compile_xla=config.xla.compile),
         State.of(data, np.ones((1, 1)), config.probe.modes).modes,
-        probe_mask(config.probe, scan.N),
+        specified_support(config.probe, scan.N),
         (*scan.findings, *findings),
         Freedom(config.probe.learn is not False, config.solver.positions is not False),
         frames,

@@ -34,7 +34,8 @@ from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe import intensity_at_edge, probe_mask
+from ptycho.scan.probe import intensity_at_edge
+from ptycho.scan.probe_support import specified_support
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions
         prior=wanted.regulariser,
         strength=wanted.regularisation_weight,
         noise=wanted.noise,
-        support=probe_mask(probe, N),
+        support=specified_support(probe, N),
+        pupil=wanted.pupil,
         steps=wanted.steps,
         weights=WEIGHTS if wanted.denoiser_weights is None else Path(wanted.denoiser_weights),
     )
@@ -111,13 +113,17 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         return Begin(image)
     values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
     values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
+    limited = kept.get("pupil") == "limited" if options.pupil is None else options.pupil
+    limited = limited and options.support is None
     values |= {"OPR modes": str(count)} if count else {}
-    wanted |= {"modes": options.modes, "OPR modes": varied}
+    values |= {"pupil": "limited"} if limited else {}
+    wanted |= {"modes": options.modes, "OPR modes": varied, "pupil": options.pupil}
     specified = {part for part, value in wanted.items() if value is not None}
     if options.prior == "none" or weight is not None:
         specified.add("regulariser")
     why = {part: "specified" if part in specified else "as in the run that start names" for part in values}
-    return Begin(image, free, chosen, tuple(Finding(part, values[part], why[part]) for part in values))
+    findings = tuple(Finding(part, values[part], why[part]) for part in values)
+    return Begin(image, free, chosen, limited, findings)
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:

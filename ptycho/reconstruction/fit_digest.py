@@ -27,18 +27,17 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     noise, content = terms.likelihood, hashlib.sha256()
     anchor = () if terms.anchor is None else (terms.anchor.target, terms.anchor.weight)
     arrays = (*vars(start).values(), *anchor)
-    for array in (*arrays, noise.data.good, terms.support):
+    region = None if terms.support is None else terms.support.region
+    for array in (*arrays, noise.data.good, region):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))
     data = noise.data
     kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
     version_ = program_version()
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
-    content.update(
-        repr(
-            (kind, terms.moves, terms.weight_waves, terms.prior, terms.options, free, steps, others, version_)
-        ).encode()
-    )
+    far = terms.support is not None and terms.support.far_field
+    settings = (far, terms.moves, terms.weight_waves, terms.prior, terms.options, free, steps)
+    content.update(repr((kind, settings, others, version_)).encode())
     return content.hexdigest()[:24]
 
 

@@ -49,6 +49,7 @@ from ptycho.reconstruction.solver import (
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe_support import pupil_of
 
 
 class Watch(Protocol):
@@ -90,12 +91,14 @@ class Begin:
         object: ``(M, M)`` complex64.
         free: what is refined, as it was then; None: that is selected.
         regularisation: as it was then.
+        pupil: the far field of its probe is limited.
         decisions: those of then, in which this is said.
     """
 
     object: np.ndarray
     free: Freedom | None = None
     regularisation: Regularisation = field(default_factory=lambda: Regularisation(Prior()))
+    pupil: bool = False
     decisions: tuple[Finding, ...] = ()
 
 
@@ -134,9 +137,8 @@ def solve(
     data = replace(data, between=selection.noise.data.between)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
-    terms = Terms(
-        whole, chosen.prior, options.moves, options.support, chosen.learned, weight_waves=options.weight_waves
-    )
+    support, waves = selection.support, options.weight_waves
+    terms = Terms(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
     if selection.free != OBJECT_ALONE:  # steps are cheap there
         selection.state = selection.fit(
             selection.state, selection.free, chosen.prior, options.selection.core_steps
@@ -177,10 +179,11 @@ def _go_on(
     """Fit what was refined in an earlier run further, under its regulariser."""
     assert begin.free is not None
     chosen = begin.regularisation
-    terms = Terms(
-        noise, chosen.prior, options.moves, options.support, chosen.learned, weight_waves=options.weight_waves
-    )
     start = State.of(noise.data, begin.object, options.modes)
+    support = pupil_of(start.modes) if begin.pupil else options.support
+    terms = Terms(
+        noise, chosen.prior, options.moves, support, chosen.learned, weight_waves=options.weight_waves
+    )
     if noise.data.between is not None and (options.slices or 1) > 1:
         start = replace(start, object=root_of(begin.object, options.slices or 1))
     if begin.free.background:  # no product holds it

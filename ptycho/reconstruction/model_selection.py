@@ -3,8 +3,8 @@
 The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
 patterns at downsampled ones first, in a sparse scan from a constant and by the difference map. Then
 :data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
-explained better by the rule ``REFINED``: probe, positions, flux, further modes, background. A mode that a
-background makes needless is dropped again.
+explained better by the rule ``REFINED``: probe, positions, flux, further modes, background. Modes that a
+background makes needless are dropped again. At last the far field of the probe is limited to its pupil.
 The regulariser follows (:mod:`~.regulariser_selection`).
 """
 
@@ -40,6 +40,7 @@ from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe_support import ProbeSupport, pupil_of
 
 Choice = bool | None
 """Refine it (True), do not (False), or select by cross-validation (None)."""
@@ -63,6 +64,7 @@ class SelectionOptions:
     depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)  # λ_z that are tried between slices
     modes: int = 3  # of the probe, at most
     opr_modes: int = 3  # by which it varies, at most,
+    pupil: float = 0.75  # share of the far field, from which on a pupil is no limit
     variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
     background_excess: float = 5.0  # times what an uncertain object alone would give: a background
     darkest: float = 0.02  # share of the pixels whose mean intensity is the start of a background,
@@ -100,7 +102,8 @@ class ModelOptions:
         prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
         strength: its weight λ, or κ; None: selected.
         noise: of a pixel, or ``auto``.
-        support: ``(N, N)`` bool, support of the probe; None: everywhere.
+        support: of the probe; None: everywhere.
+        pupil: limit the far field of the probe to its pupil; None: selected.
         steps: of a fit, at most.
         weights: file of the denoiser; by default the one that comes with the program.
         selection: how much is fitted to select.
@@ -119,7 +122,8 @@ class ModelOptions:
     prior: str = "learned"
     strength: float | None = None
     noise: str = "auto"
-    support: np.ndarray | None = None
+    support: ProbeSupport | None = None
+    pupil: Choice = None
     steps: int = 400
     weights: Path = WEIGHTS
     selection: SelectionOptions = SelectionOptions()
@@ -161,6 +165,7 @@ class Selection:
         state, free, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
         projected: the object begins with the difference map.
+        support: of the probe.
         decisions: in order; each is passed to ``tell``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
@@ -174,6 +179,7 @@ class Selection:
     free: Freedom = OBJECT_ALONE
     last: Fit | None = None
     projected: bool = False
+    support: ProbeSupport | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
@@ -196,10 +202,11 @@ class Selection:
         prior: Prior,
         steps: int | None = None,
         enough: float = FIT.preliminary,
+        support: ProbeSupport | None = None,
     ) -> Fit:
-        """Fit what is not held out."""
-        options = self.options
-        terms = Terms(self.kept, prior, options.moves, options.support, weight_waves=options.weight_waves)
+        """Fit what is not held out; ``support``: None: that of the selection."""
+        options, support = self.options, support or self.support
+        terms = Terms(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
         return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
@@ -227,11 +234,12 @@ class Selection:
         free: Freedom,
         specified: Choice,
         values: tuple[str, str] = ("refined", "not refined"),
+        support: ProbeSupport | None = None,
     ) -> None:
         """Refine something more: as it is specified, or where that explains what is held out better."""
         if specified is False:
             return
-        found = self.fit(start, free, self.prior)
+        found = self.fit(start, free, self.prior, support=support)
         scores = self.holdout.score(found.state, free)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and found.course[-1] >= self.last.reach
@@ -247,6 +255,7 @@ class Selection:
         self.note(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(found, free, scores)
+            self.support = support or self.support
         elif specified is None:
             self.refused[what] = self.deviance
 
@@ -303,7 +312,7 @@ def select_model(
     flat = np.ones((kept.data.object_size,) * 2)
     image = flat if begun is None else _core_of(begun, data, noise.data)
     state = State.of(kept.data, image, normalisation=noise.normalisation)
-    selection = Selection(noise, kept, held, options, state, tell=tell)
+    selection = Selection(noise, kept, held, options, state, support=options.support, tell=tell)
     first = _begin(selection) if begun is None else selection.fit(state, OBJECT_ALONE, selection.prior)
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
@@ -383,6 +392,37 @@ def _offer_fewer_modes(selection: Selection) -> None:
             return
 
 
+def _offer_less_variation(selection: Selection) -> None:
+    """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
+    if selection.options.probe_variation is not None:
+        return
+    while count := len(selection.state.opr_modes):
+        kept = selection.state.opr_modes[:-1], selection.state.opr_weights[:, :-1]
+        start = replace(selection.state, opr_modes=kept[0], opr_weights=kept[1])
+        free = replace(selection.free, probe_variation=count > 1)
+        selection.offer("OPR modes", start, free, None, (str(count - 1), str(count)))
+        if len(selection.state.opr_modes) == count:
+            return
+
+
+def _offer_pupil(selection: Selection) -> None:
+    """Limit the far field of the probe to where it is bright, in far fields, if no support is specified.
+
+    Weak modes, which then explain less of the noise, are offered again.
+    """
+    specified = selection.options.pupil
+    near = selection.kept.data.fresnel is not None
+    if near or not selection.free.probe or selection.options.support is not None:
+        return
+    pupil = pupil_of(selection.state.modes)
+    if specified or pupil.region.mean() < selection.limits.pupil:
+        state, values = selection.state, ("limited", "not limited")
+        start = replace(state, modes=pupil.project(state.modes), opr_modes=pupil.project(state.opr_modes))
+        selection.offer("pupil", start, selection.free, specified, values, pupil)
+        if selection.support is pupil:
+            _offer_modes(selection)
+
+
 def _offer_slices_again(selection: Selection) -> None:
     """Offer slices under further modes, without which they may have explained too little."""
     if len(selection.state.modes) > len(selection.kept.data.probe):
@@ -443,6 +483,8 @@ HYPOTHESES = (
     _offer_background,
     _offer_fewer_modes,
     _offer_again,
+    _offer_less_variation,
+    _offer_pupil,
 )
 """What is tried, in order; a new one is an entry."""
 

@@ -139,7 +139,7 @@ def _try(
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is free of the beam."""
     kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
-    terms = Terms(kept, selection.prior, selection.options.moves, selection.options.support)
+    terms = Terms(kept, selection.prior, selection.options.moves, selection.support)
     state = fit(terms, replace(beam, object=slices), free, steps, terms.options.preliminary).state
     return Layers(kept, holdout, state, holdout.score(state, free))
 

@@ -26,6 +26,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe import orthogonal_modes
+from ptycho.scan.probe_support import ProbeSupport
 
 OBJECT_ALONE = Freedom(False)
 
@@ -92,7 +93,7 @@ class Terms:
         likelihood: of its patterns.
         prior: regulariser of the object.
         moves: the model of moves.
-        support: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        support: where the probe may be other than zero; None: everywhere.
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
         anchor: a known object that holds it.
         weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
@@ -102,7 +103,7 @@ class Terms:
     likelihood: ScanLikelihood
     prior: Prior = NO_PRIOR
     moves: str = "independent"
-    support: np.ndarray | None = None
+    support: ProbeSupport | None = None
     learned: Learned | None = None
     anchor: Anchor | None = None
     weight_waves: int | None = None

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.probe_support import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
 POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")
@@ -33,7 +34,7 @@ class Unknowns:
         base: the state around which the scales were taken; what is not free stays as it is there.
         scales: √H by the names of the free parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
-        support: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
+        support: where the probe may be other than zero; None: everywhere.
         mean_flux: the mean of the flux is refined, too.
         waves: ``(J, m)`` orthonormal columns, of which OPR weights consist; None: they are independent.
     """
@@ -42,7 +43,7 @@ class Unknowns:
     scales: dict[str, np.ndarray]
     columns: np.ndarray
     inside: bool
-    support: np.ndarray | None
+    support: ProbeSupport | None
     mean_flux: bool = False
     waves: np.ndarray | None = None
 
@@ -53,7 +54,7 @@ class Unknowns:
         free: Freedom,
         photon: float,
         model: str = "independent",
-        support: np.ndarray | None = None,
+        support: ProbeSupport | None = None,
         diagonal: float | np.ndarray = 0.0,
         weight_waves: int | None = None,
     ) -> Unknowns:
@@ -62,7 +63,7 @@ class Unknowns:
         Args:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
-            support: ``(N, N)`` bool, as the attribute.
+            support: as the attribute.
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
@@ -161,7 +162,7 @@ class Unknowns:
         return along if self.inside else moves - along
 
     def _masked(self, modes: np.ndarray) -> np.ndarray:
-        return modes if self.support is None else modes * self.support
+        return modes if self.support is None else self.support.project(modes)
 
     def _smoothed(self, weights: np.ndarray) -> np.ndarray:
         return weights if self.waves is None else self.waves @ (self.waves.T @ weights)

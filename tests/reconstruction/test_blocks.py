@@ -27,6 +27,7 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Terms, f
 from ptycho.reconstruction.state import Freedom
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe_support import ProbeSupport
 
 MOST = 40  # patterns of a block's own
 
@@ -242,7 +243,7 @@ def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
         of_data(amplitudes=Patterns(counts)),
         of_data(good=good),
         of_data(fresnel=(0.5, 0.25)),
-        of(replace(terms, support=good)),
+        of(replace(terms, support=ProbeSupport(good))),
         of(replace(terms, prior=Prior("edge_preserving", 3.5))),
         of(learned),
         of(terms, partial(blocks.begin, projected=True)),

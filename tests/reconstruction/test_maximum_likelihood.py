@@ -5,12 +5,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, lit_mask
+from helpers.likelihood import N, Scan, beam, distance, lit_mask, smooth_object
+from helpers.reference import random_complex
 
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe_support import ProbeSupport
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
@@ -94,6 +98,48 @@ def test_a_second_mode_is_freed():
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 
 
+def scan_by_an_optic(side=32, count=10, step=2, photons=1e4):
+    """A defocused wave whose far field is a disk, at whole pixels; the dataset, and the wave."""
+    rng = np.random.default_rng(1)
+    q = np.hypot(*np.meshgrid(*2 * [np.fft.fftfreq(side, 1 / side)], indexing="ij"))
+    probe = np.fft.fftshift(np.fft.ifft2((q <= 4) * np.exp(0.12j * q**2)))
+    probe *= np.sqrt(photons) / np.linalg.norm(probe)
+    grid = np.stack(np.divmod(np.arange(count**2), count), axis=1)
+    corners = step * grid + rng.integers(0, 2, grid.shape)
+    image = smooth_object(rng, side + corners.max() + 2)
+    waves = np.stack([probe * image[row : row + side, col : col + side] for row, col in corners])
+    counts = rng.poisson(np.abs(np.fft.fft2(waves, norm="ortho")) ** 2)
+    data = Dataset(
+        amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32),
+        beam=Beam(probe.astype(np.complex64)[None], corners.astype(np.float32)),
+        image=np.zeros(len(grid), np.int32),
+        groups=np.arange(len(grid), dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=len(image),
+        region_size=side + 2,
+    )
+    return data, probe
+
+
+def test_a_pupil_limits_a_refined_probe():
+    data, probe = scan_by_an_optic()
+    options = replace(EDGES, probe=True, positions=False, flux=False, background=False, modes=1)
+    found, without = (run(data, replace(options, pupil=pupil), 0) for pupil in (None, False))
+    assert decided(found)["pupil"] == "limited" and "pupil" not in decided(without)
+    everywhere = np.ones(probe.shape, bool)
+    errors = [distance(one.state.modes[0], probe, everywhere) for one in (found, without)]
+    assert errors[0] < 0.9 * errors[1]
+    far = np.abs(np.fft.fft2(found.state.modes[0])) ** 2
+    assert np.count_nonzero(far > 1e-6 * far.max()) < 0.5 * far.size
+
+
+def test_a_probe_that_fills_the_far_field_has_no_pupil(scan):
+    wave = (random_complex(np.random.default_rng(3), (1, N, N)) * np.abs(scan.modes)).astype(np.complex64)
+    data = replace(scan, modes=wave).dataset(np.random.default_rng(2))
+    options = replace(EDGES, probe=True, positions=False, flux=False, background=False, modes=1)
+    assert "pupil" not in decided(run(data, replace(options, steps=20), 0))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     """Before a flat background is known, further modes stand for it; a mode that is there stays."""
@@ -113,7 +159,7 @@ def test_what_is_asked_for_is_done(scan):
     data = scan.dataset(np.random.default_rng(2))
     asked = ModelOptions(
         *(True, True, True, True),
-        **{"modes": 2, "probe_variation": 0, "noise": "robust", "steps": 20},
+        **{"modes": 2, "probe_variation": 0, "noise": "robust", "steps": 20, "pupil": False},
         **{"prior": "edge_preserving", "strength": 3.0},
     )
     found = run(data, asked, 0)
@@ -133,7 +179,9 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     lit = np.hypot(axis[:, None], axis) < 6
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
     found = run(
-        data, ModelOptions(True, False, False, False, support=lit, modes=1, prior="none", steps=30), 0
+        data,
+        ModelOptions(True, False, False, False, support=ProbeSupport(lit), modes=1, prior="none", steps=30),
+        0,
     )
     assert not found.state.modes[:, ~lit].any()
 

@@ -24,6 +24,7 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import Unknowns
+from ptycho.scan.probe_support import ProbeSupport
 
 OBJECT, PROBE, POSITIONS = Freedom(False), Freedom(True), Freedom(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
@@ -206,7 +207,7 @@ def test_a_probe_stays_where_it_may_be(scan, data):
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
     start = with_probe(scan, data.normalisation, beam(width=7) * lit)
-    found = fit(Terms(likelihood_of(data), support=lit), start, PROBE, 60)
+    found = fit(Terms(likelihood_of(data), support=ProbeSupport(lit)), start, PROBE, 60)
     assert not found.state.modes[:, ~lit].any() and found.state.modes[:, lit].all()
 
 

@@ -9,6 +9,7 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction.state import Freedom
 from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
+from ptycho.scan.probe_support import ProbeSupport
 
 ALL = Freedom(True, True, True, True)
 PARTS = ("object", "modes", "positions", "flux", "background")
@@ -68,7 +69,7 @@ def test_gradient_is_the_chain_rule(state, model):
     rng = np.random.default_rng(2)
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
-    unknowns = Unknowns.of(state, ALL, 0.1, model, lit)
+    unknowns = Unknowns.of(state, ALL, 0.1, model, ProbeSupport(lit))
     weights = {part: rng.normal(size=getattr(state, part).shape) for part in PARTS}
 
     def toy(at):
@@ -156,12 +157,26 @@ def test_a_background_is_never_negative(state):
 
 def test_outside_its_mask_the_probe_stays_zero(state):
     lit = np.random.default_rng(6).random((N, N)) > 0.4
-    unknowns = Unknowns.of(state, Freedom(True), 0.1, support=lit)
+    unknowns = Unknowns.of(state, Freedom(True), 0.1, support=ProbeSupport(lit))
     found = unknowns.state(moved(unknowns, np.random.default_rng(7))).modes
     assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
     ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
     gradient = unknowns._parts(unknowns.gradient(unknowns.start(), ones))["modes"]
     assert not gradient[:, ~lit].any() and gradient[:, lit].all()
+
+
+def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(state):
+    """⟨∇f, way⟩ of f(u) = Re⟨slope, modes(u)⟩, of modes and OPR modes that the pupil limits."""
+    rng = np.random.default_rng(6)
+    support = ProbeSupport(rng.random((N, N)) > 0.4, far_field=True)
+    unknowns = Unknowns.of(state, Freedom(True, object=False), 0.1, support=support)
+    slope = random_complex(rng, state.modes.shape).astype(np.complex64)
+    u, way = unknowns.start(), rng.normal(size=unknowns.start().shape).astype(np.float32)
+    moved_by = unknowns.state(u + way).modes - unknowns.state(u).modes
+    found = np.vdot(unknowns.gradient(u, {"modes": slope}), way)
+    assert found == pytest.approx(np.vdot(slope, moved_by).real, rel=1e-3)
+    far = np.fft.fft2(unknowns.state(u + way).modes)
+    assert np.abs(far[:, ~support.region]).max() < 1e-4 * np.abs(far).max()
 
 
 def slow_curvatures(state):
