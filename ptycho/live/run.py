@@ -20,9 +20,10 @@ from ptycho.live import page
 from ptycho.live.collecting import Collector
 from ptycho.live.context import LiveContext, make_context
 from ptycho.live.final_fit import final_positions, finish
+from ptycho.live.joining import ScanTable
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend, fill
-from ptycho.live.store import ScanTable, Store
+from ptycho.live.store import Store
 from ptycho.live.stored_scan import complete_scan, raw_scan
 from ptycho.live.update import improve, score, steps_of
 from ptycho.preparation.dataset import FEWEST

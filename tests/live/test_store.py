@@ -115,7 +115,6 @@ def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
         "repeated": 1,
         "wrong shape": 1,
         "wrong dtype": 2,
-        "position repeated": 1,
         "position not finite": 1,
     }
     np.testing.assert_array_equal(store.table.frames["index"], [0, 1, 2, 3, 7])
