@@ -94,19 +94,6 @@ def complete(file: h5py.File, values: Mapping[str, Any], unit: str) -> None:
     file.flush()
 
 
-def size_of_rows(file: h5py.File) -> int:
-    """Return behind which byte there are no rows."""
-    ends = [0]
-    for rows in (file[name] for name in ("frames", "received", "patterns") if name in file):
-        if not len(rows):
-            continue
-        last = len(rows) - 1
-        corner = (last - last % rows.chunks[0], *[0] * (rows.ndim - 1))
-        chunk = rows.id.get_chunk_info_by_coord(corner)
-        ends.append((chunk.byte_offset or 0) + chunk.size)
-    return max(ends)
-
-
 def mark(path: Path) -> str:
     """Return what the first bytes of an HDF5 file say of who writes it; those of old formats say nothing.
 

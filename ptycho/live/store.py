@@ -174,7 +174,7 @@ class Store:
 
         ``slack``: bytes beside the rows, for what HDF5 keeps of them.
         """
-        end = scan_file.size_of_rows(self._file) + size + slack
+        end = self._file.id.get_filesize() + size + slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
                 os.posix_fallocate(file.fileno(), 0, end + 4 * slack)
