@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from ptycho.readers.raw_scan import RawScan
 
 BY_TIME = -1  # index of a position that is joined by its time alone
 FRAME = np.dtype([("index", "<i8"), ("time", "<f8")])
@@ -80,6 +82,15 @@ class Description:
     shape: tuple[int, int] | None = None
     dtype: np.dtype | None = None
     expected: int | None = None
+
+    @classmethod
+    def of(cls, raw: RawScan, **more: Any) -> Description:
+        """Return what a measured scan says, and ``more`` that it does not say, or says otherwise."""
+        return cls(**{name: getattr(raw, name) for name in OF_SCAN} | more)
+
+
+OF_SCAN = tuple(field.name for field in fields(Description) if field.name in RawScan.__dataclass_fields__)
+"""What the description has in common with a :class:`~ptycho.readers.raw_scan.RawScan`."""
 
 
 class Source(Protocol):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.live.arrivals import Description
+from ptycho.live.arrivals import OF_SCAN, Description
 from ptycho.live.scan_file import LATER
 from ptycho.live.store import Store
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import RawScan
 
 FORMAT = "live"  # in findings
-TOLD = [field.name for field in fields(Description) if field.name not in ("shape", "dtype", "expected")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,9 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
         ConfigError: the unit of the positions is not known.
     """
     description, table = store.description or Description(), store.table
-    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(description, name)) is not None}
+    said: dict[str, Any] = {
+        name: value for name in OF_SCAN if (value := getattr(description, name)) is not None
+    }
     stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
     stated["zero_frequency"] = config.stated_zero_frequency()
     said |= {name: value for name, value in stated.items() if value is not None}

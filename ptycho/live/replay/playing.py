@@ -61,23 +61,16 @@ def play(raw: RawScan, probe: bool) -> Played:
         raise ConfigError("data.domain=null: cannot be detected; set counts, intensity or amplitude")
     factor = UNITS[raw.unit]
     positions = raw.positions if factor is None else raw.positions * factor
-    domain = "intensity" if raw.domain == "intensity" else "counts"
-    description = Description(
-        unit="px" if factor is None else "m",
-        domain=domain,
-        zero_frequency=raw.zero_frequency,
-        energy_eV=raw.energy_eV,
-        distance_m=raw.distance_m,
-        detector_pixel_m=raw.detector_pixel_m,
-        probe=raw.probe if probe else None,
-        probe_pixel_m=raw.probe_pixel_m if probe else None,
-        good=raw.good,
+    unit = "px" if factor is None else "m"
+    description = Description.of(
+        raw,
+        unit=unit,
+        domain="intensity" if raw.domain == "intensity" else "counts",
         shape=raw.patterns.shape[1:],
         expected=len(positions),
+        **({} if probe else {"probe": None, "probe_pixel_m": None}),
     )
-    return Played(
-        raw.patterns, positions, "px" if factor is None else "m", description, raw.domain == "amplitude"
-    )
+    return Played(raw.patterns, positions, unit, description, raw.domain == "amplitude")
 
 
 def schedule(

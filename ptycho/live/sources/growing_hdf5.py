@@ -185,12 +185,9 @@ class GrowingHdf5:
 
 
 def _description(raw: RawScan, frames: h5py.Dataset) -> Description:
-    said = (
-        "unit domain zero_frequency energy_eV distance_m detector_pixel_m probe probe_pixel_m good dark flat"
-    )
     expected = frames.maxshape[0]
-    return Description(
-        **{name: getattr(raw, name) for name in said.split()},
+    return Description.of(
+        raw,
         shape=frames.shape[1:],
         dtype=frames.dtype,
         expected=int(expected) if expected is not None and expected > len(frames) else None,
