@@ -32,12 +32,6 @@ class ScanTable:
         """Rows ``(J,)`` of the frames that have a position."""
         return np.flatnonzero(np.isfinite(self.frames["arrived"]))
 
-    @cached_property
-    def unused(self) -> int:
-        """How many positions have an index without a frame."""
-        indices = self.received["index"]
-        return int(np.count_nonzero((indices >= 0) & ~np.isin(indices, self.frames["index"])))
-
     def positions(self, rows: np.ndarray) -> np.ndarray:
         """Return positions ``(n, 2)``, (row, col), of some rows."""
         some = self.frames[rows]

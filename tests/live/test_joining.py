@@ -27,7 +27,7 @@ def test_by_index_in_whatever_order_they_came():
     table = table.extended(frames([4, 0, 2]), NOTHING[1])
     table = table.extended(NOTHING[0], make_positions([2], [2], [20]))
     assert joined(table) == {4: (4, 40), 2: (2, 20)}
-    assert table.unused == 1 and len(table.frames) == 3
+    assert len(table.frames) == 3
 
 
 LINE = make_positions(BY_TIME, [0, 2, 5, 6], [0, 4, 8, 12], [10, 12, 14, 16])
@@ -49,4 +49,4 @@ def test_many_records_in_batches_of_a_random_order():
         np.array_split(rng.permutation(count), 40), np.array_split(rng.permutation(count), 40), strict=True
     ):
         table = table.extended(frames(some), make_positions(others, *truth[others].T))
-    assert joined(table) == {k: tuple(truth[k]) for k in range(count)} and table.unused == 0
+    assert joined(table) == {k: tuple(truth[k]) for k in range(count)}

@@ -136,7 +136,7 @@ def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_
     fitted, indices = ~patterns["held_out"], store.table.frames["index"][patterns["row"]]
     moves = np.where(fitted[:, None], scan[1][indices] - nominal[indices], 0)  # as if they had been found
     live.state = replace(live.state, estimate=replace(estimate, positions=live.state.nominal + moves))
-    config = live.store_scan(REFINED.data)
+    config = live.store_scan()
     store.close()
     again = interpret(open_raw(config.data), config.data)
     np.testing.assert_allclose(again.probe, estimate.modes)
