@@ -52,10 +52,6 @@ class Arrivals:
     faults: Counter[str] = field(default_factory=Counter)
     ended: bool = False
 
-    @property
-    def empty(self) -> bool:
-        return not (self.frames or len(self.positions) or self.faults)
-
 
 @dataclass(frozen=True, eq=False)
 class Description:

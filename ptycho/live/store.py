@@ -53,8 +53,10 @@ class Store:
         self._indices = set(self.table.frames["index"].tolist())
 
     def close(self) -> None:
-        """Close the file, which is then an HDF5 file like any other."""
-        scan_file.close(self._file)
+        """Close the file, which is then one like any other, without the room that was reserved behind it."""
+        self._file.close()
+        with self.path.open("rb+") as closed:  # whose superblock says how long it is
+            closed.truncate(int.from_bytes(closed.read(scan_file.SUPERBLOCK)[28:36], "little"))
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -116,8 +118,17 @@ class Store:
         _sync(self.path)
 
     def complete(self, values: Mapping[str, Any], unit: str) -> None:
-        """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known."""
-        scan_file.complete(self._file, values, unit)
+        """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known.
+
+        Args:
+            unit: of the positions.
+        """
+        for name, value in values.items():
+            value = np.atleast_1d(value)
+            self._file[name].resize(value.shape)
+            self._file[name][...] = value
+        self._file["positions"].attrs.modify("units", np.array(unit.encode(), "S8"))
+        self._file.flush()
 
     def _open(self) -> None:
         self._file = scan_file.open_to_append(self.path)

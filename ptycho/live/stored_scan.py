@@ -70,13 +70,6 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 
-def section_of(config: DataConfig) -> DataConfig:
-    """Return the section ``data`` without what a source has settled: axes, files, and where things are."""
-    return replace(
-        config, format=None, keys=KeyMap(), positions_file=None, patterns_file=None, position_axes=None
-    )
-
-
 def complete_scan(
     store: Store, raw: RawScan, positions: np.ndarray, probe: np.ndarray | None, config: DataConfig
 ) -> DataConfig:
@@ -86,6 +79,7 @@ def complete_scan(
         raw: the scan that the store holds.
         positions: ``(J, 2)`` of its patterns, in its unit.
         probe: modes ``(K, N, N)`` on the object's pixels; None: there is none.
+        config: the section ``data`` of the live run, without what its source has settled.
     """
     table = store.table
     placed = np.full((len(table.frames), 2), np.nan)
@@ -96,7 +90,7 @@ def complete_scan(
     named = known.keys() - config.stated_quantities().keys()  # these stand above what a file says
     zero, lacking = raw.zero_frequency, np.setdiff1d(np.arange(len(placed)), table.rows).tolist()
     return replace(
-        section_of(config),
+        config,
         file=(str(store.path),),
         keys=KeyMap(patterns="patterns", **{name: name for name in named}),
         drop=tuple(sorted({*config.drop, *lacking})),

@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
@@ -22,7 +23,6 @@ from ptycho.live import page
 from ptycho.live.collecting import CollectOptions, Collector
 from ptycho.live.sources import SourceOptions, open_source
 from ptycho.live.store import Store
-from ptycho.live.stored_scan import section_of
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
@@ -102,7 +102,15 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         from ptycho.live.run import LiveRun
 
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
-        job = config.run(section_of(config.data), str(folder))
+        data = replace(  # without what the source has settled: axes, files, and where things are
+            config.data,
+            format=None,
+            keys=KeyMap(),
+            positions_file=None,
+            patterns_file=None,
+            position_axes=None,
+        )
+        job = config.run(data, str(folder))
         live = LiveRun(collector, store, job, options, folder, str(config.watch))
         live.watch()
         live.complete()
