@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +90,7 @@ OF_SCAN = tuple(field.name for field in fields(Description) if field.name in Raw
 """What the description has in common with a :class:`~ptycho.readers.raw_scan.RawScan`."""
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where a growing scan comes from.
 
     Attributes:
@@ -97,15 +98,16 @@ class Source(Protocol):
         problem: why something cannot be read now; None: nothing is wrong.
     """
 
-    description: Description | None
-    problem: str | None
+    description: Description | None = None
+    problem: str | None = None
 
+    @abstractmethod
     def poll(self) -> Arrivals:
         """Return what came since the last call, within a second or so, with nothing if nothing came.
 
         Raises:
             ConfigError: it can never be read.
         """
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - a file or a folder is not held open
+        """Give back what is held open."""

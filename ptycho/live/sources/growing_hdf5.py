@@ -22,7 +22,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.hdf5_writing import write_hdf5
-from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
 from ptycho.live.scan_file import CLOSED, WRITING, mark
 from ptycho.live.sources import SourceOptions
 from ptycho.readers.hdf5_chunks import Chunks
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is being written
 
 
-class GrowingHdf5:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
+class GrowingHdf5(Source):
+    """See the module's text.
 
     Args:
         pause_s: between two looks at positions.
@@ -45,8 +45,6 @@ class GrowingHdf5:
         self, path: Path, options: SourceOptions, pause_s: float = 0.3, at_once: int = 2**25
     ) -> None:
         self._path, self._options, self._pause, self._at_once = path, options, pause_s, at_once
-        self.description: Description | None = None
-        self.problem: str | None = None
         self._foreign = False  # the file is another scan's
         self._identity: tuple[int, int] | None = None  # device and inode
         self._chunks = Chunks()
@@ -77,9 +75,6 @@ class GrowingHdf5:
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
             return Arrivals(new, faults=faults)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _is_replaced(self, device: int, inode: int, frames: h5py.Dataset) -> bool:
         """Whether another file has taken the file's place; then look whether it is of the same scan."""
