@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from ptycho.readers.raw_scan import RawScan
 
 BY_TIME = -1  # index of a position that is joined by its time alone
 FRAME = np.dtype([("index", "<i8"), ("time", "<f8")])
@@ -50,10 +53,6 @@ class Arrivals:
     faults: Counter[str] = field(default_factory=Counter)
     ended: bool = False
 
-    @property
-    def empty(self) -> bool:
-        return not (self.frames or len(self.positions) or self.faults)
-
 
 @dataclass(frozen=True, eq=False)
 class Description:
@@ -81,8 +80,17 @@ class Description:
     dtype: np.dtype | None = None
     expected: int | None = None
 
+    @classmethod
+    def of(cls, raw: RawScan, **more: Any) -> Description:
+        """Return what a measured scan says, and ``more`` that it does not say, or says otherwise."""
+        return cls(**{name: getattr(raw, name) for name in OF_SCAN} | more)
 
-class Source(Protocol):
+
+OF_SCAN = tuple(field.name for field in fields(Description) if field.name in RawScan.__dataclass_fields__)
+"""What the description has in common with a :class:`~ptycho.readers.raw_scan.RawScan`."""
+
+
+class Source(ABC):
     """Where a growing scan comes from.
 
     Attributes:
@@ -90,15 +98,16 @@ class Source(Protocol):
         problem: why something cannot be read now; None: nothing is wrong.
     """
 
-    description: Description | None
-    problem: str | None
+    description: Description | None = None
+    problem: str | None = None
 
+    @abstractmethod
     def poll(self) -> Arrivals:
         """Return what came since the last call, within a second or so, with nothing if nothing came.
 
         Raises:
             ConfigError: it can never be read.
         """
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - a file or a folder is not held open
+        """Give back what is held open."""

@@ -34,7 +34,6 @@ NAMES = {  # of ``live.json`` → name on the page, unit
     "expected": ("frames expected", ""),
     "frames": ("frames received", ""),
     "frames_without_position": ("frames without a position", ""),
-    "positions_without_frame": ("positions without a frame", ""),
     "gaps": ("missing frame numbers", ""),
     "patterns": ("patterns: frames with a position", ""),
     "rate_in_hz": ("patterns received per second", "Hz"),
@@ -46,10 +45,8 @@ NAMES = {  # of ``live.json`` → name on the page, unit
     "rate_used_hz": ("patterns fitted per second", "Hz"),
     "lag_s": ("longest delay of the last patterns", "s"),
     "longest_lag_s": ("longest delay of all patterns", "s"),
-    "updates_per_pattern": ("mean updates of a pattern", ""),
     "pattern_steps_per_s": ("speed: patterns × solver steps per second", "1/s"),
     "deviance_holdout": ("misfit of held-out patterns: deviance per pixel", ""),
-    "covered_um2": ("illuminated area", "µm²"),
     "object": ("rows × columns of the object", "px"),
     "pixel_m": ("pixel size, row and column", ""),
 }

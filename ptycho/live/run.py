@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig
-from ptycho.config.data import DataConfig
 from ptycho.config.sections import LearnedProbe
 from ptycho.files.atomic import WriteError, write_atomically
 from ptycho.live import page
 from ptycho.live.collecting import Collector
 from ptycho.live.context import LiveContext, make_context
 from ptycho.live.final_fit import final_positions, finish
+from ptycho.live.joining import ScanTable
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend, fill
-from ptycho.live.store import ScanTable, Store
+from ptycho.live.store import Store
 from ptycho.live.stored_scan import complete_scan, raw_scan
 from ptycho.live.update import improve, score, steps_of
 from ptycho.preparation.dataset import FEWEST
@@ -66,8 +66,8 @@ class LiveRun:
         self.course: list[tuple[float, float]] = []
         self.speed, self._tried, self._last_picture = 0.0, 0, -np.inf
         self._started = time.monotonic()
-        self._lags: deque[tuple[float, float]] = deque(maxlen=1000)  # moment, and longest time to a fit
-        self._used = deque([(time.monotonic(), 0)], maxlen=1000)  # moment, and patterns used by then
+        # of cycles with new patterns: moment, patterns used by then, longest time from arrival to a fit
+        self._cycles: deque[tuple[float, int, float]] = deque(maxlen=1000)
         self._painter, self._painting = ThreadPoolExecutor(1, "painter"), Future[None]()
         self._painting.set_result(None)
 
@@ -115,10 +115,10 @@ class LiveRun:
         arrays |= {} if pixel is None else {"pixel_m": np.array(pixel)}
         write_atomically(self._folder / RESULT, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
-    def store_scan(self, section: DataConfig) -> ScanRunConfig:
+    def store_scan(self) -> ScanRunConfig:
         """Make the store a scan with the estimate's probe and positions; return the run that begins there."""
         assert self.context is not None and self.state is not None
-        context, state, probe = self.context, self.state, self._config.probe
+        context, state, section, probe = self.context, self.state, self._config.data, self._config.probe
         raw = raw_scan(self._store, section)
         scan, modes, positions = interpret(raw, section), state.estimate.modes, raw.positions.copy()
         refined = context.refined.probe and scan.N == context.N
@@ -150,8 +150,7 @@ class LiveRun:
             rate = steps_of(before, budget, options) * done / max(now - started, 1e-3)
             self.speed += 0.2 * (rate - self.speed)
         if (first := ~np.isin(new, self.state.waiting)).any():
-            self._lags.append((now, now - float(arrived[first].min())))
-            self._used.append((now, self.state.used))
+            self._cycles.append((now, self.state.used, now - float(arrived[first].min())))
         return done > 0
 
     def _try_to_begin(self, table: ScanTable, over: bool) -> None:
@@ -203,8 +202,7 @@ class LiveRun:
             log.warning("%s", error)
 
     def _image(self, state: LiveState) -> np.ndarray:
-        options = self._options
-        return fill(state.estimate.object, state.illumination, state.N, options.dark, options.coarse_px)
+        return fill(state.estimate.object, state.illumination, state.N, self._options)
 
     def _numbers(self, table: ScanTable, word: str, seconds: float) -> dict[str, Any]:
         """``live.json``."""
@@ -218,7 +216,6 @@ class LiveRun:
             "expected": collector.expected,
             "frames": len(table.frames),
             "frames_without_position": len(table.frames) - len(table.rows),
-            "positions_without_frame": table.unused,
             "gaps": int(table.frames["index"].max(initial=-1)) + 1 - len(table.frames),
             "patterns": len(table.rows),
             "rate_in_hz": round(recent / self._options.rate_s, 1),
@@ -232,25 +229,19 @@ class LiveRun:
     def _numbers_of_fit(
         self, table: ScanTable, state: LiveState, context: LiveContext, since: float
     ) -> dict[str, Any]:
-        patterns, light, pixel = state.patterns, state.illumination, context.pixel_m
-        typical = np.median(light[light > 0]) if light.any() else np.inf
-        covered = np.count_nonzero(light > 0.1 * typical)
-        lags = [lag for moment, lag in self._lags if moment > since]
-        used = [(moment, count) for moment, count in self._used if moment > since]
-        seconds = used[-1][0] - used[0][0] if len(used) > 1 else np.inf
-        fitted = patterns["visits"][~patterns["held_out"]]
+        patterns, pixel = state.patterns, context.pixel_m
+        cycles = [cycle for cycle in self._cycles if cycle[0] > since]
+        seconds = cycles[-1][0] - cycles[0][0] if len(cycles) > 1 else np.inf
         return {
             "patterns_used": state.used,
             "patterns_held_out": int(patterns["held_out"].sum()),
             "isolated_patterns": len(table.rows) - len(patterns),
             "backlog": len(state.waiting),
-            "rate_used_hz": round((used[-1][1] - used[0][1]) / max(seconds, 1e-3), 1) if used else 0.0,
-            "lag_s": round(max(lags), 2) if lags else None,
-            "longest_lag_s": round(max((lag for _, lag in self._lags), default=0.0), 2),
-            "updates_per_pattern": round(float(fitted.mean()), 2) if len(fitted) else 0,
+            "rate_used_hz": round((cycles[-1][1] - cycles[0][1]) / max(seconds, 1e-3), 1) if cycles else 0.0,
+            "lag_s": round(max(lag for *_, lag in cycles), 2) if cycles else None,
+            "longest_lag_s": round(max((lag for *_, lag in self._cycles), default=0.0), 2),
             "pattern_steps_per_s": round(self.speed),
             "deviance_holdout": round(self.course[-1][1], 4) if self.course else None,
-            "covered_um2": None if pixel is None else round(covered * pixel[0] * pixel[1] * 1e12, 4),
             "object": list(state.estimate.object.shape),
             "pixel_m": None if pixel is None else list(pixel),
             "warnings": list(context.scan.warnings),

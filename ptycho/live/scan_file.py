@@ -16,9 +16,7 @@ replaced before it is opened again, and rows that are not whole are cut off.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -69,42 +67,11 @@ def open_to_append(path: Path, checked: int = 256) -> h5py.File:
     return file
 
 
-def close(file: h5py.File) -> None:
-    """Close a file, and cut off the room behind its end, which HDF5 has noted then."""
-    path = file.filename
-    file.close()
-    with open(path, "rb+") as closed:
-        closed.truncate(int.from_bytes(closed.read(SUPERBLOCK)[28:36], "little"))
-
-
 def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
     """Write rows behind the first ``count``, over what a write that failed has left there."""
     rows.resize(count + len(new), axis=0)
     rows[count:] = new
     rows.flush()
-
-
-def complete(file: h5py.File, values: Mapping[str, Any], unit: str) -> None:
-    """Write what is known in the end, of :data:`LATER`; ``unit`` of the positions."""
-    for name, value in values.items():
-        value = np.atleast_1d(value)
-        file[name].resize(value.shape)
-        file[name][...] = value
-    file["positions"].attrs.modify("units", np.array(unit.encode(), "S8"))
-    file.flush()
-
-
-def size_of_rows(file: h5py.File) -> int:
-    """Return behind which byte there are no rows."""
-    ends = [0]
-    for rows in (file[name] for name in ("frames", "received", "patterns") if name in file):
-        if not len(rows):
-            continue
-        last = len(rows) - 1
-        corner = (last - last % rows.chunks[0], *[0] * (rows.ndim - 1))
-        chunk = rows.id.get_chunk_info_by_coord(corner)
-        ends.append((chunk.byte_offset or 0) + chunk.size)
-    return max(ends)
 
 
 def mark(path: Path) -> str:

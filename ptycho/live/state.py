@@ -9,6 +9,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from ptycho.live.context import LiveContext
+from ptycho.live.options import LiveOptions
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import MARGIN
 
@@ -61,9 +62,7 @@ class LiveState:
 
     def unknown(self, rows: np.ndarray) -> np.ndarray:
         """Return those of some rows of the store that have no pattern here."""
-        known = np.zeros(1 + max(rows.max(initial=0), self.patterns["row"].max(initial=0)), bool)
-        known[self.patterns["row"]] = True
-        return rows[~known[rows]]
+        return rows[~np.isin(rows, self.patterns["row"])]
 
 
 def extend(
@@ -126,15 +125,13 @@ def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
     return replace(state, estimate=estimate, illumination=light, origin=state.origin - before)
 
 
-def fill(image: np.ndarray, light: np.ndarray, N: int, dark: float = 1e-3, coarse: int = 4) -> np.ndarray:
+def fill(image: np.ndarray, light: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
     """Return an object ``(H, W)`` with what no light has reached as the mean of what is illuminated near it.
 
     Near: by a normal distribution of an eighth of a window, else of wider ones; 1 where nothing is.
-
-    Args:
-        dark, coarse: see :class:`~ptycho.live.options.LiveOptions`.
     """
-    lit = light > dark * light.max(initial=0)
+    coarse = options.coarse_px
+    lit = light > options.dark * light.max(initial=0)
     if lit.all() or not lit.any():
         return image.copy() if lit.any() else np.ones(image.shape, np.complex64)
     some = slice(None, None, coarse), slice(None, None, coarse)

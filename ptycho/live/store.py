@@ -8,8 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +17,16 @@ from ptycho.config import ConfigError
 from ptycho.files.file_array import gather
 from ptycho.live import scan_file
 from ptycho.live.arrivals import FRAME, NO_POSITIONS, Description, Frame
-from ptycho.live.joining import Joiner
+from ptycho.live.joining import ScanTable
 
 NAME = "scan.h5"
-
-
-@dataclass(frozen=True, eq=False)
-class ScanTable:
-    """The frames so far with their positions, at one moment.
-
-    Attributes:
-        frames: ``(n,)`` of :data:`~ptycho.live.joining.JOINED`, in the order of their arrival: a view, in
-            which positions may come that were not there.
-        unused: positions without a frame.
-    """
-
-    frames: np.ndarray
-    unused: int
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Rows ``(J,)`` of the frames that have a position."""
-        return np.flatnonzero(np.isfinite(self.frames["arrived"]))
-
-    def positions(self, rows: np.ndarray) -> np.ndarray:
-        """Return positions ``(n, 2)``, (row, col), of some of these."""
-        some = self.frames[rows]
-        return np.stack([some["row"], some["col"]], axis=1)
 
 
 class Store:
     """The file of a scan (:mod:`~ptycho.live.scan_file`); one thread writes, others may read meanwhile.
 
     Attributes:
+        table: the frames with their positions; the same value until something has come.
         description: what the source has said of the scan; None: nothing yet.
         ended: why nothing more will come; None: it may.
         shape, dtype: of a frame; None: there is none yet.
@@ -63,43 +38,34 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / NAME
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock, self._synced, self._syncing = threading.Lock(), 0.0, threading.Thread()
-        self._joiner = Joiner()
-        self._table: ScanTable | None = None
+        self._synced, self._syncing = 0.0, threading.Thread()
         self.description: Description | None = None
         self.ended: str | None = None
         if not self.path.is_file():
             scan_file.create(self.path, None, None)
         try:
             self._open()
-            self._joiner.add_positions(self._file["received"][:])
-            self._joiner.add_frames(self._file["frames"][:])
+            self.table = ScanTable().extended(self._file["frames"][:], self._file["received"][:])
             if len(self._file["description"]):
                 self.description, self.ended = _described(self._file["description"][:].tobytes())
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise ConfigError(f"{self.path}: is damaged ({error}); choose another folder") from error
-        self._restored = frozenset(self._joiner.position_rows)  # which a source may give again
+        self._indices = set(self.table.frames["index"].tolist())
 
     def close(self) -> None:
-        """Close the file, which is then an HDF5 file like any other."""
-        scan_file.close(self._file)
-
-    @property
-    def table(self) -> ScanTable:
-        """The frames with their positions; the same value until something has come."""
-        with self._lock:
-            if self._table is None:
-                self._table = ScanTable(self._joiner.frames, self._joiner.unused())
-            return self._table
+        """Close the file, which is then one like any other, without the room that was reserved behind it."""
+        self._file.close()
+        with self.path.open("rb+") as closed:  # whose superblock says how long it is
+            closed.truncate(int.from_bytes(closed.read(scan_file.SUPERBLOCK)[28:36], "little"))
 
     @property
     def counts(self) -> tuple[int, int]:
         """How many frames and positions are kept."""
-        return len(self._joiner.frames), len(self._joiner.positions)
+        return len(self.table.frames), len(self.table.received)
 
     def has(self, index: int) -> bool:
         """Whether the frame of an index is kept."""
-        return index in self._joiner.frame_rows
+        return index in self._indices
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Return frames ``(K, H, W)`` of some rows ``(K,)``."""
@@ -138,10 +104,9 @@ class Store:
         places = self._new_positions(positions, faults)
         if len(places):
             scan_file.append(self._file["received"], places, self.counts[1])
-        with self._lock:
-            self._joiner.add_frames(rows)
-            self._joiner.add_positions(places)
-            self._table = None
+        if new or len(places):
+            self.table = self.table.extended(rows, places)
+            self._indices |= new.keys()
         if time.monotonic() - self._synced > 2.0 and not self._syncing.is_alive():
             self._syncing, self._synced = threading.Thread(target=_sync, args=[self.path]), time.monotonic()
             self._syncing.start()  # a disk may take seconds, and a socket does not wait
@@ -153,8 +118,17 @@ class Store:
         _sync(self.path)
 
     def complete(self, values: Mapping[str, Any], unit: str) -> None:
-        """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known."""
-        scan_file.complete(self._file, values, unit)
+        """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known.
+
+        Args:
+            unit: of the positions.
+        """
+        for name, value in values.items():
+            value = np.atleast_1d(value)
+            self._file[name].resize(value.shape)
+            self._file[name][...] = value
+        self._file["positions"].attrs.modify("units", np.array(unit.encode(), "S8"))
+        self._file.flush()
 
     def _open(self) -> None:
         self._file = scan_file.open_to_append(self.path)
@@ -168,7 +142,7 @@ class Store:
         begun = self.path.with_name("begun.h5")
         scan_file.create(begun, shape, np.dtype(dtype).newbyteorder("<"))
         with scan_file.open_to_append(begun) as file:
-            scan_file.append(file["received"], self._joiner.positions, 0)
+            scan_file.append(file["received"], self.table.received, 0)
         begun.replace(self.path)
         self._open()
         self._describe(self.description or Description(), self.ended)
@@ -200,21 +174,18 @@ class Store:
         """Those that are finite and of no index that was there before."""
         finite = np.isfinite(positions["row"]) & np.isfinite(positions["col"])
         faults["position not finite"] += int(np.count_nonzero(~finite))
-        positions, seen, new = positions[finite], set[int](), list[int]()
-        for k, index in enumerate(positions["index"].tolist()):
-            if index >= 0 and (index in seen or index in self._joiner.position_rows):
-                faults["position repeated"] += index not in self._restored
-            else:
-                seen.add(index)
-                new.append(k)
-        return positions[new]
+        positions = positions[finite]
+        indices = positions["index"]
+        first = np.zeros(len(indices), bool)
+        first[np.unique(indices, return_index=True)[1]] = True
+        return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
     def _reserve(self, size: int, slack: int = 2**20) -> None:
         """Reserve room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has.
 
         ``slack``: bytes beside the rows, for what HDF5 keeps of them.
         """
-        end = scan_file.size_of_rows(self._file) + size + slack
+        end = self._file.id.get_filesize() + size + slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
                 os.posix_fallocate(file.fileno(), 0, end + 4 * slack)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.live.arrivals import Description
+from ptycho.live.arrivals import OF_SCAN, Description
 from ptycho.live.scan_file import LATER
 from ptycho.live.store import Store
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import RawScan
 
 FORMAT = "live"  # in findings
-TOLD = [field.name for field in fields(Description) if field.name not in ("shape", "dtype", "expected")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,9 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
         ConfigError: the unit of the positions is not known.
     """
     description, table = store.description or Description(), store.table
-    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(description, name)) is not None}
+    said: dict[str, Any] = {
+        name: value for name in OF_SCAN if (value := getattr(description, name)) is not None
+    }
     stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
     stated["zero_frequency"] = config.stated_zero_frequency()
     said |= {name: value for name, value in stated.items() if value is not None}
@@ -69,13 +70,6 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 
-def section_of(config: DataConfig) -> DataConfig:
-    """Return the section ``data`` without what a source has settled: axes, files, and where things are."""
-    return replace(
-        config, format=None, keys=KeyMap(), positions_file=None, patterns_file=None, position_axes=None
-    )
-
-
 def complete_scan(
     store: Store, raw: RawScan, positions: np.ndarray, probe: np.ndarray | None, config: DataConfig
 ) -> DataConfig:
@@ -85,6 +79,7 @@ def complete_scan(
         raw: the scan that the store holds.
         positions: ``(J, 2)`` of its patterns, in its unit.
         probe: modes ``(K, N, N)`` on the object's pixels; None: there is none.
+        config: the section ``data`` of the live run, without what its source has settled.
     """
     table = store.table
     placed = np.full((len(table.frames), 2), np.nan)
@@ -95,7 +90,7 @@ def complete_scan(
     named = known.keys() - config.stated_quantities().keys()  # these stand above what a file says
     zero, lacking = raw.zero_frequency, np.setdiff1d(np.arange(len(placed)), table.rows).tolist()
     return replace(
-        section_of(config),
+        config,
         file=(str(store.path),),
         keys=KeyMap(patterns="patterns", **{name: name for name in named}),
         drop=tuple(sorted({*config.drop, *lacking})),

@@ -83,7 +83,7 @@ def _fit(
     block = block_of(state.estimate, chosen)
     start = cut(state.estimate, block)
     light = state.illumination[block.window]
-    start = replace(start, object=fill(start.object, light, context.N, options.dark, options.coarse_px))
+    start = replace(start, object=fill(start.object, light, context.N, context.options))
     likelihood = context.likelihood_of(amplitudes, start)
     others = np.maximum(light - _light_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
@@ -144,6 +144,6 @@ def score(state: LiveState, context: LiveContext) -> float | None:
 
 def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> State:
     """Return the estimate of some patterns, in their places among ``positions (J, 2)``, the object filled."""
-    options, old = context.options, state.estimate
-    image = fill(old.object, state.illumination, context.N, options.dark, options.coarse_px)
+    old = state.estimate
+    image = fill(old.object, state.illumination, context.N, context.options)
     return replace(old, object=image, positions=positions[chosen], flux=old.flux[chosen])

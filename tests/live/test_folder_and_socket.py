@@ -43,7 +43,7 @@ def test_files_are_taken_by_the_number_in_their_name_when_they_are_whole(tmp_pat
     came = source.poll()
     assert {frame.number for frame in came.frames} == {2, 10} and came.faults == {"file without a number": 1}
     np.testing.assert_array_equal(next(f.data for f in came.frames if f.number == 10), DATA[0])
-    assert source.poll().empty
+    assert not source.poll().frames
     (folder / "run7_0011.tif").write_bytes(whole)
     assert [frame.number for frame in source.poll().frames] == [11]
     (folder / "END").touch()

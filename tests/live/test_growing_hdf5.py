@@ -92,7 +92,7 @@ def gather(source):
         came = source.poll()
         frames |= {frame.number: frame.data for frame in came.frames}
         places |= {index: place for index, _, *place in came.positions.tolist()}
-        nothing, ended = nothing + 1 if came.empty else 0, came.ended
+        nothing, ended = 0 if came.frames or len(came.positions) else nothing + 1, came.ended
     return frames, places, ended
 
 

@@ -1,12 +1,14 @@
 """A scan that is played: what comes when, and that what is written is what is read."""
 
+from typing import get_args
+
 import h5py
 import numpy as np
 import pytest
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.live.replay.playing import FAULTS, schedule
+from ptycho.live.replay import Fault, schedule
 from ptycho.readers.table import open_raw
 from workflows.convert.replay import ReplayConfig, replay
 
@@ -22,7 +24,7 @@ def test_without_faults_every_frame_comes_once_at_its_time_and_its_position_late
     assert [e.moment for e in events] == sorted(e.moment for e in events)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", get_args(Fault))
 def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
     plain, wrong = (schedule(400, 100.0, 0.1, faults, 0.1, 3) for faults in ((), (fault,)))
     frames = [[e.number for e in events if e.kind == "frame"] for events in (plain, wrong)]

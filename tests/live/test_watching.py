@@ -11,7 +11,7 @@ import pytest
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.live.arrivals import Arrivals, Description, Frame, make_positions
+from ptycho.live.arrivals import Arrivals, Description, Frame, Source, make_positions
 from ptycho.live.collecting import CollectOptions, Collector
 from ptycho.live.options import LiveOptions
 from ptycho.live.page import NAMES
@@ -26,19 +26,16 @@ from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 N, COUNT = 32, 90
 
 
-class Played:
+class Played(Source):
     """A source that gives what it is given, some at a time."""
 
     def __init__(self, description, batches, ends=True):
-        self.description, self._batches, self._ends, self.problem = description, list(batches), ends, None
+        self.description, self._batches, self._ends = description, list(batches), ends
 
     def poll(self):
         if self._batches:
             return self._batches.pop(0)
         return Arrivals(ended=self._ends)
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +133,7 @@ def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_
     fitted, indices = ~patterns["held_out"], store.table.frames["index"][patterns["row"]]
     moves = np.where(fitted[:, None], scan[1][indices] - nominal[indices], 0)  # as if they had been found
     live.state = replace(live.state, estimate=replace(estimate, positions=live.state.nominal + moves))
-    config = live.store_scan(REFINED.data)
+    config = live.store_scan()
     store.close()
     again = interpret(open_raw(config.data), config.data)
     np.testing.assert_allclose(again.probe, estimate.modes)

@@ -5,24 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import closing
-from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import Literal
 
 from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
-from ptycho.live.replay.playing import Played, bursts, play, schedule
-from ptycho.live.replay.writers import FolderWriter, Hdf5Writer, SocketWriter, Writer
+from ptycho.live.replay import Fault, FolderWriter, Hdf5Writer, Played, SocketWriter, Writer, play, schedule
 from ptycho.live.sources import SOCKET
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run.record import check_no_file_of_a_run
 
 log = logging.getLogger(__name__)
-
-
-Fault = Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
 
 
 @settings(kw_only=True)
@@ -56,17 +51,18 @@ class ReplayConfig:
 
 def replay(config: ReplayConfig) -> list[str]:
     """Play a scan; what was played, a line each."""
-    played = play(open_raw(config.data), config.probe)
-    count = min(config.n or len(played.positions), len(played.positions))
-    played = replace(played, description=replace(played.description, expected=count))
+    raw = open_raw(config.data)
+    count = min(config.n or len(raw.positions), len(raw.positions))
+    played = play(raw, config.probe, count)
     events = schedule(count, config.rate, config.lag_s, config.faults, config.fault_share, config.seed)
     writer = open_writer(config, played)
     began, latest = time.perf_counter(), 0.0
     with closing(Progress("playing", count)) as progress:
-        for moment, some in bursts(events, config.burst_s):
-            time.sleep(max(0.0, moment - (time.perf_counter() - began)))
+        for _, burst in groupby(events, lambda event: event.moment // max(config.burst_s, 1e-9)):
+            some = list(burst)
+            time.sleep(max(0.0, some[-1].moment - (time.perf_counter() - began)))
             writer.write(some)
-            latest = max(latest, time.perf_counter() - began - moment)
+            latest = max(latest, time.perf_counter() - began - some[-1].moment)
             progress.advance(sum(event.kind == "frame" for event in some))
     seconds = time.perf_counter() - began
     writer.close(config.complete)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
@@ -22,7 +23,6 @@ from ptycho.live import page
 from ptycho.live.collecting import CollectOptions, Collector
 from ptycho.live.sources import SourceOptions, open_source
 from ptycho.live.store import Store
-from ptycho.live.stored_scan import section_of
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
@@ -33,7 +33,8 @@ from ptycho.run.record import check_links
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.foreign import check_programs
-from workflows.command_line.training_jobs import write_page
+from workflows.command_line.training_job import Job
+from workflows.command_line.training_jobs import Workflow, execute
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
-            write_text(place / KEYS, _text(config))
+            write_text(place / KEYS, yaml.safe_dump(to_mapping(config), sort_keys=False))  # type: ignore[arg-type]
             scan = _watched(config, folder, place)
     if scan is None:
         return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
@@ -85,10 +86,6 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     return to_dataclass(LiveConfig, stored), folder
 
 
-def _text(config: LiveConfig) -> str:
-    return yaml.safe_dump(to_mapping(config), sort_keys=False)  # type: ignore[arg-type]
-
-
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; the configuration of the run that follows, if it is wanted."""
     store = Store(place)
@@ -104,13 +101,20 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         from ptycho.live.options import LiveOptions
         from ptycho.live.run import LiveRun
 
-        section = section_of(config.data)
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
-        job = config.run(section, str(folder))
+        data = replace(  # without what the source has settled: axes, files, and where things are
+            config.data,
+            format=None,
+            keys=KeyMap(),
+            positions_file=None,
+            patterns_file=None,
+            position_axes=None,
+        )
+        job = config.run(data, str(folder))
         live = LiveRun(collector, store, job, options, folder, str(config.watch))
         live.watch()
         live.complete()
-        return live.store_scan(section) if config.final else None
+        return live.store_scan() if config.final else None
     finally:
         collector.stop()
         store.close()
@@ -118,8 +122,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
 
 def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
-    from ptycho.run.scan_plan import interpret_scan, plan
-    from workflows.reconstruct import scan as workflow
+    from ptycho.run.scan_plan import plan
 
     resumed = config is None
     if resumed and is_finished(folder):
@@ -127,17 +130,18 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> lis
     job = read_job(folder) if resumed else config
     assert isinstance(job, ScanRunConfig)
     check_programs(job, (), f"resume={folder}")
-    checked = plan(replace(job, output_dir=str(folder)))
-    with stop.end_with(lambda: f"resume with resume={folder}"), locked(folder):
-        run_folder = RunFolder(folder, resumed=resumed)
-        if not resumed:
-            run_folder.config(checked)
-        start_tensorflow()
-        own, scan = interpret_scan(checked)
-        workflow.run(own, scan, run_folder, stop)
-    write_page(folder)
+    checked = Job(plan(replace(job, output_dir=str(folder))), folder, (), resumed)
+    with stop.end_with(lambda: f"resume with resume={folder}"):
+        execute(Workflow("scan", plan, _reconstruct), checked, stop)
     _show_verdict(folder)
     return [f"results: {folder}"]
+
+
+def _reconstruct(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
+    from ptycho.run.scan_plan import interpret_scan
+    from workflows.reconstruct import scan as workflow
+
+    workflow.run(*interpret_scan(config), folder, stop)
 
 
 def _show_verdict(folder: Path) -> None:

@@ -11,7 +11,6 @@ from ptycho.config.data import DataConfig
 from ptycho.live.arrivals import Source
 
 SOCKET = "zmq://"
-OTHERS = ("tcp://", "ipc://", "http://", "https://", "redis://")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def open_source(watch: str, options: SourceOptions) -> Source:
         from ptycho.live.sources.socket import SocketSource
 
         return SocketSource(watch, options)
-    if watch.startswith(OTHERS):
+    if "://" in watch:
         raise ConfigError(f"watch={watch}: must be a file, a folder, or {SOCKET}host:port")
     path = Path(watch)
     if path.is_dir() or watch.endswith("/"):

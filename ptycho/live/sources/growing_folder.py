@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
 from ptycho.live.sources import SourceOptions
 from ptycho.readers.positions_table import in_one_unit, read_text
 from ptycho.readers.tiff import SUFFIXES, read_image
@@ -27,8 +27,8 @@ INDEX = re.compile(r"index|frame|frame_index|frame_number", re.IGNORECASE)
 HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
-class GrowingFolder:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
+class GrowingFolder(Source):
+    """See the module's text.
 
     Args:
         patience_s: after which a file that does not read whole, and does not change, is given up.
@@ -39,8 +39,6 @@ class GrowingFolder:
         self, path: Path, options: SourceOptions, patience_s: float = 10.0, at_once: int = 2**25
     ) -> None:
         self._path, self._options, self._patience, self._at_once = path, options, patience_s, at_once
-        self.problem: str | None = None
-        self.description: Description | None = None
         stated = options.config.positions_file
         self._table = Path(stated) if stated else path / TABLE
         self._done: set[str] = set()
@@ -56,9 +54,6 @@ class GrowingFolder:
         positions = self._new_positions(faults)
         over = finished and not (more or self._broken or frames or len(positions))
         return Arrivals(tuple(frames), positions, faults, over)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _new_frames(self, faults: Counter[str]) -> tuple[list[Frame], bool]:
         """Frames that read whole now, and whether there are more to be looked at."""

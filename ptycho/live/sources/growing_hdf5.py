@@ -1,11 +1,10 @@
 """An HDF5 file that a detector writes while it is read (single writer, multiple readers: SWMR).
 
 Frames are one array ``(J, H, W)`` that grows along its first axis, positions arrays beside it that grow, too.
-Where they are, and what else the file says, the readers of measured scans tell, from a snapshot
-(:mod:`~ptycho.live.sources.hdf5_snapshot`). A row of positions that is not finite is one that has not come.
-The scan is complete when the writer has closed the file: it then takes back the mark that it had put into the
-file's first bytes. A file that is written without SWMR is read whenever it can be opened; who has written the
-last of it cannot be determined.
+Where they are, and what else the file says, the readers of measured scans tell, from a :func:`snapshot`. A
+row of positions that is not finite is one that has not come. The file is opened anew for every look. The scan
+is complete when the writer has closed the file: it then takes back the mark that it had put into the file's
+first bytes. Who has written the last of a file that is written without SWMR cannot be determined.
 """
 
 from __future__ import annotations
@@ -14,16 +13,18 @@ import contextlib
 import logging
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
+from ptycho.exports.hdf5_writing import write_hdf5
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
 from ptycho.live.scan_file import CLOSED, WRITING, mark
 from ptycho.live.sources import SourceOptions
-from ptycho.live.sources.hdf5_snapshot import find_frames, growing, snapshot
 from ptycho.readers.hdf5_chunks import Chunks
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
@@ -32,8 +33,8 @@ log = logging.getLogger(__name__)
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is being written
 
 
-class GrowingHdf5:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
+class GrowingHdf5(Source):
+    """See the module's text.
 
     Args:
         pause_s: between two looks at positions.
@@ -44,14 +45,11 @@ class GrowingHdf5:
         self, path: Path, options: SourceOptions, pause_s: float = 0.3, at_once: int = 2**25
     ) -> None:
         self._path, self._options, self._pause, self._at_once = path, options, pause_s, at_once
-        self.description: Description | None = None
-        self.problem: str | None = None
-        self._file: h5py.File | None = None
-        self._swmr, self._foreign = False, False
+        self._foreign = False  # the file is another scan's
+        self._identity: tuple[int, int] | None = None  # device and inode
         self._chunks = Chunks()
-        self._identity: tuple[int, int] | None = None
         self._next, self._holes = 0, list[int]()  # first frame not looked at; those before it not there yet
-        self._taken = np.zeros(0, bool)  # positions, by their row
+        self._taken = np.zeros(0, np.int64)  # rows of positions
         self._looked = 0.0
         self._last: tuple[int, bytes] | None = None
 
@@ -60,66 +58,43 @@ class GrowingHdf5:
         if self._foreign:
             return Arrivals(ended=True)
         try:
-            closed = mark(self._path) == CLOSED  # asked first: what came before is then all there is
-            file = self._opened(faults)  # anew, where it was closed
-            if file is None:
-                return Arrivals(faults=faults, ended=self._foreign)
-            frames = find_frames(file, self._options.config.keys.patterns)
-            if frames is None:
-                self.close()
-                return Arrivals(faults=faults)
-            new = self._new_frames(frames)
-            positions, left = self._new_positions(file, frames, closed), self._next < len(frames)
-            if not self._swmr:
-                self.close()
-            return Arrivals(new, positions, faults, closed and not left and bool(len(frames)))
-        except FileNotFoundError:
-            return Arrivals()
+            state = mark(self._path)  # asked first: what came before is then all there is
+            writing, closed = state == WRITING, state == CLOSED
+            status = self._path.stat()
+            with h5py.File(self._path, "r", swmr=writing, libver="latest", locking="best-effort") as file:
+                frames = find_frames(file, self._options.config.keys.patterns)
+                if frames is None:
+                    return Arrivals()
+                if self._is_replaced(status.st_dev, status.st_ino, frames):
+                    faults["file replaced"] += 1
+                    if self._foreign:
+                        return Arrivals(faults=faults, ended=True)
+                new = self._new_frames(frames)
+                positions, left = self._new_positions(file, frames, closed), self._next < len(frames)
+                return Arrivals(new, positions, faults, closed and not left and bool(len(frames)))
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
-            self.close()
             return Arrivals(new, faults=faults)
 
-    def close(self) -> None:
-        """Close the file; the next look opens it again."""
-        if self._file is not None:
-            with contextlib.suppress(*DAMAGE):
-                self._file.close()
-        self._file = None
+    def _is_replaced(self, device: int, inode: int, frames: h5py.Dataset) -> bool:
+        """Whether another file has taken the file's place; then look whether it is of the same scan."""
+        before, now = self._identity, (device, inode)
+        replaced = before not in (None, now)
+        if replaced and not self._is_same_scan(frames):
+            log.warning("%s: was replaced by another scan, of which nothing is taken", self._path)
+            self._foreign = True
+        self._identity = now
+        return replaced
 
-    def _opened(self, faults: Counter[str]) -> h5py.File | None:
-        """The file, opened anew where it was replaced; None: it is none yet, or another scan."""
-        status = self._path.stat()
-        identity = status.st_dev, status.st_ino
-        if self._identity not in (None, identity):
-            faults["file replaced"] += 1
-            self.close()
-        if self._swmr and mark(self._path) == CLOSED:
-            self.close()  # what is open may know less than what was written last
-        if self._file is None:
-            if not h5py.is_hdf5(self._path):
-                return None
-            self._swmr = mark(self._path) == WRITING
-            self._file = h5py.File(self._path, "r", swmr=self._swmr, libver="latest", locking="best-effort")
-            replaced, self._identity = self._identity not in (None, identity), identity
-            if replaced and not self._is_same_scan(self._file):
-                log.warning("%s: was replaced by another scan, of which nothing is taken", self._path)
-                self._foreign = True
-                return None
-        return self._file
-
-    def _is_same_scan(self, file: h5py.File) -> bool:
-        """Whether the last frame that was taken is in the file that has taken the place of another."""
-        frames = find_frames(file, self._options.config.keys.patterns)
-        if self._last is None or frames is None:
+    def _is_same_scan(self, frames: h5py.Dataset) -> bool:
+        """Whether the last frame that was taken is in the file."""
+        if self._last is None:
             return True
         row, content = self._last
         self._chunks.check(frames, [slice(row, row + 1)])
         return row < len(frames) and frames[row].tobytes() == content
 
     def _new_frames(self, frames: h5py.Dataset) -> tuple[Frame, ...]:
-        if self._swmr:
-            frames.id.refresh()
         room = max(1, self._at_once // max(1, frames.dtype.itemsize * frames.shape[1] * frames.shape[2]))
         end = min(len(frames), self._next + room)
         rows = [row for row in [*self._holes, *range(self._next, end)] if not self._options.has(row)]
@@ -151,15 +126,14 @@ class GrowingHdf5:
             self._chunks.check(file[name], [slice(0, count)])
         columns = [file[name][:count].reshape(count, -1) for name in names]
         there = np.isfinite(np.concatenate(columns, axis=1).astype(float)).all(axis=1)
-        taken = np.resize(self._taken, count) & (np.arange(count) < len(self._taken))
         rows = np.flatnonzero(there)
-        if len(rows) < 2 or rows[0] >= len(frames) or not (there & ~taken).any():
+        new = ~np.isin(rows, self._taken)
+        if len(rows) < 2 or rows[0] >= len(frames) or not new.any():
             return NO_POSITIONS
         found = self._read(file, frames, names, rows)
         if found is None:
             return NO_POSITIONS
-        self._taken = taken | there
-        new = ~taken[rows]
+        self._taken = np.union1d(self._taken, rows)
         return make_positions(rows[new], found[new, 0], found[new, 1])
 
     def _read(
@@ -185,12 +159,9 @@ class GrowingHdf5:
 
 
 def _description(raw: RawScan, frames: h5py.Dataset) -> Description:
-    said = (
-        "unit domain zero_frequency energy_eV distance_m detector_pixel_m probe probe_pixel_m good dark flat"
-    )
     expected = frames.maxshape[0]
-    return Description(
-        **{name: getattr(raw, name) for name in said.split()},
+    return Description.of(
+        raw,
         shape=frames.shape[1:],
         dtype=frames.dtype,
         expected=int(expected) if expected is not None and expected > len(frames) else None,
@@ -203,3 +174,88 @@ def _is_written(frames: h5py.Dataset, row: int) -> bool:
         return True
     corner = row - row % frames.chunks[0], 0, 0
     return frames.id.get_chunk_info_by_coord(corner).byte_offset is not None
+
+
+def datasets(file: h5py.File, dimensions: tuple[int, ...]) -> dict[str, h5py.Dataset]:
+    """Return the arrays of numbers with so many dimensions, by their paths."""
+    found: dict[str, h5py.Dataset] = {}
+
+    def visit(name: str, node: object) -> None:
+        if isinstance(node, h5py.Dataset) and node.ndim in dimensions and node.dtype.kind in "fiu":
+            found[name] = node
+
+    file.visititems(visit)
+    return found
+
+
+def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
+    """Return the paths of arrays with a row a frame: they grow, or are as long as the scan will be."""
+    longest = frames.maxshape[0]
+    return [
+        name
+        for name, rows in datasets(file, (1, 2)).items()
+        if (rows.maxshape[0] is None and len(rows)) or (longest is not None and len(rows) == longest > 1)
+    ]
+
+
+def find_frames(file: h5py.File, key: str | None) -> h5py.Dataset | None:
+    """Return the frames ``(J, H, W)``: at the user's key, or the largest array that grows; None: none yet."""
+    if key is not None:
+        found = file.get(key)
+        return found if isinstance(found, h5py.Dataset) and found.ndim == 3 else None
+    candidates = [one for one in datasets(file, (3,)).values() if min(one.shape[1:]) >= 8]
+    rank = [(one.maxshape[0] is None, one.shape[1] * one.shape[2], one.shape[0]) for one in candidates]
+    return candidates[rank.index(max(rank))] if candidates else None
+
+
+def snapshot(
+    file: h5py.File,
+    frames: h5py.Dataset,
+    per_frame: Collection[str],
+    rows: np.ndarray,
+    target: Path,
+    shown: int = 4,
+    largest: int = 2**26,
+) -> None:
+    """Write a growing file at one moment as a small file that the ordinary readers interpret.
+
+    Everything but the frames is copied; what has a row for every frame is cut to the ``rows`` that are asked
+    for, and of the frames no more than a few are there, the others being zero. So whatever a reader knows of
+    a format (where the positions are, their sign, their unit) holds for a file that is being written.
+
+    Args:
+        shown: frames that are there.
+        largest: bytes of an array that is copied.
+    """
+
+    def copy(node: Any, out: h5py.File, name: str) -> None:
+        if isinstance(node, h5py.Group):
+            made: Any = out.require_group(name)
+        elif node == frames:
+            made = out.create_dataset(
+                name, (len(rows), *node.shape[1:]), node.dtype, chunks=(1, *node.shape[1:])
+            )
+            for place, row in enumerate(rows[rows < len(node)][:shown].tolist()):
+                Chunks().check(node, [slice(row, row + 1)])
+                made[place] = node[row]
+        elif name in per_frame:
+            made = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
+        elif node.size * node.dtype.itemsize <= largest:
+            file.copy(node, out, name, without_attrs=True)
+            made = out[name]
+        else:
+            return
+        made.attrs.update(dict(node.attrs))
+
+    def fill(out: h5py.File) -> None:
+        def visit(name: str, link: Any) -> None:
+            if isinstance(link, h5py.SoftLink):
+                out[name] = h5py.SoftLink(link.path)
+            elif isinstance(link, h5py.HardLink):
+                with contextlib.suppress(KeyError, OSError, RuntimeError):
+                    copy(file[name], out, name)
+
+        out.attrs.update(dict(file.attrs))
+        file.visititems_links(visit)
+
+    write_hdf5(target, fill)

@@ -19,15 +19,15 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
 from ptycho.live import messages
-from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source
 from ptycho.live.messages import BadMessage
 from ptycho.live.sources import SourceOptions
 
 ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 
 
-class SocketSource:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
+class SocketSource(Source):
+    """See the module's text.
 
     Args:
         look_s: of one look, at most; a quarter of that where nothing comes.
@@ -46,8 +46,6 @@ class SocketSource:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PULL)
         self._socket.maxmsgsize, self._socket.rcvhwm, self._socket.linger = options.largest, waiting, 0
-        self.description: Description | None = None
-        self.problem: str | None = None
         self._ended, self._guard = False, None
         try:
             if options.keys is not None:

@@ -1,11 +1,16 @@
-"""Where a scan is played into: an HDF5 file that grows, a folder that fills, a socket."""
+"""A scan of a file, played as a beamline would measure it: for tests, demonstrations, and training of staff.
+
+:func:`schedule` says what comes when, with the faults that beamlines know; a writer puts it into an HDF5 file
+that grows, a folder that fills, or a socket.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import h5py
 import hdf5plugin
@@ -14,12 +19,101 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.live import messages
-from ptycho.live.arrivals import Frame, make_positions
-from ptycho.live.replay.playing import Event, Played
+from ptycho.live.arrivals import Description, Frame, make_positions
 from ptycho.live.scan_file import SUPERBLOCK
 from ptycho.live.sources.growing_folder import FINISHED, TABLE
 from ptycho.live.sources.socket import prove, require_zmq, tcp_address
+from ptycho.readers.cxi import DETECTOR, SOURCE
 from ptycho.readers.quantities import ELECTRON
+from ptycho.readers.raw_scan import UNITS, RawScan
+
+BadFrame = Literal["not_finite", "shape", "dtype", "garbage"]
+Fault = Literal["repeats", "gaps", "late", "disorder", BadFrame]
+LATE_S = 3.0  # of a position that comes late
+OUT_OF_STEP = 6  # positions among which their order changes
+
+
+class Event(NamedTuple):
+    """What is played at a moment (s): a frame or a position by its number, or what is wrong with a frame."""
+
+    moment: float
+    kind: str  # frame, position, or one of BadFrame
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A scan that is played, its positions in metres or in pixels, and what is said of it."""
+
+    raw: RawScan
+    description: Description
+
+    def frame(self, index: int) -> np.ndarray:
+        """As a detector would write it, ``(H, W)``: photons, where amplitudes are stored."""
+        data = self.raw.patterns.read(np.array([index]))[0]
+        if self.raw.domain == "amplitude":
+            data = np.square(data)
+        is_float = self.description.domain == "counts" and data.dtype.kind == "f"
+        return np.rint(data).astype(np.uint32) if is_float else data
+
+
+def play(raw: RawScan, probe: bool, count: int) -> Played:
+    """Return a scan as it is played.
+
+    Args:
+        probe: whether what the file knows of it is sent.
+        count: how many frames.
+
+    Raises:
+        ConfigError: what its numbers are is not known.
+    """
+    if raw.domain is None:
+        raise ConfigError("data.domain=null: cannot be detected; set counts, intensity or amplitude")
+    factor = UNITS[raw.unit]
+    if factor is not None:
+        raw = replace(raw, positions=raw.positions * factor, unit="m")
+    if not probe:
+        raw = replace(raw, probe=None, probe_pixel_m=None)
+    domain = "intensity" if raw.domain == "intensity" else "counts"
+    return Played(raw, Description.of(raw, domain=domain, shape=raw.patterns.shape[1:], expected=count))
+
+
+def schedule(
+    count: int, rate: float, lag_s: float, faults: Sequence[str], share: float, seed: int
+) -> list[Event]:
+    """Return what is played, in the order of the moments.
+
+    Args:
+        count: how many frames.
+        rate: frames in a second.
+        lag_s: from a frame to its position.
+        faults: some of :data:`Fault`.
+        share: of the frames that have a fault, for each.
+    """
+    rng, moments = np.random.default_rng(seed), np.arange(count) / rate
+    drawn = {fault: rng.random(count) < share for fault in get_args(Fault)}  # each has a stream of its own
+    chosen = {fault: some & (fault in faults) for fault, some in drawn.items()}
+    there, placed = ~chosen["gaps"], moments + lag_s + LATE_S * chosen["late"]
+    if "disorder" in faults:
+        placed = placed + rng.permutation(count) % OUT_OF_STEP / rate
+    played = [("frame", there, moments), ("position", np.ones(count, bool), placed)]
+    played += [("frame", there & chosen["repeats"], moments + 1 / rate)]
+    # a bad frame comes before the right one, so that it is not taken for one that is repeated
+    played += [(bad, there & chosen[bad], moments - 1e-6) for bad in get_args(BadFrame)]
+    events = [Event(at[k], kind, k) for kind, some, at in played for k in np.flatnonzero(some).tolist()]
+    return sorted(events, key=lambda event: event.moment)
+
+
+def spoilt(event: Event, played: Played) -> np.ndarray:
+    """Return the frame of an event, as it is when something is wrong with it."""
+    data = played.frame(event.number)
+    wrong = {
+        "frame": data,
+        "not_finite": np.full(data.shape, np.nan, np.float32),
+        "shape": data[:-1],
+        "dtype": data.astype(np.float64),
+    }
+    return wrong[event.kind]
 
 
 class Writer(Protocol):
@@ -40,7 +134,7 @@ class Hdf5Writer:
     """
 
     def __init__(self, path: Path, played: Played, compressed: bool) -> None:
-        if played.unit != "m":
+        if played.raw.unit != "m":
             raise ConfigError(
                 f"to={path}: CXI has positions in metres, and the scan's are in pixels; play it into a folder"
             )
@@ -49,9 +143,9 @@ class Hdf5Writer:
         for name, value in _cxi(played).items():
             file[name] = value
         filters: dict[str, Any] = dict(hdf5plugin.Bitshuffle(cname="lz4")) if compressed else {}
-        shape = played.frames.shape[1:]
+        shape = played.raw.patterns.shape[1:]
         self._frames = file.create_dataset(
-            "entry_1/instrument_1/detector_1/data",
+            f"{DETECTOR}/data",
             (0, *shape),
             played.frame(0).dtype,
             maxshape=(None, *shape),
@@ -76,7 +170,7 @@ class Hdf5Writer:
             if event.kind == "frame":
                 _put(self._frames, event.number, self._played.frame(event.number))
             elif event.kind == "position":
-                row, col = self._played.positions[event.number]
+                row, col = self._played.raw.positions[event.number]
                 _put(self._places, event.number, (col, row, 0.0))  # of the sample: what the reader takes back
         self._frames.flush()
         self._places.flush()
@@ -91,23 +185,22 @@ class Hdf5Writer:
 
 
 def _cxi(played: Played) -> dict[str, Any]:
-    """What a CXI file says of a scan, by its paths there."""
-    description, (height, width) = played.description, played.frames.shape[1:]
-    pitch, zero = description.detector_pixel_m or (None, None), description.zero_frequency
-    centre = zero if isinstance(zero, tuple) else (height // 2, width // 2)
-    detector: dict[str, Any] = {
-        "y_pixel_size": pitch[0],
-        "x_pixel_size": pitch[1],
-        "distance": description.distance_m,
-        "mask": None if description.good is None else (~description.good).astype(np.uint32),
-        "beam_center_y": None if zero == "corner" else float(centre[0]),
-        "beam_center_x": None if zero == "corner" else float(centre[1]),
+    """Return what a CXI file says of a scan, by its paths there."""
+    said = played.description
+    pitch, zero = said.detector_pixel_m or (None, None), said.zero_frequency
+    middle = tuple(side // 2 for side in played.raw.patterns.shape[1:])
+    centre = (None, None) if zero == "corner" else zero if isinstance(zero, tuple) else middle
+    values = {
+        f"{DETECTOR}/y_pixel_size": pitch[0],
+        f"{DETECTOR}/x_pixel_size": pitch[1],
+        f"{DETECTOR}/distance": said.distance_m,
+        f"{DETECTOR}/beam_center_y": centre[0],
+        f"{DETECTOR}/beam_center_x": centre[1],
+        f"{DETECTOR}/mask": None if said.good is None else (~said.good).astype(np.uint32),
+        f"{SOURCE}/illumination": said.probe,
+        f"{SOURCE}/energy": None if said.energy_eV is None else said.energy_eV * ELECTRON,
     }
-    source: dict[str, Any] = {"illumination": description.probe}
-    source["energy"] = None if description.energy_eV is None else np.float64(description.energy_eV * ELECTRON)
-    said = {f"entry_1/instrument_1/detector_1/{name}": value for name, value in detector.items()}
-    said |= {f"entry_1/instrument_1/source_1/{name}": value for name, value in source.items()}
-    return {"cxi_version": 160} | {name: value for name, value in said.items() if value is not None}
+    return {"cxi_version": 160} | {name: value for name, value in values.items() if value is not None}
 
 
 def _put(rows: h5py.Dataset, row: int, value: Any) -> None:
@@ -123,14 +216,14 @@ class FolderWriter:
         self._folder, self._played = folder, played
         folder.mkdir(parents=True, exist_ok=True)
         self._table = (folder / TABLE).open("a", buffering=1)
-        unit, self._scale = ("px", 1.0) if played.unit == "px" else ("um", 1e6)
+        unit, self._scale = ("px", 1.0) if played.raw.unit == "px" else ("um", 1e6)
         self._table.write(f"index,row_{unit},col_{unit}\n")
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
             path = self._folder / f"frame_{event.number:06d}.tif"
             if event.kind == "position":
-                row, col = self._scale * self._played.positions[event.number]
+                row, col = self._scale * self._played.raw.positions[event.number]
                 self._table.write(f"{event.number},{row:.9g},{col:.9g}\n")
             elif event.kind == "garbage":
                 path.write_bytes(b"II*\0 not whole yet")
@@ -178,7 +271,9 @@ class SocketWriter:
                 self._send(messages.frame_message(frame, encoding))
         placed = [event.number for event in events if event.kind == "position"]
         if placed:
-            self._send(messages.positions_message(make_positions(placed, *self._played.positions[placed].T)))
+            self._send(
+                messages.positions_message(make_positions(placed, *self._played.raw.positions[placed].T))
+            )
 
     def close(self, complete: bool) -> None:
         with contextlib.suppress(ConfigError):
@@ -192,15 +287,3 @@ class SocketWriter:
             self._socket.send_multipart(parts)
         except self._zmq.Again as error:
             raise ConfigError(f"to={self._address}: no receiver is connected; start live.py there") from error
-
-
-def spoilt(event: Event, played: Played) -> np.ndarray:
-    """Return the frame of an event, as it is when something is wrong with it."""
-    data = played.frame(event.number)
-    wrong = {
-        "frame": data,
-        "not_finite": np.full(data.shape, np.nan, np.float32),
-        "shape": data[:-1],
-        "dtype": data.astype(np.float64),
-    }
-    return wrong[event.kind]
