@@ -135,19 +135,20 @@ def scaled(image: np.ndarray, side: int) -> np.ndarray:
     return (square - square.min()) / np.ptp(square)
 
 
-def leaves(side: int) -> np.ndarray:
-    """Thickness of overlapping disks, 0 to 1."""
+def leaves(side: int, finer: int = 1) -> np.ndarray:
+    """Thickness of overlapping disks, 0 to 1, on pixels of 1/``finer`` of the side."""
     rng, (row, col) = np.random.default_rng(7), np.mgrid[:side, :side]
     image = np.zeros((side, side))
     for _ in range(300):
-        at, radius = rng.uniform(0, side, 2), rng.uniform(3, 25)
+        at, radius = rng.uniform(0, side // finer, 2) * finer, rng.uniform(3, 25) * finer
         image[np.hypot(row - at[0], col - at[1]) < radius] = rng.uniform()
     return image
 
 
-def object_of(name: str, side: int) -> np.ndarray:
+def object_of(name: str, side: int, finer: int = 1) -> np.ndarray:
+    """``(side, side)``; with ``finer`` n, the object of side/n on pixels of 1/n of the length."""
     if name == "leaves":
-        thickness = leaves(side)
+        thickness = leaves(side, finer)
         return np.exp((-0.3 + 2j) * thickness)
     if name == "relief":
         heights = get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(float)
@@ -224,7 +225,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
         told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
     if cell.wrong == "finer":
-        light = light_of_finer(object_of(cell.object, 2 * side), probe, true)
+        light = light_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
     else:
         light = far_light(object_, probe, true)
     if cell.wrong in ("modes", "all"):
