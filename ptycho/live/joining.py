@@ -43,10 +43,14 @@ class ScanTable:
         new["index"], new["time"] = frames["index"], frames["time"]
         joined = np.concatenate([self.frames, new])
         received = np.concatenate([self.received, positions])
-        places = locate(joined, received)
+        open_ones = np.isnan(joined["arrived"])
+        # times that come late move frames that had a position; by indices alone, only open ones are searched
+        rows = np.arange(len(joined)) if (received["index"] < 0).any() else np.flatnonzero(open_ones)
+        places = locate(joined[rows], received)
         known = np.isfinite(places[:, 0])  # a frame that had a position keeps one
-        joined["row"][known], joined["col"][known] = places[known].T
-        joined["arrived"][known & np.isnan(joined["arrived"])] = time.monotonic()
+        rows = rows[known]
+        joined["row"][rows], joined["col"][rows] = places[known].T
+        joined["arrived"][rows[open_ones[rows]]] = time.monotonic()
         return ScanTable(joined, received)
 
 
@@ -60,8 +64,9 @@ def locate(frames: np.ndarray, positions: np.ndarray, longest_step: float = 5.0)
         longest_step: the longest step in time, in medians, across which positions are interpolated.
     """
     places = np.full((len(frames), 2), np.nan)
-    _, found, theirs = np.intersect1d(frames["index"], positions["index"], return_indices=True)
-    places[found] = np.stack([positions["row"][theirs], positions["col"][theirs]], axis=1)
+    theirs = positions[np.isin(positions["index"], frames["index"])]
+    _, found, which = np.intersect1d(frames["index"], theirs["index"], return_indices=True)
+    places[found] = np.stack([theirs["row"][which], theirs["col"][which]], axis=1)
     timed = positions[(positions["index"] < 0) & np.isfinite(positions["time"])]
     if len(timed) < 2:
         return places
