@@ -45,7 +45,7 @@ class Regularisation:
 
 
 def select_regulariser(selection: Selection) -> Regularisation:
-    """Select the regulariser under which the held-out patterns have the least deviance.
+    """Select the strongest regulariser under which the held-out patterns have about the least deviance.
 
     None is taken unless another is clearly better. A learned one is tried beside the best of the others. The
     beam stays as it is.
@@ -58,8 +58,8 @@ def select_regulariser(selection: Selection) -> Regularisation:
     none, *tried = _try_classical(selection)
     learned = options.learned and selection.state.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
-        tried += _try_learned(selection, lowest(none, tried))
-    chosen = lowest(none, tried)
+        tried += _try_learned(selection, best_weight(none, tried))
+    chosen = best_weight(none, tried)
     if selection.state.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
@@ -77,6 +77,24 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
     """Return the trial of lowest score, if it is clearly better than the simplest."""
     best = best_of(others)
     return best if best.gain_over(simplest).passes(CLEAR) else simplest
+
+
+def best_weight(none: Trial, others: Sequence[Trial]) -> Trial:
+    """Return the trial of lowest score, or the strongest of its kind that is not clearly worse than it.
+
+    Held-out patterns hardly tell such weights apart, and a stronger one leaves less noise (the one-standard-
+    error rule; Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
+
+    Args:
+        others: of each kind, the weakest first.
+    """
+    best = lowest(none, others)
+    alike = [one for one in others if _kind(one) == _kind(best) and not best.gain_over(one).passes(CLEAR)]
+    return alike[-1] if best is not none else none
+
+
+def _kind(trial: Trial) -> tuple[str, bool]:
+    return trial.hypothesis.prior.kind, trial.hypothesis.learned is not None
 
 
 def _try_classical(selection: Selection) -> list[Trial]:
