@@ -13,7 +13,7 @@ from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.trial import Trial, best_of
-from ptycho.scan.comparison import CLEAR
+from ptycho.scan.comparison import CLEAR, EQUAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,10 @@ class Regularisation:
 
 
 def select_regulariser(selection: Selection) -> Regularisation:
-    """Select the strongest regulariser under which the held-out patterns have about the least deviance.
+    """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better. A learned one is tried beside the best of the others. The
-    beam stays as it is.
+    None is taken unless another is clearly better. A learned one is tried beside the best of the others, of
+    nearly equal weights the strongest. The beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":
@@ -56,10 +56,11 @@ def select_regulariser(selection: Selection) -> Regularisation:
     if options.strength is not None and not options.learned:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
+    chosen = strongest_of_equals(lowest(none, tried), tried)
     learned = options.learned and selection.state.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
-        tried += _try_learned(selection, best_weight(none, tried))
-    chosen = best_weight(none, tried)
+        beside = _try_learned(selection, chosen)
+        tried, chosen = [*tried, *beside], lowest(none, [chosen, *beside])
     if selection.state.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
@@ -79,22 +80,19 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
     return best if best.gain_over(simplest).passes(CLEAR) else simplest
 
 
-def best_weight(none: Trial, others: Sequence[Trial]) -> Trial:
-    """Return the trial of lowest score, or the strongest of its kind that is not clearly worse than it.
+def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:
+    """Return the trial of the largest λ that explains held-out patterns as well as the best of its kind.
 
-    Held-out patterns hardly tell such weights apart, and a stronger one leaves less noise (the one-standard-
-    error rule; Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
+    Where they do not tell two weights apart, the stronger one leaves less noise.
 
     Args:
         others: of each kind, the weakest first.
     """
-    best = lowest(none, others)
-    alike = [one for one in others if _kind(one) == _kind(best) and not best.gain_over(one).passes(CLEAR)]
-    return alike[-1] if best is not none else none
-
-
-def _kind(trial: Trial) -> tuple[str, bool]:
-    return trial.hypothesis.prior.kind, trial.hypothesis.learned is not None
+    kind = best.hypothesis.prior.kind
+    equals = [
+        one for one in others if one.hypothesis.prior.kind == kind and not best.gain_over(one).passes(EQUAL)
+    ]
+    return (equals or [best])[-1]
 
 
 def _try_classical(selection: Selection) -> list[Trial]:

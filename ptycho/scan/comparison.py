@@ -28,6 +28,8 @@ class Rule:
 
 CLEAR = Rule(1.0)
 """Of two hypotheses of equal complexity: start, regulariser."""
+EQUAL = Rule(0.0, 0.001)
+"""Of two weights of a regulariser: a smaller difference tells nothing (measured; docs/notes/solver.md)."""
 DIFFERENT = Rule(2.0)
 """Of two runs on the same scan."""
 REFINED = Rule(2.0, 0.005)
