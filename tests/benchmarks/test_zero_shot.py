@@ -83,7 +83,7 @@ def test_the_study_of_the_repository():
     }
     assert METHODS == tuple(FUNCTIONS) == study.methods
     cells = study.cells()
-    assert len(cells) == 63 * 3, "three scans are in two panels; without lsqml"
+    assert len(cells) == 63 * 2, "three scans are in two panels; without lsqml"
     assert len({cell.name for cell in cells}) == len(cells)
 
 
