@@ -16,7 +16,7 @@ from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
-from ptycho.reconstruction.model_selection import ModelOptions
+from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom
@@ -177,6 +177,25 @@ def test_a_probe_that_drifts_is_found(drifting):
     assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
         "the object takes a part of a change that is slow"
     )
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
+    """As one is that stood for a background or for positions before these were refined."""
+    scan, data, _ = drifting
+    if not real:
+        scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
+        data = scan.dataset(np.random.default_rng(9))
+    flags = {"positions": False, "background": False, "pupil": False, "modes": 1}
+    options = ModelOptions(prior="edge_preserving", strength=3.0, probe=True, **flags)
+    selection = select_model(data, replace(options, probe_variation=0), 0, False)
+    start, _ = add_variation(selection.kept, selection.state, 1)
+    free = replace(selection.free, flux=True, probe_variation=True)
+    selection.options = options
+    selection.take(selection.fit(start, free, selection.prior), free)
+    for hypothesis in HYPOTHESES:
+        hypothesis(selection)
+    assert (len(selection.state.opr_modes), selection.free.probe_variation) == (int(real), real)
 
 
 def test_a_drift_by_weights_that_vary_slowly(drifting):
