@@ -148,7 +148,7 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
         def advance(patterns: int) -> None:
             memory.append(psutil.Process().memory_info().rss / 2**20)  # noqa: B023
 
-        one = (Stage("one step", lambda terms, state, free, steps: fit(terms, state, free, 1), True),)
+        one = (Stage("one step", lambda terms, state, refine, steps: fit(terms, state, refine, 1), True),)
         fit_in_blocks(Terms(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
         seconds = time.perf_counter() - began
         rate = 2 * count / seconds  # the start, and one step

@@ -10,9 +10,9 @@
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
 patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
 drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or told out of focus (60
-rad·px² more) and free. Positions: rms error, without the shift that most have in common. Object: relative
+rad·px² more) and refined. Positions: rms error, without the shift that most have in common. Object: relative
 complex error of the solver's (no prior, 100 steps) with positions as they are told, as they are found, and
-as they are; in all three they are free by gradients, too.
+as they are; in all three they are refined by gradients, too.
 """
 
 from __future__ import annotations
@@ -148,28 +148,28 @@ def off(positions: np.ndarray, true: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.sum((left - np.median(left, axis=0)) ** 2, axis=1))))
 
 
-def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool) -> float | None:
+def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_probe: bool) -> float | None:
     """Of the solver's object from positions."""
     there = dataset(data.amplitudes[:], data.probe[0], positions)
     wishes = ModelOptions(
-        probe=free, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
+        probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
     state = solve(there, wishes, 0).state
     light = object_illumination(state)
     return error_of(state.object, image, light > 0.1 * light.max())
 
 
-def row_of(case: Case, kind: str, free: bool) -> Row:
+def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
     told, began = data.positions, time.perf_counter()
-    slips = find_jumps(data, free)
+    slips = find_jumps(data, refine_probe)
     seconds, found = time.perf_counter() - began, data.positions + slips.moves
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
-        "probe": "free" if free else "told",
+        "probe": "refined" if refine_probe else "initial",
         "positions, px": [off(places, true) for places in (told, found)],
-        "object": [error_at(data, places, image, free) for places in (told, found, true)],
+        "object": [error_at(data, places, image, refine_probe) for places in (told, found, true)],
         "told as": slips.text if slips.moved.any() else "nothing",
         "flagged": slips.lost,
         "s": seconds,
@@ -188,7 +188,7 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
-        "probe": "told" if told_probe else "guessed",
+        "probe": "initial" if told_probe else "guessed",
         "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
         "told as": [one.value for one in each.decisions if one.what.startswith("positions")],
         "warnings": [*each.scan.warnings, *warnings_of(each.decisions)],
@@ -198,20 +198,20 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
 
 
 def wrong() -> Iterator[Row]:
-    for free in (False, True):
+    for refine_probe in (False, True):
         for kind in KINDS:
-            yield row_of(Case(spoilt="defocus" if free else "nothing"), kind, free)
+            yield row_of(Case(spoilt="defocus" if refine_probe else "nothing"), kind, refine_probe)
 
 
 def right() -> Iterator[Row]:
     for case in RIGHT:
-        for free in (True, False):
+        for refine_probe in (True, False):
             data, _, _ = scan_of(case, np.zeros((case.side**2, 2)))
             began = time.perf_counter()
-            slips = find_jumps(data, free)
+            slips = find_jumps(data, refine_probe)
             yield {
                 "scan": " ".join(map(str, case)),
-                "probe": "free" if free else "told",
+                "probe": "refined" if refine_probe else "initial",
                 "moved": int(np.any(slips.moves != 0, axis=1).sum()),
                 "flagged": slips.lost,
                 "s": time.perf_counter() - began,

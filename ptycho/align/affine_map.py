@@ -2,8 +2,8 @@
 
     r_j → A r_j
 
-An object is fitted with A free, from a constant, to a few patterns in the middle of the scan first: there a
-wrong scale or rotation moves positions by a pixel or two, from where the fit converges. Its map is taken to
+An object is fitted with A refined, from a constant, to a few patterns in the middle of the scan first: there
+a wrong scale or rotation moves positions by a pixel or two, from where the fit converges. Its map is taken to
 more patterns, which determine it more exactly.
 
 A probe that is refined hides a wrong scale: defocused by as much more, it explains nearly the same patterns
@@ -25,7 +25,7 @@ import numpy as np
 
 from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, Causes, score_causes
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, constant_object, middle
 from ptycho.scan.comparison import REFINED, Comparison
 from ptycho.scan.dataset import Dataset
@@ -195,7 +195,7 @@ class _Search:
             sample = Sample.of(middle(self.data, count), self.options.trial)
             start = _placed(sample.data, Start(matrix, self.nominal.modes))
             state = sample.fit(start, OBJECT_ALONE, alone)
-            matrix = sample.trial(None, sample.fit(state, Freedom(False, positions=True), steps)).matrix
+            matrix = sample.trial(None, sample.fit(state, Refine(False, positions=True), steps)).matrix
         return matrix
 
     def together(self, start: Start, positions: bool = True) -> Trial:
@@ -205,7 +205,7 @@ class _Search:
 
     def further(self, state: State, positions: bool = True) -> Trial:
         """Fit object, probe and A from a state."""
-        state = self.sample.fit(state, Freedom(positions=positions), self.options.steps)
+        state = self.sample.fit(state, Refine(positions=positions), self.options.steps)
         return self.sample.trial(None, state)
 
     def to_the_end(self, trial: Trial) -> Trial:
@@ -300,8 +300,8 @@ def _errors(sample: Sample, state: State, options: AffineOptions) -> tuple[float
     Of corrections Δ of single patterns at places ρ, both from their means: ``s = Σ ρ·Δ / Σ ρ²`` and
     ``φ = Σ ρ×Δ / Σ ρ²``.
     """
-    free = Freedom(False, positions=True, object=False)
-    moved = fit(Terms(sample.fitted, moves="each"), state, free, options.single_steps).state.positions
+    refine = Refine(False, positions=True, object=False)
+    moved = fit(Terms(sample.fitted, moves="each"), state, refine, options.single_steps).state.positions
     rho, moves = state.positions - state.positions.mean(axis=0), moved - state.positions
     moves = moves - moves.mean(axis=0)
     moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]

@@ -4,7 +4,7 @@
 
 over the measured pixels; ν is what the noise of photons leaves of the sum, V its mean over all patterns with
 the mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is
-free, as the light of a pattern is.
+fitted, as the intensity of a pattern varies.
 
 A pattern joins at its nominal position, moved as its neighbours in time or space are, if that explains it;
 else where it is explained within a reach of it; else it waits until more is known around it. So what patterns
@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import Dataset
@@ -93,7 +93,7 @@ class Registration:
 
     Attributes:
         data: the scan on an object that is wider by ``options.reach`` on all sides.
-        free: what is fitted.
+        refined: what is fitted.
         measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
             it was; zero frequency at sample 0.
         noise, variation: ν and V.
@@ -105,7 +105,7 @@ class Registration:
     """
 
     data: Dataset
-    free: Freedom
+    refined: Refine
     measured: np.ndarray
     good: np.ndarray
     noise: float
@@ -117,7 +117,7 @@ class Registration:
     options: RegistrationOptions = OPTIONS
 
     @classmethod
-    def of(cls, data: Dataset, free: Freedom, options: RegistrationOptions = OPTIONS) -> Registration:
+    def of(cls, data: Dataset, refine: Refine, options: RegistrationOptions = OPTIONS) -> Registration:
         """Nothing is placed, the object is a constant."""
         beam = replace(data.beam, positions=data.positions + np.float32(options.reach))
         data = replace(
@@ -138,7 +138,7 @@ class Registration:
         variation = max(float(left.mean()) - noise, 1e-30)
         return cls(
             data,
-            free,
+            refine,
             root,
             flat,
             noise,
@@ -180,7 +180,7 @@ class Registration:
         for _ in range(2):
             shares = self.own_shares(seed)
             seed = seed[shares <= max(self.options.outlying * np.median(shares), self.options.well)]
-            self.fit(seed, self.free, self.options.probe_steps)
+            self.fit(seed, self.refined, self.options.probe_steps)
         height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
         return Seed(height, float(np.median(shares)), seed, self.state)
 
@@ -219,7 +219,7 @@ class Registration:
             places = self.nominal + self.moves
             near = cKDTree(places[joining]).query(places)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
-                self.fit(around, self.free, self.options.steps)
+                self.fit(around, self.refined, self.options.steps)
 
     def refine(self) -> None:
         """Positions by gradients; then each pattern where the others say that it belongs, and those that are
@@ -230,7 +230,7 @@ class Registration:
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
                 self.fit(
                     np.flatnonzero(self.placed),
-                    replace(self.free, positions=True),
+                    replace(self.refined, positions=True),
                     self.options.refining_steps,
                     model,
                 )
@@ -241,7 +241,7 @@ class Registration:
             )
             if wrong.any():
                 self.placed = ~wrong
-                self.fit(np.flatnonzero(self.placed), self.free, self.options.steps)
+                self.fit(np.flatnonzero(self.placed), self.refined, self.options.steps)
                 self.extend()
             if self.lost or np.abs(self.moves - before).max() < self.options.settled:
                 return
@@ -256,7 +256,7 @@ class Registration:
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):
                 continue
-            self.fit(others, self.free, self.options.steps)
+            self.fit(others, self.refined, self.options.steps)
             cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
             self.cover_of(others)
             moves = self.moves.copy()
@@ -288,18 +288,18 @@ class Registration:
         """So many patterns are explained at no position that positions are not found."""
         return bool(np.mean(~self.placed) > self.options.lost)
 
-    def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "independent") -> None:
-        """Of some patterns, the object and what else is free: positions by a model, else at whole pixels."""
+    def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
+        """Of some patterns, the object and the refined parts: positions by a model, else at whole pixels."""
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
         places = self.nominal[patterns] + self.moves[patterns]
         farthest = self.data.object_size - self.data.N
-        places = np.clip(places if free.positions else np.rint(places), 0, farthest)
+        places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
         start = replace(self.state, positions=places, flux=self.state.flux[patterns])
-        found = fit(Terms(likelihood, TrialOptions().prior, moves), start, free, steps).state
+        found = fit(Terms(likelihood, TrialOptions().prior, moves), start, refine, steps).state
         self.state = replace(self.state, object=found.object, modes=found.modes)
-        if free.positions:
+        if refine.positions:
             change = found.positions - places
             self.moves = self.moves.copy()
             self.moves[patterns] += change - change.mean(axis=0)

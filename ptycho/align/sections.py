@@ -24,16 +24,16 @@ def bring_together(registration: Registration) -> bool:
     ):
         return False
     placed, moves, state = np.flatnonzero(registration.placed), registration.moves, registration.state
-    registration.fit(placed, registration.free, registration.options.refining_steps)
+    registration.fit(placed, registration.refined, registration.options.refining_steps)
     before = _mean_share(registration, placed)
     known = parts[0]
     _put(registration, known, _middle(moves[known]))
     for part in parts[1:]:
-        registration.fit(known, registration.free, registration.options.refining_steps)
+        registration.fit(known, registration.refined, registration.options.refining_steps)
         if (move := _place_of(registration, part, known)) is not None:
             _put(registration, part, move)
             known = np.union1d(known, part)
-    registration.fit(placed, registration.free, registration.options.refining_steps)
+    registration.fit(placed, registration.refined, registration.options.refining_steps)
     if _mean_share(registration, placed) < before:
         return True
     registration.moves, registration.state = moves, state

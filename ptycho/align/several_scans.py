@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.beam import Beam
@@ -30,7 +30,7 @@ from ptycho.scan.finding import Finding
 from ptycho.scan.probe import intensity_of
 from ptycho.scan.windows import inner_windows
 
-MOVES = Freedom(False, True, object=False)
+MOVES = Refine(False, True, object=False)
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ def place_on_the_largest(
     for k, part in parts.items():
         start = constant_object(parts[first], data.object_size)
         start = replace(State.of(part, start.object, normalisation=units.normalisation), flux=part.beam.flux)
-        free = refine_probe and (k == first or own_probe is not None)
+        refine_own = refine_probe and (k == first or own_probe is not None)
         if own_probe is None and k != first:
             start = replace(start, modes=states[first].modes)
         terms = Terms(replace(units, data=part), TrialOptions().prior)
         states[k] = fit_from_constant(terms, start, options.steps).state
-        if free:
-            states[k] = fit(terms, states[k], Freedom(), options.probe_steps).state
+        if refine_own:
+            states[k] = fit(terms, states[k], Refine(), options.probe_steps).state
         if k != first:
             places[k] = place_scan(states[first], terms.likelihood, states[k], options)
     beams = {k: state.beam(data.photon_scale, units.normalisation) for k, state in states.items()}

@@ -218,8 +218,8 @@ class Evidence:
 
     Attributes:
         missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
-            some: above which the worst tenth of them is; free: as missed, of the others, None where none were
-            held out, and free_error its standard error by noise.
+            some: above which the worst tenth of them is; held_out: as missed, of those that were held out,
+            None where none were, and held_out_error its standard error by noise.
         certainty: of the variation, in standard errors.
         r_free, r_noise: R-factor of the patterns that were held out, and by photon noise alone; or None.
         halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
@@ -228,12 +228,12 @@ class Evidence:
 
     missed: float
     some: float
-    free: float | None
+    held_out: float | None
     certainty: float
     r_free: float | None = None
     r_noise: float | None = None
     halves: float | None = None
-    free_error: float = 0.0
+    held_out_error: float = 0.0
     halves_by_photons: float = 1.0
     limits: TrustLimits = LIMITS
 
@@ -249,8 +249,8 @@ class Evidence:
             UNEXPLAINED: not fits,
             SOME_UNEXPLAINED: fits and self.some > limits.unexplained_p90,
             OVERFIT: fits
-            and self.free is not None
-            and self.free - 2 * self.free_error > limits.unexplained_holdout,
+            and self.held_out is not None
+            and self.held_out - 2 * self.held_out_error > limits.unexplained_holdout,
             HALVES: self.halves is not None and self.halves < halves,
             EXCESSIVE: bool(
                 self.r_noise and self.r_free and self.r_free > limits.r_free_ratio * self.r_noise

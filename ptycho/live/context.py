@@ -17,7 +17,7 @@ from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -48,7 +48,7 @@ class LiveContext:
     modes: np.ndarray
     support: ProbeSupport | None
     findings: tuple[Finding, ...]
-    refined: Freedom
+    refined: Refine
     frames: Callable[[np.ndarray], np.ndarray]
     options: LiveOptions
 
@@ -122,7 +122,7 @@ def make_context(
         State.of(data, np.ones((1, 1)), config.probe.modes).modes,
         specified_support(config.probe, scan.N),
         (*scan.findings, *findings),
-        Freedom(config.probe.learn is not False, config.solver.positions is not False),
+        Refine(config.probe.learn is not False, config.solver.positions is not False),
         frames,
         options,
     )

@@ -21,7 +21,7 @@ from ptycho.live.update import at, held_out, improve
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, normalise
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 
 Watch = Callable[[State, float], object]
 Stage = Callable[[State, Watch], State]
@@ -69,7 +69,7 @@ def final_positions(state: LiveState, context: LiveContext) -> np.ndarray:
     chosen = held_out(state, context)
     judge = _holdout(state, context, chosen)
     if judge is not None:
-        found = judge.places(state.estimate, Freedom(False, True, object=False))
+        found = judge.places(state.estimate, Refine(False, True, object=False))
         moves[chosen] = found.positions - state.nominal[chosen]
     return moves
 
@@ -81,7 +81,7 @@ def is_still(state: LiveState, options: LiveOptions) -> bool:
     return len(moved) > len(moves) / 2 and float(np.median(moved)) < options.still_px
 
 
-def within(limit: float, stage: Stage, start: State, refined: Freedom) -> State:
+def within(limit: float, stage: Stage, start: State, refined: Refine) -> State:
     """Return where a stage is at a moment, or at its end if that comes before."""
     reached = start
 
@@ -97,19 +97,19 @@ def within(limit: float, stage: Stage, start: State, refined: Freedom) -> State:
         return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), refined)
 
 
-def _stages(terms: Terms, refined: Freedom, options: LiveOptions) -> Iterator[tuple[float, Freedom, Stage]]:
+def _stages(terms: Terms, refined: Refine, options: LiveOptions) -> Iterator[tuple[float, Refine, Stage]]:
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
-    def plain(wanted: Freedom) -> Stage:
+    def plain(wanted: Refine) -> Stage:
         return lambda state, watch: fit(terms, state, wanted, options.most_steps, watch=watch).state
 
     def learned(state: State, watch: Watch) -> State:
         network = Learned(StoredNetwork(), options.denoiser_weight)
         return fit_learned(terms, state, network, 1, watch, options.most_steps).state
 
-    all_of_it = Freedom(refined.probe, True)
+    all_of_it = Refine(refined.probe, True)
     stages = [(0.4, OBJECT_ALONE, plain(OBJECT_ALONE))]
-    stages += [(0.2, Freedom(True), plain(Freedom(True)))] if refined.probe else []
+    stages += [(0.2, Refine(True), plain(Refine(True)))] if refined.probe else []
     stages += [(0.1, all_of_it, plain(all_of_it))] if refined.positions else []
     stages += [(0.3, OBJECT_ALONE, learned)]
     total = sum(share for share, _, _ in stages)

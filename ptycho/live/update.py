@@ -8,8 +8,8 @@ that was fitted least often with those nearest to it, and minimises
 where the sum goes over the *other* patterns that illuminate a pixel: what they say of the object stands as a
 normal distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation).
 So nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones
-illuminate is free. It begins as the mean of what is illuminated near it, phase included. The probe is refined
-with the object, and its change is taken by the share of the patterns that asked for it.
+illuminate is refined. It begins as the mean of what is illuminated near it, phase included. The probe is
+refined with the object, and its change is taken by the share of the patterns that asked for it.
 """
 
 from __future__ import annotations

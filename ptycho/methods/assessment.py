@@ -99,15 +99,15 @@ EXPLAINED = (
 class Fit:
     """How an object explains the patterns that it was made from, and those that were held out.
 
-    ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the
+    ``missed``, ``missed_held_out``: what they miss of the patterns' variation. ``looked_at``: indices of the
     patterns that ``used`` and ``missed`` are of, among those that were fitted. ``causes``: what the misfit of
     a solver's fit looks like; None: photons were not counted.
     """
 
     used: Misfit
-    free: Misfit | None
+    held_out: Misfit | None
     missed: Residuals
-    missed_free: Residuals | None
+    missed_held_out: Residuals | None
     looked_at: np.ndarray
     causes: Causes | None = None
 
@@ -116,15 +116,15 @@ def judge(made: Reconstruction, prepared: Prepared) -> Fit:
     """By the patterns it was fitted to, and by those that were held out, before they were fitted, too."""
     before = made.before or made
     beam = prepared.beam_under(before)
-    used, free = prepared.fitted(beam), prepared.left_out(beam)
+    used, held_out = prepared.fitted(beam), prepared.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
     some = spread(len(used.positions))
-    others = None if free is None else spread(len(free.positions))
+    others = None if held_out is None else spread(len(held_out.positions))
     return Fit(
         misfit(before.layers[None], used, some),
-        None if free is None else misfit(before.layers[None], free, others),
+        None if held_out is None else misfit(before.layers[None], held_out, others),
         residuals(before.layers, used, mean, some),
-        None if free is None else residuals(before.layers, free, mean, others),
+        None if held_out is None else residuals(before.layers, held_out, mean, others),
         some,
         _causes(made.fit.terms.likelihood, before.layers, used) if isinstance(made.fit, Solved) else None,
     )
@@ -203,8 +203,8 @@ def trust_row(
     halves: Halves | None = None,
 ) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
-    used, free = fit.used, fit.free
-    last, beam = free or used, prepared.beam_under(made)
+    used, held_out = fit.used, fit.held_out
+    last, beam = held_out or used, prepared.beam_under(made)
     data = prepared.fitted(beam)
     region = metrics.Region(*data.tiling.rectangle)
     evidence = evidence_of(fit, halves)
@@ -224,13 +224,13 @@ def trust_row(
     flags += flags_of((*prepared.decisions, *made.decisions))
     return {
         "r_factor": used.r_factor,
-        "r_free": None if free is None else free.r_factor,
+        "r_free": None if held_out is None else held_out.r_factor,
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
-        "deviance_holdout": None if free is None else free.mean_deviance,
+        "deviance_holdout": None if held_out is None else held_out.mean_deviance,
         "unexplained_variance": _finite(evidence.missed),
         "unexplained_variance_p90": _finite(evidence.some),
-        "unexplained_variance_holdout": _finite(evidence.free),
+        "unexplained_variance_holdout": _finite(evidence.held_out),
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
@@ -270,9 +270,9 @@ def judged_arrays(
         found[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
         if fit.causes is not None:
             found[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
-        if fit.free is not None:
+        if fit.held_out is not None:
             found[f"{name}_holdout_patterns"] = prepared.out[spread(len(prepared.out))]
-            found[f"{name}_holdout_deviance"] = fit.free.unexplained
+            found[f"{name}_holdout_deviance"] = fit.held_out.unexplained
         if made.course:
             found[f"{name}_course"] = np.array(made.course)
     return found
@@ -284,15 +284,15 @@ def _finite(value: float | None) -> float | None:
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     """What the flags of a reconstruction look at."""
-    missed_free = fit.missed_free
+    missed_held_out = fit.missed_held_out
     return Evidence(
         missed=fit.missed.share,
         some=fit.missed.worst_tenth,
-        free=None if missed_free is None else missed_free.share,
-        free_error=0.0 if missed_free is None else missed_free.share_error,
+        held_out=None if missed_held_out is None else missed_held_out.share,
+        held_out_error=0.0 if missed_held_out is None else missed_held_out.share_error,
         certainty=fit.missed.certainty,
-        r_free=(fit.free or fit.used).r_factor,
-        r_noise=(fit.free or fit.used).r_noise,
+        r_free=(fit.held_out or fit.used).r_factor,
+        r_noise=(fit.held_out or fit.used).r_noise,
         halves=None if halves is None else halves.agree_to,
         halves_by_photons=1.0 if halves is None else halves.by_photons,
     )

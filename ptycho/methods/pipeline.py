@@ -155,7 +155,7 @@ def score_rows(
 
     Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
-    solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
+    solver = (fits[SOLVER].held_out or fits[SOLVER].used).r_factor if SOLVER in fits else None
     doubts = (*flags, *flags_of(made[SOLVER].decisions if SOLVER in made else ()))
     rows = {}
     for name, one in made.items():

@@ -29,7 +29,7 @@ from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Terms, fit, fit_further
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -107,11 +107,13 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
             chosen = Regularisation.of(kept["regulariser"], options.network)
         else:
             return Begin(image)
-        free = Freedom(**{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()})
-        free = replace(free, probe_variation=free.probe and count > 0)
+        refine = Refine(
+            **{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
+        )
+        refine = replace(refine, probe_variation=refine.probe and count > 0)
     except (KeyError, ValueError):
         return Begin(image)
-    values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
+    values = {part: "refined" if getattr(refine, part) else "not refined" for part in wanted}
     values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
     limited = kept.get("pupil") == "limited" if options.pupil is None else options.pupil
     limited = limited and options.support is None
@@ -123,7 +125,7 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         specified.add("regulariser")
     why = {part: "specified" if part in specified else "as in the run that start names" for part in values}
     findings = tuple(Finding(part, values[part], why[part]) for part in values)
-    return Begin(image, free, chosen, limited, findings)
+    return Begin(image, refine, chosen, limited, findings)
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
@@ -186,7 +188,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
     """Return a warning of a near field whose patterns do not determine phases, or none."""
     if solved.terms.likelihood.data.fresnel is None:
         return ()
-    left = phase_left(solved.terms, solved.state, solved.free, seed)
+    left = phase_left(solved.terms, solved.state, solved.refine, seed)
     text = (
         f"phase sensitivity: a fraction {left:.2f} of a phase added to the object remains after the fit; the "
         "patterns do not determine it"
@@ -202,12 +204,12 @@ class Course:
         """``every``: steps between scores, which cost a twentieth of a step, and the held-out positions."""
         self._each, self._on_event, self._step, self._every = prepared, on_event, 0, every
 
-    def watch(self, state: State, objective: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+    def watch(self, state: State, objective: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
         if self._step % self._every == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
-            values["deviance_holdout"] = float(held_out.score(state, free).mean())
+            values["deviance_holdout"] = float(held_out.score(state, refine).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
 
@@ -251,7 +253,7 @@ def _completed(
     likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
     terms = replace(solved.terms, likelihood=likelihood)
     if how.divides(whole):
-        last = fit_in_blocks(terms, state, solved.free, steps, how, ONCE_MORE, advance)
+        last = fit_in_blocks(terms, state, solved.refine, steps, how, ONCE_MORE, advance)
     else:
         last = fit_further(terms, state, steps)
     solved = _ended(solved, last, whole)
@@ -276,7 +278,7 @@ def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
     held_out = _holdout(prepared, likelihood)
-    out = None if held_out is None else held_out.places(solved.state, solved.free).beam(scale, f)
+    out = None if held_out is None else held_out.places(solved.state, solved.refine).beam(scale, f)
     beam = prepared.beam_of(solved.state.beam(scale, f), out)
     return replace(_covered(solved.state, prepared.fitted(beam)), beam=beam)
 

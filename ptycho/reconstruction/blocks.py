@@ -3,10 +3,10 @@
 1. The positions are halved again and again until a block has few enough patterns. Its own patterns are those
    in its part of the scan; the patterns *around* it, half a probe away at most, are fitted with them, since
    they light what is its own, too.
-2. Every block is fitted alone. Each then has a phase (and, where the flux is free, a scale) that no pattern
-   tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap, the
-   phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20), the
-   logarithms of the scales the least-squares solution of the overlaps' ratios.
+2. Every block is fitted alone. Each then has a phase (and, where the flux is refined, a scale) that no
+   pattern tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap,
+   the phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20),
+   the logarithms of the scales the least-squares solution of the overlaps' ratios.
 3. The blocks are joined by their light: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
 4. A few steps of the whole object find what varies slowly from block to block, unless it is too large.
 5. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
@@ -38,7 +38,7 @@ from ptycho.reconstruction.solver import (
     fit_from_constant,
     fit_learned,
 )
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
@@ -117,43 +117,45 @@ class Stage(NamedTuple):
 
     Attributes:
         name: says which it is.
-        fit: ``(terms, start, free, steps) → Fit`` of a block.
+        fit: ``(terms, start, refine, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
         whole: it is of the whole scan at once, if that can be held.
     """
 
     name: str
-    fit: Callable[[Terms, State, Freedom, int], Fit]
+    fit: Callable[[Terms, State, Refine, int], Fit]
     alone: bool = False
     whole: bool = False
 
 
-def begin(terms: Terms, start: State, free: Freedom, steps: int, projected: bool = False) -> Fit:
+def begin(terms: Terms, start: State, refine: Refine, steps: int, projected: bool = False) -> Fit:
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
     steps = min(steps, terms.options.block_steps)
     found = fit_from_constant(terms, start, steps, projected)
-    return found if free == OBJECT_ALONE else fit(terms, found.state, free, steps, terms.options.preliminary)
+    return (
+        found if refine == OBJECT_ALONE else fit(terms, found.state, refine, steps, terms.options.preliminary)
+    )
 
 
-def level(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def level(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
     """Fit phases that vary slowly from block to block, which no block determines: a few steps of all."""
     return fit(terms, start, OBJECT_ALONE, min(steps, terms.options.level_steps), 0.0)
 
 
-def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def finish(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
     """Fit from the joined object until steps gain little, then near the output of a network."""
-    found = fit(terms, start, free, steps, terms.options.preliminary)
+    found = fit(terms, start, refine, steps, terms.options.preliminary)
     if terms.learned is None:
         return found
     last = fit_learned(terms, found.state, terms.learned, 1, steps=terms.options.short_steps)
     return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
 
 
-def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def go_on(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
     """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
     if terms.learned is not None:
         return fit_learned(terms, start, terms.learned, 1, steps=terms.options.short_steps)
-    return fit(terms, start, free, min(steps, terms.options.short_steps))
+    return fit(terms, start, refine, min(steps, terms.options.short_steps))
 
 
 TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
@@ -166,10 +168,10 @@ ONCE_MORE = (Stage("once more", go_on),)
 class Task:
     """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
 
-    fit: Callable[[Terms, State, Freedom, int], Fit]
+    fit: Callable[[Terms, State, Refine, int], Fit]
     terms: Terms
     start: State
-    free: Freedom
+    refine: Refine
     steps: int
 
     def in_memory(self) -> Task:
@@ -180,7 +182,7 @@ class Task:
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
     """The fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
     terms = replace(task.terms, likelihood=replace(task.terms.likelihood, advance=advance))
-    return task.fit(terms, task.start, task.free, task.steps)
+    return task.fit(terms, task.start, task.refine, task.steps)
 
 
 class Crew(Protocol):
@@ -222,7 +224,7 @@ class Blockwise:
 def fit_in_blocks(
     terms: Terms,
     start: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     how: Blockwise,
     stages: Sequence[Stage] = FROM_NOTHING,
@@ -233,7 +235,8 @@ def fit_in_blocks(
     Args:
         terms: what is minimised.
         start: where it begins.
-        free: what is found, of a block: what belongs to all is not, nor is an affine map of all positions.
+        refine: what is refined, of a block: what belongs to all is not, nor is an affine map of all
+            positions.
         steps: of a fit, at most.
         how: the blocks.
         stages: what is done with each.
@@ -242,7 +245,9 @@ def fit_in_blocks(
     Returns:
         The state; its course has the sum of the blocks' objectives after each stage.
     """
-    own = replace(free, probe=False, background=False, positions=free.positions and terms.moves != "affine")
+    own = replace(
+        refine, probe=False, background=False, positions=refine.positions and terms.moves != "affine"
+    )
     terms = replace(terms, moves="independent", weight_waves=None)
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
@@ -258,12 +263,12 @@ def fit_in_blocks(
 
 
 def _all_blocks(
-    terms: Terms, state: State, free: Freedom, steps: int, stage: Stage, how: Blockwise, advance: Advance
+    terms: Terms, state: State, refine: Refine, steps: int, stage: Stage, how: Blockwise, advance: Advance
 ) -> Fit:
     """A stage of every block, and the blocks joined."""
     blocks = divide(state, how.most(terms.likelihood.data.N))
-    fits = list(_fits(terms, state, free, steps, stage, blocks, how, advance))
-    scale = _together(fits, blocks, free.flux) if stage.alone else np.ones(len(blocks), np.complex64)
+    fits = list(_fits(terms, state, refine, steps, stage, blocks, how, advance))
+    scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
         _joined(state, fits, blocks, scale),
         [sum(found.course[-1] for found in fits)],
@@ -275,7 +280,7 @@ def _all_blocks(
 def _fits(
     terms: Terms,
     state: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     stage: Stage,
     blocks: Sequence[Block],
@@ -286,7 +291,7 @@ def _fits(
 
     def make(block: Block) -> Task:
         likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, cache=NoCache())
-        return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
+        return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
         digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
@@ -308,7 +313,7 @@ def digest_of_task(task: Task) -> str:
     learned = task.terms.learned
     networks = () if learned is None else (learned.strength, learned.network)
     projected = getattr(task.fit, "keywords", {}).get("projected")
-    return digest_of(task.terms, task.start, task.free, task.steps, *networks, projected)
+    return digest_of(task.terms, task.start, task.refine, task.steps, *networks, projected)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

@@ -12,13 +12,13 @@ import numpy as np
 from ptycho.files.atomic import sha256
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.solver import Terms
 
 
-def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: object) -> str:
+def digest_of(terms: Terms, start: State, refine: Refine, steps: int, *beside: object) -> str:
     """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
 
     Args:
@@ -36,7 +36,7 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
     version_ = program_version()
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
     far = terms.support is not None and terms.support.far_field
-    settings = (far, terms.moves, terms.weight_waves, terms.prior, terms.options, free, steps)
+    settings = (far, terms.moves, terms.weight_waves, terms.prior, terms.options, refine, steps)
     content.update(repr((kind, settings, others, version_)).encode())
     return content.hexdigest()[:24]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.split import split_patterns
@@ -48,7 +48,7 @@ class HoldOut:
         """Return the share of the photons that is fitted."""
         return 1 - self.share if self.kind == "photons" else 1.0
 
-    def places(self, state: State, free: Freedom) -> State:
+    def places(self, state: State, refine: Refine) -> State:
         """Return the state of what is held out: object and beam of a state, with positions of its own."""
         if self.kind == "noise":
             return state
@@ -57,21 +57,21 @@ class HoldOut:
             return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
         data = self.likelihood.data
         weights = data.beam.opr_weights
-        if free.probe_variation or weights is None:
+        if refine.probe_variation or weights is None:
             weights = np.zeros((len(data.positions), len(state.opr_modes)), np.complex64)
         there = replace(
             state, positions=data.positions.astype(float), flux=data.beam.flux, opr_weights=weights
         )
-        own = replace(free, probe=False, background=False, object=False)
-        if not (free.positions or free.flux or free.probe_variation):
+        own = replace(refine, probe=False, background=False, object=False)
+        if not (refine.positions or refine.flux or refine.probe_variation):
             return there
         return fit(Terms(self.likelihood, moves="each"), there, own, self.placing_steps).state
 
-    def score(self, state: State, free: Freedom) -> np.ndarray:
+    def score(self, state: State, refine: Refine) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
-        own = 2 * free.positions + free.flux + 2 * free.probe_variation * len(state.opr_modes)
+        own = 2 * refine.positions + refine.flux + 2 * refine.probe_variation * len(state.opr_modes)
         fitted = own if self.kind == "patterns" else 0
-        each = self.likelihood.evaluate(self.places(state, free)).deviance
+        each = self.likelihood.evaluate(self.places(state, refine)).deviance
         return (each + 2 * fitted) / self.likelihood.pixels
 
 

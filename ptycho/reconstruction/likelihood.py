@@ -63,7 +63,7 @@ def deviance(
 @lru_cache(64)
 def likelihood_step(
     noise: str,
-    free: tuple[str, ...],
+    refined: tuple[str, ...],
     moved: bool,
     compile_xla: bool | None,
     fresnel: Fresnel | None = None,
@@ -73,9 +73,9 @@ def likelihood_step(
 
     Args:
         noise: as for :func:`deviance`.
-        free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
-            wanted of: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what is
-            left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
+        refined: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those whose gradients
+            are returned: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what
+            is left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
             complex64 or those of each pattern, ``(B, K, N, N)``, and ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
@@ -99,7 +99,7 @@ def likelihood_step(
         excess: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
-        wanted = {name: values[name] for name in free}
+        wanted = {name: values[name] for name in refined}
         measured = amplitudes > UNMEASURED
         known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
         seen = tf.cast(measured, tf.float32)

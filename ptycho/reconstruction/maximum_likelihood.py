@@ -46,21 +46,21 @@ from ptycho.reconstruction.solver import (
     fit_from_constant,
     fit_to_the_end,
 )
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe_support import pupil_of
 
 
 class Watch(Protocol):
-    """Sees state and objective after a step, with what is free and the likelihood of what is fitted."""
+    """Sees state and objective after a step, with what is refined and the likelihood of what is fitted."""
 
     def __call__(
-        self, state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood
+        self, state: State, value: float, /, refine: Refine, likelihood: ScanLikelihood
     ) -> object: ...
 
 
-def unwatched(state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+def unwatched(state: State, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
     """A :class:`Watch` that sees nothing."""
 
 
@@ -70,14 +70,14 @@ class Solved:
 
     Attributes:
         state: object and beam.
-        free: what was found.
+        refine: what was refined.
         terms: of the last fit: noise, prior.
         decisions: how it came to this.
         fit: the last fit.
     """
 
     state: State
-    free: Freedom
+    refine: Refine
     terms: Terms
     decisions: tuple[Finding, ...]
     fit: Fit
@@ -89,14 +89,14 @@ class Begin:
 
     Attributes:
         object: ``(M, M)`` complex64.
-        free: what is refined, as it was then; None: that is selected.
+        refine: what is refined, as it was then; None: that is selected.
         regularisation: as it was then.
         pupil: the far field of its probe is limited.
         decisions: those of then, in which this is said.
     """
 
     object: np.ndarray
-    free: Freedom | None = None
+    refine: Refine | None = None
     regularisation: Regularisation = field(default_factory=lambda: Regularisation(Prior()))
     pupil: bool = False
     decisions: tuple[Finding, ...] = ()
@@ -129,7 +129,7 @@ def solve(
     how = how or Blockwise()
     if how.divides(data):
         options = replace(options, slices=1)
-    if begin is not None and begin.free is not None:
+    if begin is not None and begin.refine is not None:
         noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
         return _go_on(noise, options, begin, watch, how)
     begun = None if begin is None else begin.object
@@ -139,16 +139,16 @@ def solve(
     chosen = select_regulariser(selection)
     support, waves = selection.support, options.weight_waves
     terms = Terms(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
-    if selection.free != OBJECT_ALONE:  # steps are cheap there
+    if selection.refine != OBJECT_ALONE:  # steps are cheap there
         selection.state = selection.fit(
-            selection.state, selection.free, chosen.prior, options.selection.core_steps
+            selection.state, selection.refine, chosen.prior, options.selection.core_steps
         ).state
     beam = selection.state
     start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
-    varies = selection.free.probe_variation
+    varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
     if begun is not None:
@@ -169,15 +169,15 @@ def solve(
         start = replace(start, object=root_of(start.object, count))
     if varies and not how.divides(data):
         start = weigh_variation(terms.likelihood, start)
-    last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
-    return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
+    last = _finish(terms, start, selection.refine, options.steps, watch, how, stages)
+    return Solved(last.state, selection.refine, terms, tuple(selection.decisions), last)
 
 
 def _go_on(
     noise: ScanLikelihood, options: ModelOptions, begin: Begin, watch: Watch, how: Blockwise
 ) -> Solved:
     """Fit what was refined in an earlier run further, under its regulariser."""
-    assert begin.free is not None
+    assert begin.refine is not None
     chosen = begin.regularisation
     start = State.of(noise.data, begin.object, options.modes)
     support = pupil_of(start.modes) if begin.pupil else options.support
@@ -186,18 +186,18 @@ def _go_on(
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
         start = replace(start, object=root_of(begin.object, options.slices or 1))
-    if begin.free.background:  # no product holds it
+    if begin.refine.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
-    last = _finish(terms, start, begin.free, options.steps, watch, how, TO_THE_END)
-    return Solved(last.state, begin.free, terms, begin.decisions, last)
+    last = _finish(terms, start, begin.refine, options.steps, watch, how, TO_THE_END)
+    return Solved(last.state, begin.refine, terms, begin.decisions, last)
 
 
 def _finish(
     terms: Terms,
     start: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     watch: Watch,
     how: Blockwise,
@@ -205,12 +205,12 @@ def _finish(
 ) -> Fit:
     """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
     likelihood = terms.likelihood
-    watched = partial(watch, free=free, likelihood=likelihood)
+    watched = partial(watch, refine=refine, likelihood=likelihood)
     if start.slices > 1:
-        return fit(terms, start, free, 2 * steps, terms.options.enough / 5, watched)
+        return fit(terms, start, refine, 2 * steps, terms.options.enough / 5, watched)
     if how.divides(likelihood.data):
-        return fit_in_blocks(terms, start, free, steps, how, stages, likelihood.advance)
-    return fit_to_the_end(terms, start, free, steps, watched)
+        return fit_in_blocks(terms, start, refine, steps, how, stages, likelihood.advance)
+    return fit_to_the_end(terms, start, refine, steps, watched)
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
@@ -223,9 +223,9 @@ def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
 
 def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    free, data = selection.free, terms.likelihood.data
-    mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
-    if not (free.probe or free.background or mapped):
+    refine, data = selection.refine, terms.likelihood.data
+    mapped = refine.positions and terms.moves in ("affine", "affine_and_independent")
+    if not (refine.probe or refine.background or mapped):
         return start
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
@@ -233,12 +233,12 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     flat = np.ones((part.object_size,) * 2)
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
-    there = there.varied_by(start.opr_modes, None if free.probe_variation else there.opr_weights)
+    there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
     first = terms.options.first
     there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).state
-    if free.probe_variation:
+    if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, free, selection.limits.core_steps, terms.options.preliminary).state
+    found = fit(some, there, refine, selection.limits.core_steps, terms.options.preliminary).state
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
     if not mapped:
         return start

@@ -34,7 +34,7 @@ from ptycho.reconstruction.solver import (
     Terms,
     fit,
 )
-from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.reconstruction.trial import Trial
 from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
@@ -162,7 +162,7 @@ class Selection:
         kept: likelihood of what is fitted of it.
         holdout: what is held out.
         options: what is specified.
-        state, free, last: the estimate, what is refined in it, and the fit that gave it.
+        state, refine, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
         projected: the object begins with the difference map.
         support: of the probe.
@@ -176,7 +176,7 @@ class Selection:
     holdout: HoldOut
     options: ModelOptions
     state: State
-    free: Freedom = OBJECT_ALONE
+    refine: Refine = OBJECT_ALONE
     last: Fit | None = None
     projected: bool = False
     support: ProbeSupport | None = None
@@ -198,7 +198,7 @@ class Selection:
     def fit(
         self,
         state: State,
-        free: Freedom,
+        refine: Refine,
         prior: Prior,
         steps: int | None = None,
         enough: float = FIT.preliminary,
@@ -207,7 +207,7 @@ class Selection:
         """Fit what is not held out; ``support``: None: that of the selection."""
         options, support = self.options, support or self.support
         terms = Terms(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
-        return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
+        return fit(terms, state, refine, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
     def limits(self) -> SelectionOptions:
@@ -222,16 +222,16 @@ class Selection:
         """Return the mean log-deviance of what is held out."""
         return float(np.log(self.scores).mean())
 
-    def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
+    def take(self, found: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
         """Make a fit the estimate."""
-        self.state, self.free, self.last = found.state, free, found
-        self.scores = self.holdout.score(found.state, free) if scores is None else scores
+        self.state, self.refine, self.last = found.state, refine, found
+        self.scores = self.holdout.score(found.state, refine) if scores is None else scores
 
     def offer(
         self,
         what: str,
         start: State,
-        free: Freedom,
+        refine: Refine,
         specified: Choice,
         values: tuple[str, str] = ("refined", "not refined"),
         support: ProbeSupport | None = None,
@@ -239,13 +239,13 @@ class Selection:
         """Refine something more: as it is specified, or where that explains what is held out better."""
         if specified is False:
             return
-        found = self.fit(start, free, self.prior, support=support)
-        scores = self.holdout.score(found.state, free)
+        found = self.fit(start, refine, self.prior, support=support)
+        scores = self.holdout.score(found.state, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and found.course[-1] >= self.last.reach
         if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
-            self.take(self.fit(self.state, self.free, self.prior, len(found.course)), self.free)
+            self.take(self.fit(self.state, self.refine, self.prior, len(found.course)), self.refine)
             gain = compare_shares(scores, self.scores)
         apart = self._exceeds_errors(found.state)
         taken = bool(specified or (gain.passes(REFINED) and apart))
@@ -254,7 +254,7 @@ class Selection:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
         self.note(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
-            self.take(found, free, scores)
+            self.take(found, refine, scores)
             self.support = support or self.support
         elif specified is None:
             self.refused[what] = self.deviance
@@ -289,7 +289,7 @@ class Selection:
         self.kept = replace(self.kept, unit=self.kept.unit * ratio)
         likelihood = self.holdout.likelihood
         self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
-        self.scores = self.holdout.score(self.state, self.free)
+        self.scores = self.holdout.score(self.state, self.refine)
         self.refused = {what: before - 2 * np.log(ratio) for what, before in self.refused.items()}
         self.last = None  # its objective is in other units
 
@@ -350,8 +350,8 @@ def _offer(part: str) -> Callable[[Selection], None]:
     """Return the hypothesis that a part of the beam is to be refined."""
 
     def hypothesis(selection: Selection) -> None:
-        free = replace(selection.free, **{part: True})
-        selection.offer(part, selection.state, free, getattr(selection.options, part))
+        refine = replace(selection.refine, **{part: True})
+        selection.offer(part, selection.state, refine, getattr(selection.options, part))
 
     return hypothesis
 
@@ -361,12 +361,12 @@ def _offer_modes(selection: Selection) -> None:
     wanted = selection.options.modes
     if wanted is None and selection.state.slices > 1:
         return
-    while selection.free.probe and (wanted is None or len(selection.state.modes) < wanted):
+    while selection.refine.probe and (wanted is None or len(selection.state.modes) < wanted):
         before = len(selection.state.modes)
         count = before + 1 if wanted is None else wanted
         start = replace(selection.state, modes=more_modes(selection.state.modes, count)[:count])
         specified = None if wanted is None else True
-        selection.offer("modes", start, selection.free, specified, (str(count), str(before)))
+        selection.offer("modes", start, selection.refine, specified, (str(count), str(before)))
         if wanted is None and (len(selection.state.modes) == before or count >= selection.limits.modes):
             return
 
@@ -376,18 +376,18 @@ def _offer_background(selection: Selection) -> None:
         start = replace(
             selection.state, background=first_background(selection.kept, selection.state, selection.limits)
         )
-        free = replace(selection.free, background=True)
-        selection.offer("background", start, free, selection.options.background)
+        refine = replace(selection.refine, background=True)
+        selection.offer("background", start, refine, selection.options.background)
 
 
 def _offer_fewer_modes(selection: Selection) -> None:
     """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
-    known, free = len(selection.kept.data.probe), selection.free
-    if selection.options.modes is not None or not free.background:
+    known, refine = len(selection.kept.data.probe), selection.refine
+    if selection.options.modes is not None or not refine.background:
         return
     while (count := len(selection.state.modes)) > known:
         start = replace(selection.state, modes=selection.state.modes[:-1])
-        selection.offer("modes", start, free, None, (str(count - 1), str(count)))
+        selection.offer("modes", start, refine, None, (str(count - 1), str(count)))
         if len(selection.state.modes) == count:
             return
 
@@ -399,8 +399,8 @@ def _offer_less_variation(selection: Selection) -> None:
     while count := len(selection.state.opr_modes):
         kept = selection.state.opr_modes[:-1], selection.state.opr_weights[:, :-1]
         start = replace(selection.state, opr_modes=kept[0], opr_weights=kept[1])
-        free = replace(selection.free, probe_variation=count > 1)
-        selection.offer("OPR modes", start, free, None, (str(count - 1), str(count)))
+        refine = replace(selection.refine, probe_variation=count > 1)
+        selection.offer("OPR modes", start, refine, None, (str(count - 1), str(count)))
         if len(selection.state.opr_modes) == count:
             return
 
@@ -412,13 +412,13 @@ def _offer_pupil(selection: Selection) -> None:
     """
     specified = selection.options.pupil
     near = selection.kept.data.fresnel is not None
-    if near or not selection.free.probe or selection.options.support is not None:
+    if near or not selection.refine.probe or selection.options.support is not None:
         return
     pupil = pupil_of(selection.state.modes)
     if specified or pupil.region.mean() < selection.limits.pupil:
         state, values = selection.state, ("limited", "not limited")
         start = replace(state, modes=pupil.project(state.modes), opr_modes=pupil.project(state.opr_modes))
-        selection.offer("pupil", start, selection.free, specified, values, pupil)
+        selection.offer("pupil", start, selection.refine, specified, values, pupil)
         if selection.support is pupil:
             _offer_modes(selection)
 
@@ -449,13 +449,13 @@ def _offer_variation(selection: Selection) -> None:
                 selection.note("OPR modes", "0", why)
             return
         flux = selection.options.flux is not False
-        free = replace(selection.free, probe=True, probe_variation=True, flux=flux)
-        names, fixed = (str(before + count), str(before)), selection.free
-        selection.offer("OPR modes", start, free, None if wanted is None else True, names)
+        refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
+        names, fixed = (str(before + count), str(before)), selection.refine
+        selection.offer("OPR modes", start, refine, None if wanted is None else True, names)
         if len(selection.state.opr_modes) == before:
             return
         for part in ("probe", "flux"):
-            if getattr(free, part) and not getattr(fixed, part):
+            if getattr(refine, part) and not getattr(fixed, part):
                 selection.forget(part)
                 selection.note(part, "refined", "as the probe varies")
 
@@ -467,7 +467,7 @@ def _offer_again(selection: Selection) -> None:
     """
     for part in ("positions", "flux"):
         hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
-        if hidden and not getattr(selection.free, part):
+        if hidden and not getattr(selection.refine, part):
             selection.forget(part)
             _offer(part)(selection)
 
@@ -529,8 +529,8 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
 def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
     measured = len(state.positions) * likelihood.pixels
-    free = max(measured - 2 * state.slices * illuminated_pixels(state), measured // 10)
-    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
+    degrees_of_freedom = max(measured - 2 * state.slices * illuminated_pixels(state), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / degrees_of_freedom))
 
 
 def first_background(likelihood: ScanLikelihood, state: State, limits: SelectionOptions) -> np.ndarray:

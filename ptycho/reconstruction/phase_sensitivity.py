@@ -7,10 +7,11 @@ and halves of the scan err alike. So a known smooth phase χ is added to what wa
 
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
 
-O′ is what some steps of the solver on the patterns alone (no prior) make of it, with all free that was found:
-a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit pixels, where χ is
-orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with χ. Zero: the
-patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons, too.
+O′ is what some steps of the solver on the patterns alone (no prior) make of it, with the same parts of
+the beam refined: a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit
+pixels, where χ is orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with
+χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons,
+too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.unknowns import object_illumination
 
 
@@ -41,14 +42,14 @@ class PhaseOptions:
 
 
 def phase_left(
-    terms: Terms, state: State, free: Freedom, seed: int, options: PhaseOptions = PhaseOptions()
+    terms: Terms, state: State, refine: Refine, seed: int, options: PhaseOptions = PhaseOptions()
 ) -> float:
     """Return the share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
         terms: what the fit was of.
         state: what it found, on the patterns of ``terms``.
-        free: what was found with the object.
+        refine: what was refined with the object.
         seed: of χ.
     """
     terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
@@ -61,7 +62,7 @@ def phase_left(
     lit = light > options.bright * light.max()
     put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
     start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(terms, start, free, options.steps, enough=0.0).state.object
+    after = fit(terms, start, refine, options.steps, enough=0.0).state.object
     left = np.angle(after * state.object.conj())
     return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
 

@@ -36,7 +36,7 @@ from scipy import fft
 from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.unknowns import Unknowns, illuminated, illuminated_pixels, object_illumination
 from ptycho.scan.probe import energy_diameter
 
@@ -46,7 +46,7 @@ class Preconditioner:
 
     Args:
         prior, anchor: the terms beside the likelihood.
-        free: what is fitted.
+        refine: what is refined.
         start: the first state of the fit.
         between: from one slice to the next, of a state of several.
     """
@@ -55,13 +55,13 @@ class Preconditioner:
         self,
         prior: Prior,
         anchor: Anchor | None,
-        free: Freedom,
+        refine: Refine,
         start: State,
         between: FreeSpace | None = None,
     ) -> None:
         self._between = between
-        self._prior, self._anchor, self._wanted = prior, anchor, free.object
-        self._dense = free.object and overlaps_well(start)
+        self._prior, self._anchor, self._wanted = prior, anchor, refine.object
+        self._dense = refine.object and overlaps_well(start)
         self._near = bool(np.ptp(start.object.real) > 0)
         self._operator: Operator = plain
 

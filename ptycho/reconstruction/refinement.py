@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
-    """The most likely objects near others: at most ``steps`` of the solver's, the object alone is free.
+    """The most likely objects near others: at most ``steps`` of the solver's, the object alone is refined.
 
     See :mod:`ptycho.reconstruction.solver`. Amplitudes that are not those of counts are taken as normal
     numbers of one variance.

@@ -149,4 +149,4 @@ def _try_depth(selection: Selection, start: Trial) -> list[Trial]:
 
 
 def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Trial:
-    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
+    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.refine))

@@ -23,12 +23,12 @@ from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe import orthogonal_modes
 from ptycho.scan.probe_support import ProbeSupport
 
-OBJECT_ALONE = Freedom(False)
+OBJECT_ALONE = Refine(False)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Terms:
 def fit(
     terms: Terms,
     start: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     enough: float | None = None,
     watch: Callable[[State, float], object] = lambda state, value: None,
@@ -130,7 +130,7 @@ def fit(
     Args:
         terms: the objective.
         start: where it begins.
-        free: what is refined.
+        refine: what is refined.
         steps: at most.
         enough: gain of a step for each refined number with which it ends; None: that of the options; where
             the patterns contradict the model, so many times that as a pixel's mean deviance is above the one
@@ -141,12 +141,12 @@ def fit(
     """
     cache, enough = terms.likelihood.cache, terms.options.enough if enough is None else enough
     if isinstance(cache, NoCache):
-        return _fit(terms, start, free, steps, enough, watch)
-    name = f"fit-{digest_of(terms, start, free, steps, enough)}"
+        return _fit(terms, start, refine, steps, enough, watch)
+    name = f"fit-{digest_of(terms, start, refine, steps, enough)}"
     if (kept := cache.get(name)) is not None:
         return Fit.of(kept)
     began = time.perf_counter()
-    found = _fit(terms, start, free, steps, enough, watch)
+    found = _fit(terms, start, refine, steps, enough, watch)
     if time.perf_counter() - began > cache.least_seconds:
         cache.put(name, found.arrays())
     return found
@@ -155,20 +155,20 @@ def fit(
 def _fit(
     terms: Terms,
     start: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     enough: float,
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), terms.likelihood.data.between, terms.options
-    preconditioner = Preconditioner(terms.prior, terms.anchor, free, start, between)
-    converged, limit = False, enough * _parameters(start, free, terms)
+    preconditioner = Preconditioner(terms.prior, terms.anchor, refine, start, between)
+    converged, limit = False, enough * _parameters(start, refine, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         held = 0.0 if terms.anchor is None else terms.anchor.weight
         unknowns = Unknowns.of(
-            state, free, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
+            state, refine, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
         )
         before, u = len(course), unknowns.start()
         preconditioner.renew(unknowns, state, before)
@@ -185,7 +185,7 @@ def _fit(
                 preconditioner.renew(unknowns, unknowns.state(u), len(course))
         else:
             converged = True
-        state = normalise(unknowns.state(u), power, free)
+        state = normalise(unknowns.state(u), power, refine)
     return Fit(state, course, evaluations, converged)
 
 
@@ -208,7 +208,7 @@ def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = 
 def fit_to_the_end(
     terms: Terms,
     start: State,
-    free: Freedom,
+    refine: Refine,
     steps: int,
     watch: Callable[[State, float], object] = lambda state, value: None,
 ) -> Fit:
@@ -216,10 +216,10 @@ def fit_to_the_end(
 
     The rounds of the learned prior follow, if there is one. Arguments: as :func:`fit`.
     """
-    enough = None if free == OBJECT_ALONE else terms.options.preliminary
-    found = fit(terms, start, free, steps, enough, watch)
+    enough = None if refine == OBJECT_ALONE else terms.options.preliminary
+    found = fit(terms, start, refine, steps, enough, watch)
     left = steps - len(found.course) + 1
-    if free != OBJECT_ALONE and left:
+    if refine != OBJECT_ALONE and left:
         found = _joined(found, fit(terms, found.state, OBJECT_ALONE, left, watch=watch))
     if terms.learned is None:
         return found
@@ -266,7 +266,7 @@ def _round(
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
-    """One fit after the other; whether what was free has converged tells the first."""
+    """One fit after the other; whether the refined parts have converged is that of the first."""
     return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
 
 
@@ -307,31 +307,31 @@ def _power(state: State) -> float:
     return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
 
 
-def _parameters(state: State, free: Freedom, terms: Terms) -> int:
+def _parameters(state: State, refine: Refine, terms: Terms) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
-    count = 2 * state.slices * illuminated_pixels(state) if free.object else 0
-    count += 2 * (state.modes.size + state.opr_modes.size) * free.probe
-    count += state.positions.size * free.positions + 2 * state.opr_weights.size * free.probe_variation
+    count = 2 * state.slices * illuminated_pixels(state) if refine.object else 0
+    count += 2 * (state.modes.size + state.opr_modes.size) * refine.probe
+    count += state.positions.size * refine.positions + 2 * state.opr_weights.size * refine.probe_variation
     return max(count, 2 * len(state.positions))
 
 
-def normalise(state: State, power: float, free: Freedom) -> State:
+def normalise(state: State, power: float, refine: Refine) -> State:
     """Return the same far fields with the power that the probe had and a mean flux of one; modes orthogonal.
 
     Flux that is refined under a fixed object and probe stays as it is: nothing could make up for its mean.
     """
-    if not (free.probe or free.object):
+    if not (refine.probe or refine.object):
         return state
-    if free.probe and free.probe_variation and state.varies:
+    if refine.probe and refine.probe_variation and state.varies:
         state = centre_variation(state)
     modes, flux = state.modes, state.flux
-    if free.flux:
+    if refine.flux:
         mean = np.float32(np.sqrt(np.mean(flux**2)))
         flux, modes = flux / mean, modes * mean
-    if free.probe and len(modes) > 1:
+    if refine.probe and len(modes) > 1:
         first = int(state.varies)  # which stays by itself: the others do not vary
         modes = np.concatenate([modes[:first], orthogonal_modes(modes[first:])[0]])
-    if not (free.probe or free.flux):
+    if not (refine.probe or refine.flux):
         return state
     scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
     image = state.object / np.float32(scale ** (1 / state.slices))

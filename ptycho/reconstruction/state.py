@@ -114,8 +114,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Freedom:
-    """What is found; the rest is taken as known.
+class Refine:
+    """Which parts of an estimate are refined; the rest is taken as known.
 
     ``probe``: the modes, with those by which it varies; ``probe_variation``: the weights of the latter.
     """

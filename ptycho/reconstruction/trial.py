@@ -20,7 +20,7 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
@@ -112,14 +112,14 @@ class Sample:
         """The fitted patterns."""
         return self.fitted.data
 
-    def fit(self, start: State, free: Freedom, steps: int, moves: str = "affine") -> State:
-        """Fit what is free of a state of the fitted patterns."""
-        return fit(Terms(self.fitted, self.options.prior, moves), start, free, steps).state
+    def fit(self, start: State, refine: Refine, steps: int, moves: str = "affine") -> State:
+        """Fit the refined parts of a state of the fitted patterns."""
+        return fit(Terms(self.fitted, self.options.prior, moves), start, refine, steps).state
 
     def fit_object(self, alone: int, with_probe: int = 0) -> State:
         """Fit the object from a constant, then the probe with it, which would else explain a lack of it."""
         state = self.fit(constant_object(self.data, self.data.object_size), OBJECT_ALONE, alone)
-        return self.fit(state, Freedom(), with_probe) if with_probe else state
+        return self.fit(state, Refine(), with_probe) if with_probe else state
 
     def trial(self, hypothesis: Any, state: State) -> Trial:
         """Score a state of the fitted patterns; held-out positions follow the map of the others."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.probe_support import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
@@ -28,11 +28,11 @@ COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """The free part of a state as a vector.
+    """The refined part of a state as a vector.
 
     Attributes:
-        base: the state around which the scales were taken; what is not free stays as it is there.
-        scales: √H by the names of the free parts.
+        base: the state around which the scales were taken; what is not refined stays as it is there.
+        scales: √H by the names of the refined parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
         support: where the probe may be other than zero; None: everywhere.
         mean_flux: the mean of the flux is refined, too.
@@ -51,7 +51,7 @@ class Unknowns:
     def of(
         cls,
         state: State,
-        free: Freedom,
+        refine: Refine,
         photon: float,
         model: str = "independent",
         support: ProbeSupport | None = None,
@@ -78,24 +78,24 @@ class Unknowns:
             "opr_weights": weight_curvature(state),
         }
         wanted = {
-            "object": free.object,
-            "modes": free.probe,
-            "positions": free.positions,
-            "flux": free.flux,
-            "background": free.background,
-            "opr_modes": free.probe and state.varies,
-            "opr_weights": free.probe_variation and state.varies,
+            "object": refine.object,
+            "modes": refine.probe,
+            "positions": refine.positions,
+            "flux": refine.flux,
+            "background": refine.background,
+            "opr_modes": refine.probe and state.varies,
+            "opr_weights": refine.probe_variation and state.varies,
         }
         scales = {}
-        for name, is_free in wanted.items():
-            if is_free:
+        for name, is_refined in wanted.items():
+            if is_refined:
                 added = diagonal if name == "object" else 0.0
                 scales[name] = np.sqrt(4 * (floored(curvature[name]) + 1e-30) / photon**2 + added).astype(
                     np.float32
                 )
         columns, inside = _model(state.positions, model)
         waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
-        return cls(state, scales, columns, inside, support, not (free.object or free.probe), waves)
+        return cls(state, scales, columns, inside, support, not (refine.object or refine.probe), waves)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from helpers.likelihood import Scan, intensity_of
 
 from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import REFINED
 
-KEPT = Freedom(False)
+KEPT = Refine(False)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ptycho.live.state import LiveState, extend
 from ptycho.live.update import choose, improve, score, steps_of
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.solver import OBJECT_ALONE
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
@@ -49,7 +49,7 @@ def scan(tmp_path_factory):
     context = make_context(
         raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS
     )
-    return counts, positions, made.object, replace(context, refined=Freedom(probe=True))
+    return counts, positions, made.object, replace(context, refined=Refine(probe=True))
 
 
 def extended(scan, state, count):

@@ -8,7 +8,7 @@ import pytest
 from ptycho.align.align_scan import Estimate
 from ptycho.methods.solver import begin_of
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 
 LEARNED = "learned, κ 2, beside second_order, λ 10"
 MODEL = {"probe": "refined", "positions": "not refined", "flux": "refined", "background": "not refined"}
@@ -23,7 +23,7 @@ def begun(model, opr_modes=None, **options):
 
 def test_the_model_of_the_earlier_run_is_kept():
     begin = begun(MODEL)
-    assert begin.free == Freedom(True, positions=False, flux=True, background=False)
+    assert begin.refine == Refine(True, positions=False, flux=True, background=False)
     assert begin.regularisation.name == LEARNED
     assert {one.what: one.value for one in begin.decisions} == MODEL
     assert {one.why for one in begin.decisions} == {"as in the run that start names"}
@@ -32,16 +32,16 @@ def test_the_model_of_the_earlier_run_is_kept():
 
 @pytest.mark.parametrize("specified, count", [(None, 3), (1, 1), (0, 0)])  # more: selected anew
 def test_a_probe_goes_on_to_vary(specified, count):
-    assert begun(MODEL, np.ones((3, 4, 4)), probe_variation=4).free is None
+    assert begun(MODEL, np.ones((3, 4, 4)), probe_variation=4).refine is None
     begin = begun(MODEL, np.ones((3, 4, 4)), probe_variation=specified)
-    assert begin.free is not None and begin.free.probe_variation == (count > 0)
+    assert begin.refine is not None and begin.refine.probe_variation == (count > 0)
     decided = {one.what: one.value for one in begin.decisions}
     assert decided.get("OPR modes") == (str(count) if count else None)
 
 
 def test_what_is_specified_goes_before():
     begin = begun(MODEL, probe=False, prior="quadratic", strength=30.0)
-    assert begin.free == Freedom(False, positions=False, flux=True, background=False)
+    assert begin.refine == Refine(False, positions=False, flux=True, background=False)
     assert begin.regularisation.name == "quadratic, λ 30"
     assert {one.what for one in begin.decisions if one.why == "specified"} == {"probe", "regulariser"}
 
@@ -52,4 +52,4 @@ def test_what_is_specified_goes_before():
     ids=["unknown", "another name", "a weight that is to be selected"],
 )
 def test_what_is_not_known_is_selected(model, options):
-    assert begun(model, **options).free is None
+    assert begun(model, **options).refine is None

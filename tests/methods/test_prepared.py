@@ -23,7 +23,7 @@ from ptycho.reconstruction.causes import CauseLimits
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Terms
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -106,8 +106,8 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
     right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)
     wrong = Reconstruction(OBJECT.T[None], mask, prepared.whole.beam)
     fit = judge(replace(wrong, before=right), prepared)
-    assert fit.used.r_factor < 1e-4 and fit.free.r_factor < 1e-4
-    assert len(fit.used.residual) == 16 and len(fit.free.residual) == 4
+    assert fit.used.r_factor < 1e-4 and fit.held_out.r_factor < 1e-4
+    assert len(fit.used.residual) == 16 and len(fit.held_out.residual) == 4
     assert judge(replace(right, before=wrong), prepared).used.r_factor > 0.05
     steady = replace(prepared, whole=replace(prepared.whole, beam=replace(prepared.whole.beam, flux=None)))
     assert judge(right, steady).used.r_factor < 1e-4
@@ -123,7 +123,7 @@ def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared,
     )
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
     data = prepared.fitted(prepared.whole.beam)
-    judge(replace(made, fit=Solved(None, Freedom(), Terms(likelihood_of(data)), (), None)), prepared)
+    judge(replace(made, fit=Solved(None, Refine(), Terms(likelihood_of(data)), (), None)), prepared)
     places = data.positions.tolist()
     (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in looked_at]
     assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
@@ -217,7 +217,7 @@ def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
     assert len(made.fit.terms.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
-    assert len(judge(made, prepared).free.residual) == len(prepared.out)
+    assert len(judge(made, prepared).held_out.residual) == len(prepared.out)
 
 
 class Echo:

@@ -24,7 +24,7 @@ from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Terms, fit
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe_support import ProbeSupport
@@ -138,8 +138,10 @@ def test_positions_of_a_blocks_own_are_found(scan, data):
     moved = data.under(replace(data.beam, positions=np.clip(told, 0, None).astype(np.float32)))
     likelihood = likelihood_of(moved)
     start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
-    free = Freedom(False, positions=True)
-    found = fit_in_blocks(Terms(likelihood, Prior("edge_preserving", 3.0)), start, free, 60, Blockwise(MOST))
+    refine = Refine(False, positions=True)
+    found = fit_in_blocks(
+        Terms(likelihood, Prior("edge_preserving", 3.0)), start, refine, 60, Blockwise(MOST)
+    )
     errors = [r - scan.positions for r in (start.positions, found.state.positions)]
     before, after = (np.sqrt(np.mean((e - e.mean(axis=0)) ** 2)) for e in errors)
     assert after < 0.4 * before

@@ -11,7 +11,7 @@ from helpers.reference import random_complex
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, select_model
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe_support import ProbeSupport
@@ -47,7 +47,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     assert kept.pop("OPR modes") == "0"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
-    assert found.free == Freedom(False)
+    assert found.refine == Refine(False)
     np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.state.positions, data.positions)
     assert np.all(found.state.flux == 1) and not found.state.background.any()
@@ -73,7 +73,7 @@ def test_wrong_flux_is_freed():
     flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
     found = run(data, replace(EDGES, probe=False, positions=False, background=False), 0)
-    assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "refined"
+    assert found.refine == Refine(False, flux=True) and decided(found)["flux"] == "refined"
     assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
 
 
@@ -81,7 +81,7 @@ def test_a_background_is_freed(scan):
     background = np.full((N, N), 30.0)
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
     found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
-    assert decided(found)["background"] == "refined" and found.free.background
+    assert decided(found)["background"] == "refined" and found.refine.background
     photons = found.state.background / found.terms.likelihood.photon**2
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
@@ -152,7 +152,7 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     options = replace(EDGES, positions=False, flux=False, probe_variation=0)
     found = select_model(data, options, 0, True)
     tried = [decision.value for decision in found.decisions if decision.what == "modes"]
-    assert tried[:2] == ["2", "3"] and len(found.state.modes) == count and found.free.background
+    assert tried[:2] == ["2", "3"] and len(found.state.modes) == count and found.refine.background
 
 
 def test_what_is_asked_for_is_done(scan):
@@ -163,7 +163,7 @@ def test_what_is_asked_for_is_done(scan):
         **{"prior": "edge_preserving", "strength": 3.0},
     )
     found = run(data, asked, 0)
-    assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
+    assert found.refine == Refine(True, True, True, True) and len(found.state.modes) == 2
     assert found.terms.prior == Prior("edge_preserving", 3.0) and found.terms.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
@@ -171,7 +171,7 @@ def test_what_is_asked_for_is_done(scan):
     }
     assert all(decision.why.startswith("specified") for decision in found.decisions)
     never = run(data, NOTHING, 0)
-    assert never.free == Freedom(False) and not never.decisions and never.terms.prior.strength == 0
+    assert never.refine == Refine(False) and not never.decisions and never.terms.prior.strength == 0
 
 
 def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
@@ -269,6 +269,6 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
     options = replace(EDGES, positions=False, flux=False, background=False, modes=1, selection=small)
     found = run(data, options, 0)
-    assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
+    assert found.refine == Refine(True) and found.state.positions.shape == (121, 2)
     assert found.terms.likelihood.data.beam is data.beam
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1

@@ -17,7 +17,7 @@ from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of as photons_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination
 from ptycho.simulation.near_field import simulate_near_field
@@ -104,7 +104,7 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
     terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
     start = State.of(data, np.ones((data.object_size,) * 2))
     alone = fit(terms, start, OBJECT_ALONE, 5).state
-    found = fit(terms, alone, Freedom(), 180).state.object
+    found = fit(terms, alone, Refine(), 180).state.object
     lit = illumination(data)[0] > 0.5 * illumination(data).max()
     rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
     near = np.ones(found.shape, complex)

@@ -12,7 +12,7 @@ from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
 from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -55,10 +55,10 @@ def test_the_truth_explains_the_patterns():
     assert terms.likelihood.evaluate(truth).value < 1e-3 * terms.likelihood.pixels
 
 
-@pytest.mark.parametrize("free", [OBJECT_ALONE, Freedom()], ids=["object", "probe, too"])
+@pytest.mark.parametrize("refine", [OBJECT_ALONE, Refine()], ids=["object", "probe, too"])
 @pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
-def test_which_light_tells_phases(structure, number, told, free):
-    left = phase_left(*terms_and_truth(structure, number, 0.8 * number), free, seed=0)
+def test_which_light_tells_phases(structure, number, told, refine):
+    left = phase_left(*terms_and_truth(structure, number, 0.8 * number), refine, seed=0)
     assert left < 0.35 if told else left > 0.7
     assert phase_insensitive(left) is not told
 

@@ -78,8 +78,8 @@ def test_what_holds_slow_phases_bounds_them():
     scan = Scan.of(np.random.default_rng(1), count=6)
     state, (wave, _) = scan.state(1.0), waves(np.random.default_rng(2), scan.object.shape)
     scale = np.ones(scan.object.shape, np.float32)
-    free, held = (slow_phases(state, scale, pull, None)(wave) for pull in (0.0, 0.5))
-    assert np.abs(held).max() <= 2.01 * np.abs(wave).max() and np.linalg.norm(held) < np.linalg.norm(free)
+    alone, held = (slow_phases(state, scale, pull, None)(wave) for pull in (0.0, 0.5))
+    assert np.abs(held).max() <= 2.01 * np.abs(wave).max() and np.linalg.norm(held) < np.linalg.norm(alone)
 
 
 def test_a_scale_that_is_the_inverse_curvature_ends_a_quadratic_at_once():

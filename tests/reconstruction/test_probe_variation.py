@@ -19,11 +19,11 @@ from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
 from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.reconstruction.unknowns import Unknowns
 from workflows.reconstruct.live_config import LiveConfig
 
-FREE = Freedom(probe=True, flux=True, probe_variation=True)
+REFINED = Refine(probe=True, flux=True, probe_variation=True)
 
 
 def own_probes(scan, varied, weights):
@@ -110,7 +110,7 @@ def test_gradients_by_differences(varied):
 def test_vector_and_gauge_keep_the_patterns(varied):
     data = data_of(varied)
     likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    unknowns = Unknowns.of(state, FREE, likelihood.photon)
+    unknowns = Unknowns.of(state, REFINED, likelihood.photon)
     again = unknowns.state(unknowns.start())
     for part in ("modes", "opr_modes", "opr_weights"):
         np.testing.assert_allclose(getattr(again, part), getattr(state, part), rtol=1e-4, atol=1e-5)
@@ -130,7 +130,7 @@ def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
     """The vector stands for weights in their span, and its gradient is that of differences there."""
     data = data_of(varied, np.random.default_rng(3))
     likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    only = Freedom(False, object=False, probe_variation=True)
+    only = Refine(False, object=False, probe_variation=True)
     unknowns = Unknowns.of(state, only, likelihood.photon, weight_waves=3)
     time = (np.arange(25) + 0.5) / 25
     span = np.stack([np.cos(np.pi * m * time) for m in (1, 2, 3)], axis=1)
@@ -168,7 +168,7 @@ def test_a_probe_that_drifts_is_found(drifting):
     )
     decided = {one.what: one.value for one in found.decisions}
     assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
-    assert found.free.probe_variation and not kept.free.probe_variation and not kept.state.varies
+    assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.state.varies
     mask = lit_mask(scan, 0.5)
     errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
@@ -190,12 +190,12 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     options = ModelOptions(prior="edge_preserving", strength=3.0, probe=True, **flags)
     selection = select_model(data, replace(options, probe_variation=0), 0, False)
     start, _ = add_variation(selection.kept, selection.state, 1)
-    free = replace(selection.free, flux=True, probe_variation=True)
+    refine = replace(selection.refine, flux=True, probe_variation=True)
     selection.options = options
-    selection.take(selection.fit(start, free, selection.prior), free)
+    selection.take(selection.fit(start, refine, selection.prior), refine)
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
-    assert (len(selection.state.opr_modes), selection.free.probe_variation) == (int(real), real)
+    assert (len(selection.state.opr_modes), selection.refine.probe_variation) == (int(real), real)
 
 
 def test_a_drift_by_weights_that_vary_slowly(drifting):
@@ -205,7 +205,7 @@ def test_a_drift_by_weights_that_vary_slowly(drifting):
     errors = []
     for waves in (None, 4):
         begun, _ = add_variation(likelihood_of(data), start, 1)
-        found = fit(Terms(likelihood_of(data), weight_waves=waves), begun, FREE, 40).state
+        found = fit(Terms(likelihood_of(data), weight_waves=waves), begun, REFINED, 40).state
         weights = found.opr_weights[:, 0]
         share = np.abs(np.vdot(weights, true)) / np.linalg.norm(weights) / np.linalg.norm(true)
         errors.append(np.sqrt(1 - min(share, 1) ** 2))
@@ -216,7 +216,7 @@ def test_as_many_modes_as_are_specified(drifting):
     _, data, _ = drifting
     options = ModelOptions(probe_variation=2, prior="edge_preserving", strength=3.0, steps=20)
     found = solve(data, options, 0, compile_xla=False)
-    assert found.state.opr_modes.shape == (2, N, N) and found.free.probe_variation
+    assert found.state.opr_modes.shape == (2, N, N) and found.refine.probe_variation
 
 
 def test_fixed_weights_are_probes_of_their_own():
@@ -234,7 +234,7 @@ def test_fixed_weights_are_probes_of_their_own():
         opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
         opr_weights=second.astype(np.complex64)[:, None],
     )
-    found = fit(Terms(likelihood_of(data)), start, Freedom(probe=True, object=False), 30).state
+    found = fit(Terms(likelihood_of(data)), start, Refine(probe=True, object=False), 30).state
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
     for probe, truth in (
         (found.modes[0], scan.modes[0]),

@@ -22,11 +22,11 @@ from scipy.optimize import minimize
 from ptycho.reconstruction import solver
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
-from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.reconstruction.unknowns import Unknowns
 from ptycho.scan.probe_support import ProbeSupport
 
-OBJECT, PROBE, POSITIONS = Freedom(False), Freedom(True), Freedom(False, positions=True)
+OBJECT, PROBE, POSITIONS = Refine(False), Refine(True), Refine(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
 
 
@@ -245,7 +245,7 @@ def test_flux_and_background_are_found():
     start = replace(scan.rough(data.normalisation), flux=np.ones(36, np.float32))
     start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
     first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
-    found = fit(Terms(likelihood_of(data)), first.state, Freedom(False, False, True, True), 300).state
+    found = fit(Terms(likelihood_of(data)), first.state, Refine(False, False, True, True), 300).state
     gains = np.log(found.flux / flux)[
         :, None
     ]  # an object that fades along the scan has nearly the same patterns
@@ -291,7 +291,7 @@ def some_state(rng, data):
 
 def test_normalise_leaves_far_fields_as_they_are(data):
     state = some_state(np.random.default_rng(13), data)
-    found = normalise(state, 7.0, Freedom(True, flux=True))
+    found = normalise(state, 7.0, Refine(True, flux=True))
     for j in (0, 17, 35):
         lights = [
             intensity_of(s.object, s.modes, s.positions[j], s.flux[j], s.background) for s in (state, found)
@@ -300,7 +300,7 @@ def test_normalise_leaves_far_fields_as_they_are(data):
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(7, rel=1e-5)
     assert np.mean(found.flux**2) == pytest.approx(1, rel=1e-5)
     assert abs(np.vdot(*found.modes)) < 1e-4
-    assert normalise(state, 7.0, Freedom(False, True, False, True)) is state
+    assert normalise(state, 7.0, Refine(False, True, False, True)) is state
 
 
 def test_normalise_leaves_the_priors_scale_as_it_is(data):
@@ -322,15 +322,15 @@ def value_of(data, state, prior, power):
     return solver._objective(terms, unknowns, power)(unknowns.start())[0]
 
 
-@pytest.mark.parametrize("free", [OBJECT, PROBE, Freedom(True, True, True, True)])
-def test_slope_of_the_whole_objective(scan, data, free):
+@pytest.mark.parametrize("refine", [OBJECT, PROBE, Refine(True, True, True, True)])
+def test_slope_of_the_whole_objective(scan, data, refine):
     """With a prior as strong as the patterns, whose scale depends on the probe's power."""
     rng = np.random.default_rng(15)
     state = replace(scan.state(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
     state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
     state = replace(state, object=state.object.astype(np.complex64))
     terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
-    unknowns = Unknowns.of(state, free, data.normalisation)
+    unknowns = Unknowns.of(state, refine, data.normalisation)
     function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
     u = unknowns.start()
     _, gradient = function(u)
@@ -344,7 +344,7 @@ def test_slope_of_the_whole_objective(scan, data, free):
 
 
 def test_light_does_not_drift_from_object_to_probe(scan, data):
-    """A prior is least for an object of zero; under a probe that is free it must not get there."""
+    """A prior is least for an object of zero; under a refined probe it must not get there."""
     terms = Terms(likelihood_of(data), Prior("quadratic", 300.0))
     start = fit(terms, scan.rough(data.normalisation), OBJECT, 60).state
     found = fit(terms, start, PROBE, 150).state

@@ -7,11 +7,11 @@ import pytest
 from helpers.likelihood import N, Scan
 from helpers.reference import random_complex
 
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.state import Refine
 from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe_support import ProbeSupport
 
-ALL = Freedom(True, True, True, True)
+ALL = Refine(True, True, True, True)
 PARTS = ("object", "modes", "positions", "flux", "background")
 
 
@@ -36,20 +36,25 @@ def moved(unknowns, rng, size=0.3):
 
 
 @pytest.mark.parametrize(
-    "free", [ALL, Freedom(False), Freedom(False, True, object=False), Freedom(True, flux=True)]
+    "refine", [ALL, Refine(False), Refine(False, True, object=False), Refine(True, flux=True)]
 )
-def test_the_start_is_the_base(state, free):
-    unknowns = Unknowns.of(state, free, 0.1)
+def test_the_start_is_the_base(state, refine):
+    unknowns = Unknowns.of(state, refine, 0.1)
     found = unknowns.state(unknowns.start())
     assert unknowns.start().dtype == np.float32
     for part in PARTS:
         value = getattr(found, part)
         np.testing.assert_allclose(value, getattr(state, part), rtol=1e-5, atol=1e-5, err_msg=part)
         assert value.dtype == getattr(state, part).dtype
-    held = {"object": free.object, "modes": free.probe, "positions": free.positions, "flux": free.flux}
-    for part, is_free in (held | {"background": free.background}).items():
-        assert (part in unknowns.names) == is_free
-        if not is_free:
+    held = {
+        "object": refine.object,
+        "modes": refine.probe,
+        "positions": refine.positions,
+        "flux": refine.flux,
+    }
+    for part, is_refined in (held | {"background": refine.background}).items():
+        assert (part in unknowns.names) == is_refined
+        if not is_refined:
             other = unknowns.state(moved(unknowns, np.random.default_rng(1)))
             assert getattr(other, part) is getattr(state, part)
 
@@ -59,7 +64,7 @@ def test_a_corner_of_the_object_is_a_place_like_any_other(state):
     positions = state.positions.copy()
     positions[7] = len(state.object) - N
     corner = replace(state, positions=positions)
-    unknowns = Unknowns.of(corner, Freedom(False, True), 0.1)
+    unknowns = Unknowns.of(corner, Refine(False, True), 0.1)
     np.testing.assert_allclose(unknowns.state(unknowns.start()).positions, positions)
 
 
@@ -105,7 +110,7 @@ def test_gradient_is_the_chain_rule(state, model):
 
 
 def moves_of(state, model, seed=3):
-    unknowns = Unknowns.of(state, Freedom(False, True, object=False), 0.1, model)
+    unknowns = Unknowns.of(state, Refine(False, True, object=False), 0.1, model)
     step = moved(unknowns, np.random.default_rng(seed), size=20)
     found = unknowns.state(step).positions - state.positions
     assert np.abs(found).max() > 1e-3
@@ -136,28 +141,28 @@ def test_models_of_the_moves(state):
 
 
 def test_positions_stay_within_the_object(state):
-    unknowns = Unknowns.of(state, Freedom(False, True, object=False), 0.1, "each")
+    unknowns = Unknowns.of(state, Refine(False, True, object=False), 0.1, "each")
     for sign in (1, -1):
         found = unknowns.state(np.full(50, sign * 1e6, np.float32)).positions
         assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(state.object) - N
 
 
 def test_the_mean_flux_stays(state):
-    unknowns = Unknowns.of(state, Freedom(False, False, True, object=False), 0.1)
+    unknowns = Unknowns.of(state, Refine(False, False, True, object=False), 0.1)
     found = unknowns.state(moved(unknowns, np.random.default_rng(4))).flux
     assert found.mean() == pytest.approx(state.flux.mean(), rel=1e-5)
     assert np.abs(found - state.flux).max() > 1e-3 * state.flux.mean() and found.dtype == np.float32
 
 
 def test_a_background_is_never_negative(state):
-    unknowns = Unknowns.of(state, Freedom(False, background=True, object=False), 0.1)
+    unknowns = Unknowns.of(state, Refine(False, background=True, object=False), 0.1)
     found = unknowns.state(moved(unknowns, np.random.default_rng(5), 1e3)).background
     assert found.min() >= 0 and found.max() > 3
 
 
 def test_outside_its_mask_the_probe_stays_zero(state):
     lit = np.random.default_rng(6).random((N, N)) > 0.4
-    unknowns = Unknowns.of(state, Freedom(True), 0.1, support=ProbeSupport(lit))
+    unknowns = Unknowns.of(state, Refine(True), 0.1, support=ProbeSupport(lit))
     found = unknowns.state(moved(unknowns, np.random.default_rng(7))).modes
     assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
     ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
@@ -169,7 +174,7 @@ def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(state)
     """⟨∇f, way⟩ of f(u) = Re⟨slope, modes(u)⟩, of modes and OPR modes that the pupil limits."""
     rng = np.random.default_rng(6)
     support = ProbeSupport(rng.random((N, N)) > 0.4, far_field=True)
-    unknowns = Unknowns.of(state, Freedom(True, object=False), 0.1, support=support)
+    unknowns = Unknowns.of(state, Refine(True, object=False), 0.1, support=support)
     slope = random_complex(rng, state.modes.shape).astype(np.complex64)
     u, way = unknowns.start(), rng.normal(size=unknowns.start().shape).astype(np.float32)
     moved_by = unknowns.state(u + way).modes - unknowns.state(u).modes
@@ -209,10 +214,10 @@ def test_scales_of_modes_by_which_the_probe_varies(state):
     _, bright, _ = slow_curvatures(state)
     rng = np.random.default_rng(4)
     varied = random_complex(rng, (2, N, N)).astype(np.complex64)
-    free = replace(ALL, probe_variation=True)
+    refine = replace(ALL, probe_variation=True)
     for size in (1e-3, 1.0):
         weights = size * random_complex(rng, (len(state.flux), 2)).astype(np.complex64)
-        scales = Unknowns.of(replace(state, opr_modes=varied, opr_weights=weights), free, 0.1).scales
+        scales = Unknowns.of(replace(state, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
         np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
     row, column = np.floor(state.positions[3] + 0.5).astype(int)
     seen = np.abs(state.object[row : row + N, column : column + N]) ** 2

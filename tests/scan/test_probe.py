@@ -42,10 +42,12 @@ def test_probe_is_complex64_with_maximum_one_centred_at_half_N(config, N):
 
 
 def test_mask_zeroes_exactly_what_lies_outside_its_disk():
-    free, masked = (make_probe(ZonePlateProbe(mask_diameter_px=d), 32) for d in (None, 11.0))
+    unmasked, masked = (make_probe(ZonePlateProbe(mask_diameter_px=d), 32) for d in (None, 11.0))
     inside = distance(32) <= 5.5
     assert np.all(masked[~inside] == 0)
-    np.testing.assert_allclose(masked[inside] / masked[16, 16], free[inside] / free[16, 16], rtol=1e-5)
+    np.testing.assert_allclose(
+        masked[inside] / masked[16, 16], unmasked[inside] / unmasked[16, 16], rtol=1e-5
+    )
     assert np.abs(masked).max() == pytest.approx(1, abs=1e-6)
 
 

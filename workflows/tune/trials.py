@@ -38,7 +38,7 @@ class Bench:
         context = RunContext(self._scratch, on_event=on_event)
         inputs, prepared = MethodInputs(config, context), self._prepared(config, context)
         fit = judge(METHODS[SOLVER](prepared, {}, inputs), prepared)
-        judged = fit.free or fit.used
+        judged = fit.held_out or fit.used
         return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
 
     def _prepared(self, config: ScanRunConfig, context: RunContext) -> Prepared:
