@@ -39,8 +39,8 @@ from ptycho.align.affine_map import find_map, score_map
 from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation

@@ -41,7 +41,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.reconstruction.unknowns import object_illumination
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of, warnings_of
 

@@ -24,12 +24,12 @@ from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, intensity_of
 

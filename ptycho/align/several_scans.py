@@ -18,12 +18,12 @@ import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
+from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding

@@ -29,6 +29,7 @@ from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.fit_digest import digest_of
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
@@ -39,7 +40,6 @@ from ptycho.reconstruction.solver import (
     fit_learned,
 )
 from ptycho.reconstruction.state import Refine, State
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.misfit import predictions
+from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.dataset import Dataset
 
 POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"

@@ -22,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_illumination
 
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]

@@ -22,6 +22,7 @@ from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
+from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.refinement import noise_unit
@@ -36,7 +37,6 @@ from ptycho.reconstruction.solver import (
 )
 from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.reconstruction.trial import Trial
-from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -262,8 +262,8 @@ class Selection:
     def _exceeds_errors(self, state: State) -> bool:
         """Return whether a background exceeds what errors of the object alone would produce.
 
-        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where
-        it is dark; there any intensity that is added predicts better.
+        p parameters of the object leave a pattern's expectation uncertain by about p/J photons, and most
+        where it is dark; there any intensity that is added predicts better.
         """
         photons = float(state.background.sum()) / self.noise.photon**2
         return not photons or photons > self.limits.background_excess * 2 * state.slices * illuminated_pixels(

@@ -23,10 +23,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Refine, State
-from ptycho.reconstruction.unknowns import object_illumination
 
 
 @dataclass(frozen=True)

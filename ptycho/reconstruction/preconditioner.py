@@ -1,7 +1,7 @@
 """Preconditioner of a fit: the inverse of what is known beforehand of the curvature of its objective.
 
-In the units of :mod:`~ptycho.reconstruction.unknowns` the diagonal of the Hessian of −log p is one. Two parts
-of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
+In the units of :mod:`~ptycho.reconstruction.parameters` the diagonal of the Hessian of −log p is one. Two
+parts of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
 
 **A regulariser** is stiff at high spatial frequencies. With H the diagonal of the likelihood in each pixel, c
 the mean weight of the regulariser at the present object, and p the order of its differences, the step is
@@ -34,10 +34,10 @@ import numpy as np
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.parameters import Parameters, illuminated, illuminated_pixels, object_illumination
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
 from ptycho.reconstruction.state import Refine, State
-from ptycho.reconstruction.unknowns import Unknowns, illuminated, illuminated_pixels, object_illumination
 from ptycho.scan.probe import energy_diameter
 
 
@@ -68,14 +68,14 @@ class Preconditioner:
     def __call__(self, q: np.ndarray) -> np.ndarray:
         return self._operator(q)
 
-    def renew(self, unknowns: Unknowns, state: State, steps: int, far: int = 20) -> None:
+    def renew(self, parameters: Parameters, state: State, steps: int, far: int = 20) -> None:
         """Take the curvature at a state, so many steps from the start of the fit.
 
         ``far``: steps from a constant, after which phases are known well enough to scale steps by them.
         """
         if not self._wanted:
             return
-        scale = unknowns.scales["object"]
+        scale = parameters.scales["object"]
         stiffness = self._prior.stiffness(state.object)
         parts = []
         if stiffness is not None:

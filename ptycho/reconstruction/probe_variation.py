@@ -22,9 +22,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import eigh
 
+from ptycho.reconstruction.parameters import cosines, floored, probe_curvature, weight_curvature
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import cosines, floored, probe_curvature, weight_curvature
 
 
 def add_variation(

@@ -3,7 +3,7 @@
     minimise  ½ Σ deviance(λ, n) + prior(O)
 
 over the refined parameters, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
-:mod:`~ptycho.reconstruction.unknowns`.
+:mod:`~ptycho.reconstruction.parameters`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, opinion
+from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Refine, State
-from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe import orthogonal_modes
 from ptycho.scan.probe_support import ProbeSupport
 
@@ -163,29 +163,29 @@ def _fit(
     state, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), terms.likelihood.data.between, terms.options
     preconditioner = Preconditioner(terms.prior, terms.anchor, refine, start, between)
-    converged, limit = False, enough * _parameters(start, refine, terms)
+    converged, limit = False, enough * _parameter_count(start, refine, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         held = 0.0 if terms.anchor is None else terms.anchor.weight
-        unknowns = Unknowns.of(
+        parameters = Parameters.of(
             state, refine, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
         )
-        before, u = len(course), unknowns.start()
-        preconditioner.renew(unknowns, state, before)
-        for point in minimise(_objective(terms, unknowns, power), u, preconditioner):
+        before, u = len(course), parameters.start()
+        preconditioner.renew(parameters, state, before)
+        for point in minimise(_objective(terms, parameters, power), u, preconditioner):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
-            watch(unknowns.state(point.x), point.value)
+            watch(parameters.state(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
             if converged or len(course) > steps or done > options.restart:
                 break
             if done == options.window or done % options.renew == 0:
-                preconditioner.renew(unknowns, unknowns.state(u), len(course))
+                preconditioner.renew(parameters, parameters.state(u), len(course))
         else:
             converged = True
-        state = normalise(unknowns.state(u), power, refine)
+        state = normalise(parameters.state(u), power, refine)
     return Fit(state, course, evaluations, converged)
 
 
@@ -276,7 +276,7 @@ def _rate(course: list[float], window: int = FIT.window) -> float:
 
 
 def _objective(
-    terms: Terms, unknowns: Unknowns, power: float
+    terms: Terms, parameters: Parameters, power: float
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """Half the deviance and the prior of the object in the scale in which the probe has its power.
 
@@ -286,8 +286,8 @@ def _objective(
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
-        state = unknowns.state(u)
-        found = terms.likelihood.evaluate(state, unknowns.names)
+        state = parameters.state(u)
+        found = terms.likelihood.evaluate(state, parameters.names)
         gradients, value = dict(found.gradients), found.value
         light = _power(state)
         alpha = np.float32(np.sqrt(light / power) ** (1 / state.slices))
@@ -298,7 +298,7 @@ def _objective(
                 along = float(np.vdot(slope, state.object).real)
                 share = np.float32(along * alpha / light / state.slices)
                 gradients["modes"] = gradients["modes"] + share * state.modes
-        return value, unknowns.gradient(u, gradients)
+        return value, parameters.gradient(u, gradients)
 
     return function
 
@@ -307,7 +307,7 @@ def _power(state: State) -> float:
     return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
 
 
-def _parameters(state: State, refine: Refine, terms: Terms) -> int:
+def _parameter_count(state: State, refine: Refine, terms: Terms) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
     count = 2 * state.slices * illuminated_pixels(state) if refine.object else 0
     count += 2 * (state.modes.size + state.opr_modes.size) * refine.probe

@@ -27,10 +27,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.error_map import ErrorMap
 
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known

@@ -10,10 +10,10 @@ from helpers.large_patterns import smooth_scan
 
 from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, state_of
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Terms
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
 

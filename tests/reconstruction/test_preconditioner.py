@@ -9,11 +9,11 @@ from helpers.likelihood import Scan, distance, likelihood_of, lit_mask
 from helpers.reference import random_complex
 
 from ptycho.reconstruction import preconditioner
+from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.preconditioner import Preconditioner, regularised, slow_phases
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.unknowns import Unknowns
 from ptycho.scan.probe import energy_diameter
 
 
@@ -31,7 +31,7 @@ def test_the_operator_is_symmetric_and_positive(prior):
     scan = Scan.of(rng, count=12, step=2.2)
     state = scan.state(1.0)
     operator = Preconditioner(prior, None, OBJECT_ALONE, state)
-    operator.renew(Unknowns.of(state, OBJECT_ALONE, 1.0), state, 0)
+    operator.renew(Parameters.of(state, OBJECT_ALONE, 1.0), state, 0)
     count = 2 * state.object.size + 7  # what follows the object is left as it is
     a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))
     scaled = operator(a)
@@ -41,7 +41,7 @@ def test_the_operator_is_symmetric_and_positive(prior):
 
 
 def test_without_a_regulariser_it_is_the_diagonal():
-    """Σ w²/H_i = 1/H: in the units of the unknowns the identity, however the light varies."""
+    """Σ w²/H_i = 1/H: in the units of the parameters the identity, however the light varies."""
     rng = np.random.default_rng(1)
     scale = np.exp(rng.normal(size=(9, 12))).astype(np.float32)
     wave, _ = waves(rng, scale.shape)

@@ -17,10 +17,10 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
+from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Refine
-from ptycho.reconstruction.unknowns import Unknowns
 from workflows.reconstruct.live_config import LiveConfig
 
 REFINED = Refine(probe=True, flux=True, probe_variation=True)
@@ -110,8 +110,8 @@ def test_gradients_by_differences(varied):
 def test_vector_and_gauge_keep_the_patterns(varied):
     data = data_of(varied)
     likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    unknowns = Unknowns.of(state, REFINED, likelihood.photon)
-    again = unknowns.state(unknowns.start())
+    parameters = Parameters.of(state, REFINED, likelihood.photon)
+    again = parameters.state(parameters.start())
     for part in ("modes", "opr_modes", "opr_weights"):
         np.testing.assert_allclose(getattr(again, part), getattr(state, part), rtol=1e-4, atol=1e-5)
     one = replace(state, modes=state.modes[:1])
@@ -131,18 +131,18 @@ def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
     data = data_of(varied, np.random.default_rng(3))
     likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
     only = Refine(False, object=False, probe_variation=True)
-    unknowns = Unknowns.of(state, only, likelihood.photon, weight_waves=3)
+    parameters = Parameters.of(state, only, likelihood.photon, weight_waves=3)
     time = (np.arange(25) + 0.5) / 25
     span = np.stack([np.cos(np.pi * m * time) for m in (1, 2, 3)], axis=1)
-    start = unknowns.start()
+    start = parameters.start()
     for u in (start, start + np.random.default_rng(0).normal(size=start.shape).astype(np.float32)):
-        weights = unknowns.state(u).opr_weights
+        weights = parameters.state(u).opr_weights
         fitted = span @ np.linalg.lstsq(span, weights, rcond=None)[0]
         np.testing.assert_allclose(weights, fitted, atol=1e-5 * np.abs(weights).max())
-    found = likelihood.evaluate(unknowns.state(start), ("opr_weights",)).gradients
-    slope = unknowns.gradient(start, found)
+    found = likelihood.evaluate(parameters.state(start), ("opr_weights",)).gradients
+    slope = parameters.gradient(start, found)
     way = np.random.default_rng(5).normal(size=start.shape).astype(np.float32)
-    moved = unknowns.state(start + way).opr_weights - unknowns.state(start).opr_weights
+    moved = parameters.state(start + way).opr_weights - parameters.state(start).opr_weights
     assert np.vdot(slope, way) == pytest.approx(np.vdot(found["opr_weights"], moved).real, rel=1e-3)
 
 

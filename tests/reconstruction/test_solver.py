@@ -20,10 +20,10 @@ from helpers.reference import random_complex
 from scipy.optimize import minimize
 
 from ptycho.reconstruction import solver
+from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
 from ptycho.reconstruction.state import Refine, State, more_modes
-from ptycho.reconstruction.unknowns import Unknowns
 from ptycho.scan.probe_support import ProbeSupport
 
 OBJECT, PROBE, POSITIONS = Refine(False), Refine(True), Refine(False, positions=True)
@@ -318,8 +318,8 @@ def test_normalise_leaves_the_priors_scale_as_it_is(data):
 
 def value_of(data, state, prior, power):
     terms = Terms(likelihood_of(data), prior)
-    unknowns = Unknowns.of(state, PROBE, data.normalisation)
-    return solver._objective(terms, unknowns, power)(unknowns.start())[0]
+    parameters = Parameters.of(state, PROBE, data.normalisation)
+    return solver._objective(terms, parameters, power)(parameters.start())[0]
 
 
 @pytest.mark.parametrize("refine", [OBJECT, PROBE, Refine(True, True, True, True)])
@@ -330,9 +330,9 @@ def test_slope_of_the_whole_objective(scan, data, refine):
     state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
     state = replace(state, object=state.object.astype(np.complex64))
     terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
-    unknowns = Unknowns.of(state, refine, data.normalisation)
-    function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
-    u = unknowns.start()
+    parameters = Parameters.of(state, refine, data.normalisation)
+    function = solver._objective(terms, parameters, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
+    u = parameters.start()
     _, gradient = function(u)
     steepest = gradient / np.linalg.norm(gradient)
     for way in (steepest, rng.normal(size=u.shape), np.sign(gradient) * rng.random(u.shape)):

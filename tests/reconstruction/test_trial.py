@@ -87,7 +87,7 @@ def test_fractions_of_a_pixel_move_the_probe(curved):
         exact=True,
     )
     deviance, same = (tried(one, 6).mean_deviance for one in (data, moved))
-    assert same == pytest.approx(deviance, rel=0.1)  # but for the scales of the unknowns
+    assert same == pytest.approx(deviance, rel=0.1)  # but for the scales of the parameters
 
 
 def test_trials_come_back_in_order():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, fisher_matrix, likelihood_of, lit_mask
 
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.uncertainty import (
@@ -16,7 +17,6 @@ from ptycho.reconstruction.uncertainty import (
     smooth,
     turn_towards,
 )
-from ptycho.reconstruction.unknowns import object_illumination
 
 ROWS, COLS = np.mgrid[:23, :31]
 

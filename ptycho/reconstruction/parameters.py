@@ -1,4 +1,4 @@
-"""What the solver finds, as one real vector in which every number has about the same curvature.
+"""The refined parameters, as one real vector in which every number has about the same curvature.
 
     u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
@@ -27,7 +27,7 @@ COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 
 @dataclass(frozen=True, eq=False)
-class Unknowns:
+class Parameters:
     """The refined part of a state as a vector.
 
     Attributes:
@@ -57,7 +57,7 @@ class Unknowns:
         support: ProbeSupport | None = None,
         diagonal: float | np.ndarray = 0.0,
         weight_waves: int | None = None,
-    ) -> Unknowns:
+    ) -> Parameters:
         """Of a state.
 
         Args:

@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.state import Refine
-from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe_support import ProbeSupport
 
 ALL = Refine(True, True, True, True)
@@ -29,9 +29,9 @@ def state():
     return found
 
 
-def moved(unknowns, rng, size=0.3):
+def moved(parameters, rng, size=0.3):
     """A vector some way off the start, in each of its numbers."""
-    start = unknowns.start()
+    start = parameters.start()
     return (start + size * rng.normal(size=start.shape)).astype(np.float32)
 
 
@@ -39,9 +39,9 @@ def moved(unknowns, rng, size=0.3):
     "refine", [ALL, Refine(False), Refine(False, True, object=False), Refine(True, flux=True)]
 )
 def test_the_start_is_the_base(state, refine):
-    unknowns = Unknowns.of(state, refine, 0.1)
-    found = unknowns.state(unknowns.start())
-    assert unknowns.start().dtype == np.float32
+    parameters = Parameters.of(state, refine, 0.1)
+    found = parameters.state(parameters.start())
+    assert parameters.start().dtype == np.float32
     for part in PARTS:
         value = getattr(found, part)
         np.testing.assert_allclose(value, getattr(state, part), rtol=1e-5, atol=1e-5, err_msg=part)
@@ -53,9 +53,9 @@ def test_the_start_is_the_base(state, refine):
         "flux": refine.flux,
     }
     for part, is_refined in (held | {"background": refine.background}).items():
-        assert (part in unknowns.names) == is_refined
+        assert (part in parameters.names) == is_refined
         if not is_refined:
-            other = unknowns.state(moved(unknowns, np.random.default_rng(1)))
+            other = parameters.state(moved(parameters, np.random.default_rng(1)))
             assert getattr(other, part) is getattr(state, part)
 
 
@@ -64,8 +64,8 @@ def test_a_corner_of_the_object_is_a_place_like_any_other(state):
     positions = state.positions.copy()
     positions[7] = len(state.object) - N
     corner = replace(state, positions=positions)
-    unknowns = Unknowns.of(corner, Refine(False, True), 0.1)
-    np.testing.assert_allclose(unknowns.state(unknowns.start()).positions, positions)
+    parameters = Parameters.of(corner, Refine(False, True), 0.1)
+    np.testing.assert_allclose(parameters.state(parameters.start()).positions, positions)
 
 
 @pytest.mark.parametrize("model", ["independent", "affine", "affine_and_independent", "each"])
@@ -74,7 +74,7 @@ def test_gradient_is_the_chain_rule(state, model):
     rng = np.random.default_rng(2)
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
-    unknowns = Unknowns.of(state, ALL, 0.1, model, ProbeSupport(lit))
+    parameters = Parameters.of(state, ALL, 0.1, model, ProbeSupport(lit))
     weights = {part: rng.normal(size=getattr(state, part).shape) for part in PARTS}
 
     def toy(at):
@@ -87,21 +87,21 @@ def test_gradient_is_the_chain_rule(state, model):
             gradients[part] = (weight * shifted).astype(getattr(at, part).dtype)
         return value, gradients
 
-    u = moved(unknowns, rng)
-    beta = unknowns._parts(u)["background"]
+    u = moved(parameters, rng)
+    beta = parameters._parts(u)["background"]
     beta[::2] *= -1
     assert np.any(beta < 0) and np.any(u < 0)
-    gradient = unknowns.gradient(u, toy(unknowns.state(u))[1])
+    gradient = parameters.gradient(u, toy(parameters.state(u))[1])
     assert gradient.shape == u.shape and gradient.dtype == np.float32
     ends = np.cumsum(
-        [scale.size * (1 + (name in ("object", "modes"))) for name, scale in unknowns.scales.items()]
+        [scale.size * (1 + (name in ("object", "modes"))) for name, scale in parameters.scales.items()]
     )
-    for name, begin, end in zip(unknowns.names, [0, *ends[:-1]], ends, strict=True):
+    for name, begin, end in zip(parameters.names, [0, *ends[:-1]], ends, strict=True):
         for _ in range(3):
             way = np.zeros_like(u)
             way[begin:end] = rng.normal(size=end - begin)
             step = np.float32(0.02)
-            up, down = (toy(unknowns.state(u + sign * step * way))[0] for sign in (1, -1))
+            up, down = (toy(parameters.state(u + sign * step * way))[0] for sign in (1, -1))
             slope, limit = (
                 float(way @ gradient),
                 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
@@ -110,11 +110,11 @@ def test_gradient_is_the_chain_rule(state, model):
 
 
 def moves_of(state, model, seed=3):
-    unknowns = Unknowns.of(state, Refine(False, True, object=False), 0.1, model)
-    step = moved(unknowns, np.random.default_rng(seed), size=20)
-    found = unknowns.state(step).positions - state.positions
+    parameters = Parameters.of(state, Refine(False, True, object=False), 0.1, model)
+    step = moved(parameters, np.random.default_rng(seed), size=20)
+    found = parameters.state(step).positions - state.positions
     assert np.abs(found).max() > 1e-3
-    wanted = (step.reshape(-1, 2) / unknowns.scales["positions"]).astype(float)
+    wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
     return found, wanted
 
 
@@ -141,32 +141,32 @@ def test_models_of_the_moves(state):
 
 
 def test_positions_stay_within_the_object(state):
-    unknowns = Unknowns.of(state, Refine(False, True, object=False), 0.1, "each")
+    parameters = Parameters.of(state, Refine(False, True, object=False), 0.1, "each")
     for sign in (1, -1):
-        found = unknowns.state(np.full(50, sign * 1e6, np.float32)).positions
+        found = parameters.state(np.full(50, sign * 1e6, np.float32)).positions
         assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(state.object) - N
 
 
 def test_the_mean_flux_stays(state):
-    unknowns = Unknowns.of(state, Refine(False, False, True, object=False), 0.1)
-    found = unknowns.state(moved(unknowns, np.random.default_rng(4))).flux
+    parameters = Parameters.of(state, Refine(False, False, True, object=False), 0.1)
+    found = parameters.state(moved(parameters, np.random.default_rng(4))).flux
     assert found.mean() == pytest.approx(state.flux.mean(), rel=1e-5)
     assert np.abs(found - state.flux).max() > 1e-3 * state.flux.mean() and found.dtype == np.float32
 
 
 def test_a_background_is_never_negative(state):
-    unknowns = Unknowns.of(state, Refine(False, background=True, object=False), 0.1)
-    found = unknowns.state(moved(unknowns, np.random.default_rng(5), 1e3)).background
+    parameters = Parameters.of(state, Refine(False, background=True, object=False), 0.1)
+    found = parameters.state(moved(parameters, np.random.default_rng(5), 1e3)).background
     assert found.min() >= 0 and found.max() > 3
 
 
 def test_outside_its_mask_the_probe_stays_zero(state):
     lit = np.random.default_rng(6).random((N, N)) > 0.4
-    unknowns = Unknowns.of(state, Refine(True), 0.1, support=ProbeSupport(lit))
-    found = unknowns.state(moved(unknowns, np.random.default_rng(7))).modes
+    parameters = Parameters.of(state, Refine(True), 0.1, support=ProbeSupport(lit))
+    found = parameters.state(moved(parameters, np.random.default_rng(7))).modes
     assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
     ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
-    gradient = unknowns._parts(unknowns.gradient(unknowns.start(), ones))["modes"]
+    gradient = parameters._parts(parameters.gradient(parameters.start(), ones))["modes"]
     assert not gradient[:, ~lit].any() and gradient[:, lit].all()
 
 
@@ -174,13 +174,13 @@ def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(state)
     """⟨∇f, way⟩ of f(u) = Re⟨slope, modes(u)⟩, of modes and OPR modes that the pupil limits."""
     rng = np.random.default_rng(6)
     support = ProbeSupport(rng.random((N, N)) > 0.4, far_field=True)
-    unknowns = Unknowns.of(state, Refine(True, object=False), 0.1, support=support)
+    parameters = Parameters.of(state, Refine(True, object=False), 0.1, support=support)
     slope = random_complex(rng, state.modes.shape).astype(np.complex64)
-    u, way = unknowns.start(), rng.normal(size=unknowns.start().shape).astype(np.float32)
-    moved_by = unknowns.state(u + way).modes - unknowns.state(u).modes
-    found = np.vdot(unknowns.gradient(u, {"modes": slope}), way)
+    u, way = parameters.start(), rng.normal(size=parameters.start().shape).astype(np.float32)
+    moved_by = parameters.state(u + way).modes - parameters.state(u).modes
+    found = np.vdot(parameters.gradient(u, {"modes": slope}), way)
     assert found == pytest.approx(np.vdot(slope, moved_by).real, rel=1e-3)
-    far = np.fft.fft2(unknowns.state(u + way).modes)
+    far = np.fft.fft2(parameters.state(u + way).modes)
     assert np.abs(far[:, ~support.region]).max() < 1e-4 * np.abs(far).max()
 
 
@@ -199,13 +199,13 @@ def slow_curvatures(state):
 
 def test_scales_are_roots_of_the_curvature(state):
     light, bright, energy = slow_curvatures(state)
-    unknowns = Unknowns.of(state, ALL, 0.1, diagonal=2e3)
+    parameters = Parameters.of(state, ALL, 0.1, diagonal=2e3)
     floored = np.maximum(light, 1e-3 * light.max())
-    np.testing.assert_allclose(unknowns.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
-    for mode in unknowns.scales["modes"]:
+    np.testing.assert_allclose(parameters.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
+    for mode in parameters.scales["modes"]:
         np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)
-    np.testing.assert_allclose(unknowns.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
-    np.testing.assert_allclose(unknowns.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
+    np.testing.assert_allclose(parameters.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
+    np.testing.assert_allclose(parameters.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
     assert illuminated_pixels(state) == np.count_nonzero(light > 0.1 * light.max())
 
 
@@ -217,7 +217,7 @@ def test_scales_of_modes_by_which_the_probe_varies(state):
     refine = replace(ALL, probe_variation=True)
     for size in (1e-3, 1.0):
         weights = size * random_complex(rng, (len(state.flux), 2)).astype(np.complex64)
-        scales = Unknowns.of(replace(state, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
+        scales = Parameters.of(replace(state, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
         np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
     row, column = np.floor(state.positions[3] + 0.5).astype(int)
     seen = np.abs(state.object[row : row + N, column : column + N]) ** 2
