@@ -134,7 +134,7 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
     from benchmarks.generated_scan import generated_scan
     from ptycho.reconstruction.blocks import Blockwise, Stage, fit_in_blocks
     from ptycho.reconstruction.refinement import likelihood_of
-    from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+    from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
     from ptycho.reconstruction.state import State
 
     for count in counts:
@@ -148,8 +148,10 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
         def advance(patterns: int) -> None:
             memory.append(psutil.Process().memory_info().rss / 2**20)  # noqa: B023
 
-        one = (Stage("one step", lambda terms, state, refine, steps: fit(terms, state, refine, 1), True),)
-        fit_in_blocks(Terms(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
+        one = (
+            Stage("one step", lambda objective, state, refine, steps: fit(objective, state, refine, 1), True),
+        )
+        fit_in_blocks(Objective(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
         seconds = time.perf_counter() - began
         rate = 2 * count / seconds  # the start, and one step
         tenth = max(1, len(memory) // 10)

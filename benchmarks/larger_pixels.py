@@ -29,7 +29,7 @@ from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import SelectionOptions
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import coarser
@@ -67,7 +67,7 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
 
 
 def row_of(
-    name: str, terms: Terms, start: State, truth: np.ndarray, probe: np.ndarray, spent: float
+    name: str, objective: Objective, start: State, truth: np.ndarray, probe: np.ndarray, spent: float
 ) -> dict[str, str]:
     """Errors from a start, and seconds with those that were ``spent`` on it; scoring is not counted."""
     row, since = {"begun from": name}, time.perf_counter()
@@ -76,12 +76,12 @@ def row_of(
         nonlocal spent, since
         spent += time.perf_counter() - since
         if (step := watched.pop(0)) in SHOWN:
-            error = error_of(state.object, truth, terms.likelihood.data.beam, probe)
+            error = error_of(state.object, truth, objective.likelihood.data.beam, probe)
             row[f"step {step}"] = f"{error:.3f} ({spent:.0f} s)"
         since = time.perf_counter()
 
     watched = list(range(SHOWN[-1] + 1))
-    fit(terms, start, OBJECT_ALONE, SHOWN[-1], 0.0, watch)
+    fit(objective, start, OBJECT_ALONE, SHOWN[-1], 0.0, watch)
     return row
 
 
@@ -98,18 +98,18 @@ def main() -> None:
     if view is None:
         raise SystemExit(f"{options.side}: there are no larger pixels to begin at")
     print(f"{len(data.positions)} patterns of {data.N}², begun at {view.data.N}²\n")
-    terms = Terms(
+    objective = Objective(
         ScanLikelihood(data, data.normalisation),
         Prior("edge_preserving", PRIORS["edge_preserving"].strengths[0]),
     )
     flat = State.of(data, np.ones(truth.shape))
-    fit(terms, flat, OBJECT_ALONE, 1)
-    begin_at_larger_pixels(terms, flat, 1)
-    rows = [row_of("a constant", terms, flat, truth, probe, 0.0)]
+    fit(objective, flat, OBJECT_ALONE, 1)
+    begin_at_larger_pixels(objective, flat, 1)
+    rows = [row_of("a constant", objective, flat, truth, probe, 0.0)]
     since = time.perf_counter()
-    begun = begin_at_larger_pixels(terms, flat, SelectionOptions.first_steps)
+    begun = begin_at_larger_pixels(objective, flat, SelectionOptions.first_steps)
     assert begun is not None
-    rows.append(row_of("larger pixels", terms, begun, truth, probe, time.perf_counter() - since))
+    rows.append(row_of("larger pixels", objective, begun, truth, probe, time.perf_counter() - since))
     print(markdown(rows))
 
 

@@ -38,7 +38,7 @@ from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import FIT, Terms, fit
+from ptycho.reconstruction.solver import FIT, Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth
@@ -99,9 +99,9 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
         rough = replace(rough, background=np.full((data.N, data.N), 0.1 * likelihood.photon**2, np.float32))
     refine = Refine(True, True, True, options.background)
     for one in (Refine(False), refine):
-        fit(Terms(likelihood), rough, one, 1)  # compiles
+        fit(Objective(likelihood), rough, one, 1)  # compiles
     told = Course(likelihood, truth)
-    counted = Terms(replace(likelihood, advance=told.count))
+    counted = Objective(replace(likelihood, advance=told.count))
     first = fit(counted, rough, Refine(False), FIT.first, watch=told.watch)
     fit(counted, first.state, refine, options.steps, watch=told.watch)
     return told.rows

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, Causes, score_causes
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, constant_object, middle
 from ptycho.scan.comparison import REFINED, Comparison
@@ -301,7 +301,7 @@ def _errors(sample: Sample, state: State, options: AffineOptions) -> tuple[float
     ``φ = Σ ρ×Δ / Σ ρ²``.
     """
     refine = Refine(False, positions=True, object=False)
-    moved = fit(Terms(sample.fitted, moves="each"), state, refine, options.single_steps).state.positions
+    moved = fit(Objective(sample.fitted, moves="each"), state, refine, options.single_steps).state.positions
     rho, moves = state.positions - state.positions.mean(axis=0), moved - state.positions
     moves = moves - moves.mean(axis=0)
     moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]

@@ -19,7 +19,7 @@ import numpy as np
 from ptycho.align.registration import Registration, RegistrationOptions
 from ptycho.align.sections import bring_together
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import Refine
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
@@ -180,7 +180,7 @@ def _ended(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moves ``(J, 2)`` after a fit with refined positions from some, and each pattern's deviance ``(J,)``."""
     likelihood, side = likelihood_of(data), data.object_size + 2 * options.registration.reach
-    start, terms = constant_object(data, side), Terms(likelihood, TrialOptions().prior, "each")
+    start, objective = constant_object(data, side), Objective(likelihood, TrialOptions().prior, "each")
     nominal = start.positions + options.registration.reach
     state = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
     for refine, steps in (
@@ -188,6 +188,6 @@ def _ended(
         (Refine(refine_probe), options.probe_steps),
         (Refine(refine_probe, positions=True), options.position_steps),
     ):
-        state = fit(terms, state, refine, steps).state
+        state = fit(objective, state, refine, steps).state
     change = state.positions - nominal - moves
     return moves + change - change.mean(axis=0), likelihood.evaluate(state).deviance

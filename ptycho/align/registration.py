@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.dataset import Dataset
@@ -297,7 +297,7 @@ class Registration:
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
         start = replace(self.state, positions=places, flux=self.state.flux[patterns])
-        found = fit(Terms(likelihood, TrialOptions().prior, moves), start, refine, steps).state
+        found = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).state
         self.state = replace(self.state, object=found.object, modes=found.modes)
         if refine.positions:
             change = found.positions - places

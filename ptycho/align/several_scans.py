@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
+from ptycho.reconstruction.solver import Objective, fit, fit_from_constant
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.beam import Beam
@@ -144,12 +144,12 @@ def place_on_the_largest(
         refine_own = refine_probe and (k == first or own_probe is not None)
         if own_probe is None and k != first:
             start = replace(start, modes=states[first].modes)
-        terms = Terms(replace(units, data=part), TrialOptions().prior)
-        states[k] = fit_from_constant(terms, start, options.steps).state
+        objective = Objective(replace(units, data=part), TrialOptions().prior)
+        states[k] = fit_from_constant(objective, start, options.steps).state
         if refine_own:
-            states[k] = fit(terms, states[k], Refine(), options.probe_steps).state
+            states[k] = fit(objective, states[k], Refine(), options.probe_steps).state
         if k != first:
-            places[k] = place_scan(states[first], terms.likelihood, states[k], options)
+            places[k] = place_scan(states[first], objective.likelihood, states[k], options)
     beams = {k: state.beam(data.photon_scale, units.normalisation) for k, state in states.items()}
     return Placed(first, places, {k: beam.probe for k, beam in beams.items()})
 
@@ -254,8 +254,8 @@ def _refined(
         return place
     flux = np.full(len(mine), place.flux, np.float32)
     start = replace(known, positions=there[mine], flux=flux)
-    terms = Terms(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
-    found = fit(terms, start, MOVES, options.move_steps).state
+    objective = Objective(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
+    found = fit(objective, start, MOVES, options.move_steps).state
     return _rigid(place, nominal[mine], found.positions, options)
 
 

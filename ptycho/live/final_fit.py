@@ -20,7 +20,7 @@ from ptycho.live.state import LiveState
 from ptycho.live.update import at, held_out, improve
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, normalise
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, normalise
 from ptycho.reconstruction.state import Refine, State
 
 Watch = Callable[[State, float], object]
@@ -42,12 +42,12 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         yield from _in_parts(state, context, seconds, speed)
         return
     fitted = fitted[np.isfinite(context.read(state.patterns["row"][fitted])).all(axis=(1, 2))]
-    terms, reached = _together(state, context, fitted, state.estimate.positions)
+    objective, reached = _together(state, context, fitted, state.estimate.positions)
     judge = _holdout(state, context, held_out(state, context, context.options.most_held_out))
     refined = context.refined
     refined = replace(refined, positions=refined.positions and not is_still(state, context.options))
     until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
-    for share, wanted, stage in _stages(terms, refined, context.options):
+    for share, wanted, stage in _stages(objective, refined, context.options):
         limit = time.monotonic() + (until - time.monotonic()) * share / left
         left -= share
         found = within(limit, stage, reached, wanted)
@@ -97,15 +97,17 @@ def within(limit: float, stage: Stage, start: State, refined: Refine) -> State:
         return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), refined)
 
 
-def _stages(terms: Terms, refined: Refine, options: LiveOptions) -> Iterator[tuple[float, Refine, Stage]]:
+def _stages(
+    objective: Objective, refined: Refine, options: LiveOptions
+) -> Iterator[tuple[float, Refine, Stage]]:
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
     def plain(wanted: Refine) -> Stage:
-        return lambda state, watch: fit(terms, state, wanted, options.most_steps, watch=watch).state
+        return lambda state, watch: fit(objective, state, wanted, options.most_steps, watch=watch).state
 
     def learned(state: State, watch: Watch) -> State:
         network = Learned(StoredNetwork(), options.denoiser_weight)
-        return fit_learned(terms, state, network, 1, watch, options.most_steps).state
+        return fit_learned(objective, state, network, 1, watch, options.most_steps).state
 
     all_of_it = Refine(refined.probe, True)
     stages = [(0.4, OBJECT_ALONE, plain(OBJECT_ALONE))]
@@ -118,13 +120,13 @@ def _stages(terms: Terms, refined: Refine, options: LiveOptions) -> Iterator[tup
 
 def _together(
     state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray
-) -> tuple[Terms, State]:
+) -> tuple[Objective, State]:
     """What is minimised for some patterns, and their estimate, on a square object."""
     start = at(state, context, chosen, positions)
     side = max(start.object.shape)
     start = replace(start, object=np.pad(start.object, [(0, side - n) for n in start.object.shape], "edge"))
     likelihood = context.likelihood_of(context.read(state.patterns["row"][chosen]), start)
-    return Terms(likelihood, context.options.final_regulariser, "independent", context.support), start
+    return Objective(likelihood, context.options.final_regulariser, "independent", context.support), start
 
 
 def _holdout(state: LiveState, context: LiveContext, chosen: np.ndarray) -> HoldOut | None:

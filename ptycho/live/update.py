@@ -24,7 +24,7 @@ from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, fill
 from ptycho.reconstruction.blocks import Block, block_of, cut
 from ptycho.reconstruction.prior import Anchor
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.windows import add_windows_to
 
@@ -87,13 +87,13 @@ def _fit(
     likelihood = context.likelihood_of(amplitudes, start)
     others = np.maximum(light - _light_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
-    terms = Terms(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
+    objective = Objective(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
     if not state.illumination.any():
         first, steps = options.first_steps
-        start = fit(terms, start, OBJECT_ALONE, first, 0.0).state
+        start = fit(objective, start, OBJECT_ALONE, first, 0.0).state
     settled = bool(visits.min() > options.visits)
     refined = replace(context.refined, positions=context.refined.positions and settled)
-    return _taken(state, fit(terms, start, refined, steps, 0.0).state, block, options)
+    return _taken(state, fit(objective, start, refined, steps, 0.0).state, block, options)
 
 
 def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:

@@ -126,7 +126,7 @@ def judge(made: Reconstruction, prepared: Prepared) -> Fit:
         residuals(before.layers, used, mean, some),
         None if held_out is None else residuals(before.layers, held_out, mean, others),
         some,
-        _causes(made.fit.terms.likelihood, before.layers, used) if isinstance(made.fit, Solved) else None,
+        _causes(made.fit.objective.likelihood, before.layers, used) if isinstance(made.fit, Solved) else None,
     )
 
 

@@ -28,7 +28,7 @@ from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Terms, fit, fit_further
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
@@ -154,7 +154,7 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         solved = solve(
             data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, begin
         )
-        space = solved.terms.likelihood.data.between if solved.state.slices > 1 else None
+        space = solved.objective.likelihood.data.between if solved.state.slices > 1 else None
         prepared = prepared.with_space(space)
         made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
         if len(prepared.out):
@@ -186,9 +186,9 @@ def _holdout(prepared: Prepared, likelihood: ScanLikelihood) -> HoldOut | None:
 
 def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
     """Return a warning of a near field whose patterns do not determine phases, or none."""
-    if solved.terms.likelihood.data.fresnel is None:
+    if solved.objective.likelihood.data.fresnel is None:
         return ()
-    left = phase_left(solved.terms, solved.state, solved.refine, seed)
+    left = phase_left(solved.objective, solved.state, solved.refine, seed)
     text = (
         f"phase sensitivity: a fraction {left:.2f} of a phase added to the object remains after the fit; the "
         "patterns do not determine it"
@@ -220,7 +220,7 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
     ``limit``: intensity at the edge over the mean; a disk as wide as the window has it, others 0.02 to 0.1.
     """
     share = intensity_at_edge(solved.state.modes)
-    if share < limit or solved.terms.likelihood.data.fresnel is not None:
+    if share < limit or solved.objective.likelihood.data.fresnel is not None:
         return ()
     warning = (
         f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector pixels "
@@ -237,25 +237,25 @@ def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconst
     if solved is None:
         return made
     with context.timed("error_map"):
-        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, seed))
+        return replace(made, errors=map_errors(solved.objective, solved.state, made.covered, seed))
 
 
 def _completed(
     solved: Solved, made: Reconstruction, prepared: Prepared, steps: int, how: Blockwise, advance: Advance
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
-    whole, f = prepared.whole, solved.terms.likelihood.normalisation
+    whole, f = prepared.whole, solved.objective.likelihood.normalisation
     assert made.beam is not None
     found, joined = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
     shared = {"modes": found.modes, "background": found.background, "opr_modes": found.opr_modes}
     state = replace(joined, flux=flux, **shared)
-    likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
-    terms = replace(solved.terms, likelihood=likelihood)
+    likelihood = replace(solved.objective.likelihood, data=whole, advance=advance)
+    objective = replace(solved.objective, likelihood=likelihood)
     if how.divides(whole):
-        last = fit_in_blocks(terms, state, solved.refine, steps, how, ONCE_MORE, advance)
+        last = fit_in_blocks(objective, state, solved.refine, steps, how, ONCE_MORE, advance)
     else:
-        last = fit_further(terms, state, steps)
+        last = fit_further(objective, state, steps)
     solved = _ended(solved, last, whole)
     beam = last.state.beam(whole.photon_scale, f)
     return solved, replace(_covered(last.state, whole), beam=beam)
@@ -269,13 +269,15 @@ def _covered(state: State, data: Dataset) -> Reconstruction:
 
 def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
     """What a fit came to, with the likelihood of the patterns that it was of."""
-    likelihood = replace(solved.terms.likelihood, data=data, advance=silent)
-    return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
+    likelihood = replace(solved.objective.likelihood, data=data, advance=silent)
+    return replace(
+        solved, state=last.state, fit=last, objective=replace(solved.objective, likelihood=likelihood)
+    )
 
 
 def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     """A state of the fitted patterns, with the positions and the flux of those that were held out."""
-    likelihood = solved.terms.likelihood
+    likelihood = solved.objective.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
     held_out = _holdout(prepared, likelihood)
     out = None if held_out is None else held_out.places(solved.state, solved.refine).beam(scale, f)
@@ -299,17 +301,17 @@ def half_object(made: Reconstruction, steps: int, worse: float = 1.1) -> Callabl
 
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(
-            solved.terms.likelihood,
+            solved.objective.likelihood,
             data=part,
             normalisation=part.normalisation,
             advance=silent,
         )
-        terms = Terms(likelihood, solved.terms.prior)
-        image = fit_object(terms, part, steps, FIT.preliminary)[0]
+        objective = Objective(likelihood, solved.objective.prior)
+        image = fit_object(objective, part, steps, FIT.preliminary)[0]
         state = State.of(part, image, normalisation=part.normalisation)
         if (count := solved.state.slices) > 1:
             start = replace(state, object=root_of(image, count))
-            state = fit(terms, start, OBJECT_ALONE, steps, FIT.preliminary).state
+            state = fit(objective, start, OBJECT_ALONE, steps, FIT.preliminary).state
         middle = float(np.median(likelihood.evaluate(state).deviance))
         return replace(covered_part(state.projection, part), converged=middle <= worse * usual)
 
@@ -318,7 +320,7 @@ def half_object(made: Reconstruction, steps: int, worse: float = 1.1) -> Callabl
 
 def _usual_deviance(solved: Solved) -> float:
     """That of the middle one of the patterns that were fitted, or of some of very many."""
-    likelihood, state = solved.terms.likelihood, solved.state
+    likelihood, state = solved.objective.likelihood, solved.state
     some = spread(len(state.positions))
     part = replace(likelihood, data=likelihood.data.subset(some, 1), advance=silent)
     state = state.at(some)

@@ -34,7 +34,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
     fit_from_constant,
     fit_learned,
@@ -117,45 +117,47 @@ class Stage(NamedTuple):
 
     Attributes:
         name: says which it is.
-        fit: ``(terms, start, refine, steps) → Fit`` of a block.
+        fit: ``(objective, start, refine, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
         whole: it is of the whole scan at once, if that can be held.
     """
 
     name: str
-    fit: Callable[[Terms, State, Refine, int], Fit]
+    fit: Callable[[Objective, State, Refine, int], Fit]
     alone: bool = False
     whole: bool = False
 
 
-def begin(terms: Terms, start: State, refine: Refine, steps: int, projected: bool = False) -> Fit:
+def begin(objective: Objective, start: State, refine: Refine, steps: int, projected: bool = False) -> Fit:
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
-    steps = min(steps, terms.options.block_steps)
-    found = fit_from_constant(terms, start, steps, projected)
+    steps = min(steps, objective.options.block_steps)
+    found = fit_from_constant(objective, start, steps, projected)
     return (
-        found if refine == OBJECT_ALONE else fit(terms, found.state, refine, steps, terms.options.preliminary)
+        found
+        if refine == OBJECT_ALONE
+        else fit(objective, found.state, refine, steps, objective.options.preliminary)
     )
 
 
-def level(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
+def level(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
     """Fit phases that vary slowly from block to block, which no block determines: a few steps of all."""
-    return fit(terms, start, OBJECT_ALONE, min(steps, terms.options.level_steps), 0.0)
+    return fit(objective, start, OBJECT_ALONE, min(steps, objective.options.level_steps), 0.0)
 
 
-def finish(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
+def finish(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
     """Fit from the joined object until steps gain little, then near the output of a network."""
-    found = fit(terms, start, refine, steps, terms.options.preliminary)
-    if terms.learned is None:
+    found = fit(objective, start, refine, steps, objective.options.preliminary)
+    if objective.learned is None:
         return found
-    last = fit_learned(terms, found.state, terms.learned, 1, steps=terms.options.short_steps)
+    last = fit_learned(objective, found.state, objective.learned, 1, steps=objective.options.short_steps)
     return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
 
 
-def go_on(terms: Terms, start: State, refine: Refine, steps: int) -> Fit:
+def go_on(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
     """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
-    if terms.learned is not None:
-        return fit_learned(terms, start, terms.learned, 1, steps=terms.options.short_steps)
-    return fit(terms, start, refine, min(steps, terms.options.short_steps))
+    if objective.learned is not None:
+        return fit_learned(objective, start, objective.learned, 1, steps=objective.options.short_steps)
+    return fit(objective, start, refine, min(steps, objective.options.short_steps))
 
 
 TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
@@ -168,21 +170,23 @@ ONCE_MORE = (Stage("once more", go_on),)
 class Task:
     """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
 
-    fit: Callable[[Terms, State, Refine, int], Fit]
-    terms: Terms
+    fit: Callable[[Objective, State, Refine, int], Fit]
+    objective: Objective
     start: State
     refine: Refine
     steps: int
 
     def in_memory(self) -> Task:
         """The same with its patterns read, to be sent to another process."""
-        return replace(self, terms=replace(self.terms, likelihood=self.terms.likelihood.in_memory()))
+        return replace(
+            self, objective=replace(self.objective, likelihood=self.objective.likelihood.in_memory())
+        )
 
 
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
     """The fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
-    terms = replace(task.terms, likelihood=replace(task.terms.likelihood, advance=advance))
-    return task.fit(terms, task.start, task.refine, task.steps)
+    objective = replace(task.objective, likelihood=replace(task.objective.likelihood, advance=advance))
+    return task.fit(objective, task.start, task.refine, task.steps)
 
 
 class Crew(Protocol):
@@ -222,7 +226,7 @@ class Blockwise:
 
 
 def fit_in_blocks(
-    terms: Terms,
+    objective: Objective,
     start: State,
     refine: Refine,
     steps: int,
@@ -233,7 +237,7 @@ def fit_in_blocks(
     """Object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
 
     Args:
-        terms: what is minimised.
+        objective: what is minimised.
         start: where it begins.
         refine: what is refined, of a block: what belongs to all is not, nor is an affine map of all
             positions.
@@ -246,28 +250,34 @@ def fit_in_blocks(
         The state; its course has the sum of the blocks' objectives after each stage.
     """
     own = replace(
-        refine, probe=False, background=False, positions=refine.positions and terms.moves != "affine"
+        refine, probe=False, background=False, positions=refine.positions and objective.moves != "affine"
     )
-    terms = replace(terms, moves="independent", weight_waves=None)
+    objective = replace(objective, moves="independent", weight_waves=None)
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
             if state.object.size <= how.whole_pixels:
-                levelled = stage.fit(terms, state, own, steps)
+                levelled = stage.fit(objective, state, own, steps)
                 state, evaluations = levelled.state, evaluations + levelled.evaluations
             continue
-        found = _all_blocks(terms, state, own, steps, stage, how, advance)
+        found = _all_blocks(objective, state, own, steps, stage, how, advance)
         state, converged, evaluations = found.state, found.converged, evaluations + found.evaluations
         course += found.course
     return Fit(state, course, evaluations, converged)
 
 
 def _all_blocks(
-    terms: Terms, state: State, refine: Refine, steps: int, stage: Stage, how: Blockwise, advance: Advance
+    objective: Objective,
+    state: State,
+    refine: Refine,
+    steps: int,
+    stage: Stage,
+    how: Blockwise,
+    advance: Advance,
 ) -> Fit:
     """A stage of every block, and the blocks joined."""
-    blocks = divide(state, how.most(terms.likelihood.data.N))
-    fits = list(_fits(terms, state, refine, steps, stage, blocks, how, advance))
+    blocks = divide(state, how.most(objective.likelihood.data.N))
+    fits = list(_fits(objective, state, refine, steps, stage, blocks, how, advance))
     scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
         _joined(state, fits, blocks, scale),
@@ -278,7 +288,7 @@ def _all_blocks(
 
 
 def _fits(
-    terms: Terms,
+    objective: Objective,
     state: State,
     refine: Refine,
     steps: int,
@@ -290,8 +300,8 @@ def _fits(
     """The fits of all blocks in order, of those that are not on the cache by the crew."""
 
     def make(block: Block) -> Task:
-        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, cache=NoCache())
-        return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), refine, steps)
+        likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=NoCache())
+        return Task(stage.fit, replace(objective, likelihood=likelihood), cut(state, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
         digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
@@ -310,10 +320,10 @@ def _fits(
 
 def digest_of_task(task: Task) -> str:
     """Return what the fit of a block is known by."""
-    learned = task.terms.learned
+    learned = task.objective.learned
     networks = () if learned is None else (learned.strength, learned.network)
     projected = getattr(task.fit, "keywords", {}).get("projected")
-    return digest_of(task.terms, task.start, task.refine, task.steps, *networks, projected)
+    return digest_of(task.objective, task.start, task.refine, task.steps, *networks, projected)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

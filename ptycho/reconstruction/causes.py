@@ -28,7 +28,7 @@ import numpy as np
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
@@ -101,7 +101,7 @@ def score_fit(
     if not _testable(data):
         return None
     start = State.of(data, image, normalisation=likelihood.normalisation)
-    state = fit(Terms(likelihood), start, OBJECT_ALONE, limits.unregularised).state
+    state = fit(Objective(likelihood), start, OBJECT_ALONE, limits.unregularised).state
     causes = score_causes(state.object, data, limits)
     absorbed = 2 * state.slices * illuminated_pixels(state)  # of photon noise, by so many fitted numbers
     return None if causes is None else replace(causes, excess=causes.excess + absorbed)

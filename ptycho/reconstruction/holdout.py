@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -65,7 +65,7 @@ class HoldOut:
         own = replace(refine, probe=False, background=False, object=False)
         if not (refine.positions or refine.flux or refine.probe_variation):
             return there
-        return fit(Terms(self.likelihood, moves="each"), there, own, self.placing_steps).state
+        return fit(Objective(self.likelihood, moves="each"), there, own, self.placing_steps).state
 
     def score(self, state: State, refine: Refine) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""

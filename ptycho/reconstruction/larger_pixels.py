@@ -8,19 +8,19 @@ import numpy as np
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.patterns import MiddleRows
 
 
 def begin_at_larger_pixels(
-    terms: Terms, start: State, steps: int, how: Blockwise | None = None
+    objective: Objective, start: State, steps: int, how: Blockwise | None = None
 ) -> State | None:
     """A state with the object that the middle of the patterns tells, from a constant; the beam stays.
 
     Args:
-        terms: of the patterns.
+        objective: of the patterns.
         start: the beam.
         steps: of a fit, at most.
         how: the middles are fitted where they are more than a block's.
@@ -28,18 +28,18 @@ def begin_at_larger_pixels(
     Returns:
         None where there are no larger pixels to begin at; see :func:`~ptycho.scan.coarser.coarser`.
     """
-    view = coarser(terms.likelihood.data)
+    view = coarser(objective.likelihood.data)
     if view is None:
         return None
-    likelihood, good = terms.likelihood, view.data.good
+    likelihood, good = objective.likelihood, view.data.good
     assert good is not None
     other = None if likelihood.instead is None else MiddleRows(likelihood.instead[:], good)
     likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
-    there, terms = state_of(view, start), Terms(likelihood, terms.prior)
+    there, objective = state_of(view, start), Objective(likelihood, objective.prior)
     if how is not None and how.divides(view.data):
-        found = fit_in_blocks(terms, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
+        found = fit_in_blocks(objective, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
     else:
-        found = fit(terms, there, OBJECT_ALONE, steps, terms.options.preliminary)
+        found = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
     return replace(start, object=view.finer_object(found.state.object))
 
 

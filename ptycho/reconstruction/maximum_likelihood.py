@@ -41,7 +41,7 @@ from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
     fit_from_constant,
     fit_to_the_end,
@@ -71,14 +71,14 @@ class Solved:
     Attributes:
         state: object and beam.
         refine: what was refined.
-        terms: of the last fit: noise, prior.
+        objective: of the last fit: noise, prior.
         decisions: how it came to this.
         fit: the last fit.
     """
 
     state: State
     refine: Refine
-    terms: Terms
+    objective: Objective
     decisions: tuple[Finding, ...]
     fit: Fit
 
@@ -138,7 +138,7 @@ def solve(
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     support, waves = selection.support, options.weight_waves
-    terms = Terms(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
+    objective = Objective(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
     if selection.refine != OBJECT_ALONE:  # steps are cheap there
         selection.state = selection.fit(
             selection.state, selection.refine, chosen.prior, options.selection.core_steps
@@ -154,9 +154,9 @@ def solve(
     if begun is not None:
         start = replace(start, object=begun.astype(np.complex64))
     elif how.divides(data):
-        start = _beam_in_the_middle(selection, terms, start)
+        start = _beam_in_the_middle(selection, objective, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
-        weak = replace(terms, prior=selection.prior)
+        weak = replace(objective, prior=selection.prior)
         if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, options.steps, how)):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
@@ -164,13 +164,13 @@ def solve(
             start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
         )
     else:
-        start = _from_constant(selection, terms, start)
+        start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
         start = replace(start, object=root_of(start.object, count))
     if varies and not how.divides(data):
-        start = weigh_variation(terms.likelihood, start)
-    last = _finish(terms, start, selection.refine, options.steps, watch, how, stages)
-    return Solved(last.state, selection.refine, terms, tuple(selection.decisions), last)
+        start = weigh_variation(objective.likelihood, start)
+    last = _finish(objective, start, selection.refine, options.steps, watch, how, stages)
+    return Solved(last.state, selection.refine, objective, tuple(selection.decisions), last)
 
 
 def _go_on(
@@ -181,7 +181,7 @@ def _go_on(
     chosen = begin.regularisation
     start = State.of(noise.data, begin.object, options.modes)
     support = pupil_of(start.modes) if begin.pupil else options.support
-    terms = Terms(
+    objective = Objective(
         noise, chosen.prior, options.moves, support, chosen.learned, weight_waves=options.weight_waves
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
@@ -190,12 +190,12 @@ def _go_on(
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
-    last = _finish(terms, start, begin.refine, options.steps, watch, how, TO_THE_END)
-    return Solved(last.state, begin.refine, terms, begin.decisions, last)
+    last = _finish(objective, start, begin.refine, options.steps, watch, how, TO_THE_END)
+    return Solved(last.state, begin.refine, objective, begin.decisions, last)
 
 
 def _finish(
-    terms: Terms,
+    objective: Objective,
     start: State,
     refine: Refine,
     steps: int,
@@ -204,41 +204,43 @@ def _finish(
     stages: Sequence[Stage],
 ) -> Fit:
     """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
-    likelihood = terms.likelihood
+    likelihood = objective.likelihood
     watched = partial(watch, refine=refine, likelihood=likelihood)
     if start.slices > 1:
-        return fit(terms, start, refine, 2 * steps, terms.options.enough / 5, watched)
+        return fit(objective, start, refine, 2 * steps, objective.options.enough / 5, watched)
     if how.divides(likelihood.data):
-        return fit_in_blocks(terms, start, refine, steps, how, stages, likelihood.advance)
-    return fit_to_the_end(terms, start, refine, steps, watched)
+        return fit_in_blocks(objective, start, refine, steps, how, stages, likelihood.advance)
+    return fit_to_the_end(objective, start, refine, steps, watched)
 
 
-def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
+def _from_constant(selection: Selection, objective: Objective, start: State) -> State:
     """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
-    steps, weak = selection.options.steps, replace(terms, prior=selection.prior)
+    steps, weak = selection.options.steps, replace(objective, prior=selection.prior)
     if not selection.projected and (begun := begin_at_larger_pixels(weak, start, steps)):
         return begun
-    return fit_from_constant(terms, start, min(steps, terms.options.first), selection.projected).state
+    return fit_from_constant(objective, start, min(steps, objective.options.first), selection.projected).state
 
 
-def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
+def _beam_in_the_middle(selection: Selection, objective: Objective, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    refine, data = selection.refine, terms.likelihood.data
-    mapped = refine.positions and terms.moves in ("affine", "affine_and_independent")
+    refine, data = selection.refine, objective.likelihood.data
+    mapped = refine.positions and objective.moves in ("affine", "affine_and_independent")
     if not (refine.probe or refine.background or mapped):
         return start
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
-    some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
+    some = replace(
+        objective, likelihood=replace(objective.likelihood, data=part, advance=silent), learned=None
+    )
     flat = np.ones((part.object_size,) * 2)
-    there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
+    there = State.of(part, flat, len(start.modes), objective.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
-    first = terms.options.first
+    first = objective.options.first
     there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).state
     if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, refine, selection.limits.core_steps, terms.options.preliminary).state
+    found = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).state
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
     if not mapped:
         return start
@@ -249,8 +251,8 @@ def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> Sta
     return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))
 
 
-def fit_object(terms: Terms, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
+def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
-    start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
-    start = begin_at_larger_pixels(terms, start, steps) or start
-    return fit(terms, start, OBJECT_ALONE, steps, enough).state.object[None]
+    start = State.of(data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation)
+    start = begin_at_larger_pixels(objective, start, steps) or start
+    return fit(objective, start, OBJECT_ALONE, steps, enough).state.object[None]

@@ -32,7 +32,7 @@ from ptycho.reconstruction.solver import (
     FIT,
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
 )
 from ptycho.reconstruction.state import Refine, State, more_modes
@@ -206,8 +206,8 @@ class Selection:
     ) -> Fit:
         """Fit what is not held out; ``support``: None: that of the selection."""
         options, support = self.options, support or self.support
-        terms = Terms(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
-        return fit(terms, state, refine, min(steps or self.limits.steps, self.options.steps), enough)
+        objective = Objective(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
+        return fit(objective, state, refine, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
     def limits(self) -> SelectionOptions:
@@ -328,8 +328,8 @@ def _begin(selection: Selection) -> Fit:
     The latter is tried in sparse scans, and under a known probe where a constant leads to a poor fit. From a
     constant, large patterns begin downsampled.
     """
-    terms, steps = Terms(selection.kept, selection.prior), selection.limits.first_steps
-    begun = begin_at_larger_pixels(terms, selection.state, steps) or selection.state
+    objective, steps = Objective(selection.kept, selection.prior), selection.limits.first_steps
+    begun = begin_at_larger_pixels(objective, selection.state, steps) or selection.state
     found = selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
     selection.scores = selection.holdout.score(found.state, OBJECT_ALONE)
     known = selection.options.probe is False
@@ -504,8 +504,8 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
         starts.append(difference_map(noise, start))
     for _ in range(limits.noise_rounds):
-        terms = Terms(noise, options.weak_prior)
-        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
+        objective = Objective(noise, options.weak_prior)
+        fits = [fit(objective, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
         starts = [min(fits, key=lambda one: one.course[-1]).state]
         ratio = _noise_ratio(noise, starts[0])
         noise = replace(noise, unit=noise.unit * ratio)

@@ -25,7 +25,7 @@ from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.reconstruction.state import Refine, State
 
 
@@ -42,27 +42,32 @@ class PhaseOptions:
 
 
 def phase_left(
-    terms: Terms, state: State, refine: Refine, seed: int, options: PhaseOptions = PhaseOptions()
+    objective: Objective, state: State, refine: Refine, seed: int, options: PhaseOptions = PhaseOptions()
 ) -> float:
     """Return the share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
-        terms: what the fit was of.
-        state: what it found, on the patterns of ``terms``.
+        objective: of the fit.
+        state: what it found, on the patterns of ``objective``.
         refine: what was refined with the object.
         seed: of χ.
     """
-    terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
-    data = terms.likelihood.data
+    objective = replace(
+        objective, likelihood=replace(objective.likelihood, advance=silent), prior=NO_PRIOR, learned=None
+    )
+    data = objective.likelihood.data
     most = data.held_by(options.most_pixels, options.fewest)
     if len(state.positions) > 2 * most:
         block = block_of(state, data.central(most))
-        terms, state = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
+        objective, state = (
+            replace(objective, likelihood=patterns_of(objective.likelihood, block)),
+            cut(state, block),
+        )
     light = object_illumination(state)
     lit = light > options.bright * light.max()
     put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
     start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(terms, start, refine, options.steps, enough=0.0).state.object
+    after = fit(objective, start, refine, options.steps, enough=0.0).state.object
     left = np.angle(after * state.object.conj())
     return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
 

@@ -131,8 +131,8 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
     gains = [(1 / (1 / level + stiffness)).astype(np.float32) for level in grid]
 
     def apply(wave: np.ndarray) -> np.ndarray:
-        terms = zip(weights, gains, strict=True)
-        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in terms)
+        products = zip(weights, gains, strict=True)
+        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in products)
 
     return apply
 

@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import check
 from ptycho.progress import Advance, Progress, silent
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
@@ -43,7 +43,7 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
         for i in np.unique(data.image):
             one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
             likelihood = likelihood_of(one, progress.advance)
-            found = fit(Terms(likelihood), State.of(one, refined[i]), OBJECT_ALONE, steps)
+            found = fit(Objective(likelihood), State.of(one, refined[i]), OBJECT_ALONE, steps)
             refined[i] = found.state.object
             if found.converged:
                 log.info(

@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network
 from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit_learned
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.trial import Trial, best_of
 from ptycho.scan.comparison import CLEAR, EQUAL
@@ -123,10 +123,10 @@ def _try_classical(selection: Selection) -> list[Trial]:
 def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
     """Try weights of the learned prior beside another, as long as a larger one explains more."""
     prior = start.hypothesis.prior
-    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
+    objective, state, tried = Objective(selection.kept, prior), start.state, list[Trial]()
     for strength in STRENGTHS:
         learned = Learned(selection.options.network, strength)
-        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
+        state = fit_learned(objective, state, learned, selection.limits.learned_rounds).state
         tried.append(_trial(selection, Regularisation(prior, learned), state))
         if len(tried) > 1 and tried[-1].score > tried[-2].score:
             break

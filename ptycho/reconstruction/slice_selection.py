@@ -22,7 +22,7 @@ import numpy as np
 from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.scan.comparison import REFINED, compare_shares
 
@@ -139,8 +139,8 @@ def _try(
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
     kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
-    terms = Terms(kept, selection.prior, selection.options.moves, selection.support)
-    state = fit(terms, replace(beam, object=slices), refine, steps, terms.options.preliminary).state
+    objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
+    state = fit(objective, replace(beam, object=slices), refine, steps, objective.options.preliminary).state
     return Layers(kept, holdout, state, holdout.score(state, refine))
 
 

@@ -86,18 +86,18 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
-    """What a fit is of.
+class Objective:
+    """What a fit minimises: ½ Σ deviance + regularisation, within the limits of the probe and the positions.
 
     Attributes:
-        likelihood: of its patterns.
+        likelihood: of the fitted patterns.
         prior: regulariser of the object.
-        moves: the model of moves.
+        moves: model of the position corrections.
         support: where the probe may be other than zero; None: everywhere.
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
-        anchor: a known object that holds it.
+        anchor: a known object, from which a quadratic penalty holds the object.
         weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
-        options: when its fits end.
+        options: when fits of it end.
     """
 
     likelihood: ScanLikelihood
@@ -118,7 +118,7 @@ class Terms:
 
 
 def fit(
-    terms: Terms,
+    objective: Objective,
     start: State,
     refine: Refine,
     steps: int,
@@ -128,7 +128,7 @@ def fit(
     """Return the state after at most so many steps, or from which no step is clearly better.
 
     Args:
-        terms: the objective.
+        objective: what is minimised.
         start: where it begins.
         refine: what is refined.
         steps: at most.
@@ -139,21 +139,21 @@ def fit(
 
     A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
-    cache, enough = terms.likelihood.cache, terms.options.enough if enough is None else enough
+    cache, enough = objective.likelihood.cache, objective.options.enough if enough is None else enough
     if isinstance(cache, NoCache):
-        return _fit(terms, start, refine, steps, enough, watch)
-    name = f"fit-{digest_of(terms, start, refine, steps, enough)}"
+        return _fit(objective, start, refine, steps, enough, watch)
+    name = f"fit-{digest_of(objective, start, refine, steps, enough)}"
     if (kept := cache.get(name)) is not None:
         return Fit.of(kept)
     began = time.perf_counter()
-    found = _fit(terms, start, refine, steps, enough, watch)
+    found = _fit(objective, start, refine, steps, enough, watch)
     if time.perf_counter() - began > cache.least_seconds:
         cache.put(name, found.arrays())
     return found
 
 
 def _fit(
-    terms: Terms,
+    objective: Objective,
     start: State,
     refine: Refine,
     steps: int,
@@ -161,18 +161,24 @@ def _fit(
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
-    course, between, options = list[float](), terms.likelihood.data.between, terms.options
-    preconditioner = Preconditioner(terms.prior, terms.anchor, refine, start, between)
-    converged, limit = False, enough * _parameter_count(start, refine, terms)
-    measured = len(start.positions) * terms.likelihood.pixels
+    course, between, options = list[float](), objective.likelihood.data.between, objective.options
+    preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)
+    converged, limit = False, enough * _parameter_count(start, refine, objective)
+    measured = len(start.positions) * objective.likelihood.pixels
     while len(course) <= steps and not converged:
-        held = 0.0 if terms.anchor is None else terms.anchor.weight
+        held = 0.0 if objective.anchor is None else objective.anchor.weight
         parameters = Parameters.of(
-            state, refine, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
+            state,
+            refine,
+            objective.likelihood.photon,
+            objective.moves,
+            objective.support,
+            held,
+            objective.weight_waves,
         )
         before, u = len(course), parameters.start()
         preconditioner.renew(parameters, state, before)
-        for point in minimise(_objective(terms, parameters, power), u, preconditioner):
+        for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(parameters.state(point.x), point.value)
@@ -189,7 +195,7 @@ def _fit(
     return Fit(state, course, evaluations, converged)
 
 
-def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = False) -> Fit:
+def fit_from_constant(objective: Objective, start: State, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
     The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
@@ -197,16 +203,16 @@ def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = 
     Args:
         projected: the difference map comes first; see :mod:`~.difference_map`.
     """
-    weak = replace(terms, prior=terms.prior.weaker())
+    weak = replace(objective, prior=objective.prior.weaker())
     if projected:
-        start = difference_map(terms.likelihood, start)
-    enough = terms.options.preliminary
-    found = fit(weak, start, OBJECT_ALONE, min(steps, terms.options.first), enough)
-    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, enough))
+        start = difference_map(objective.likelihood, start)
+    enough = objective.options.preliminary
+    found = fit(weak, start, OBJECT_ALONE, min(steps, objective.options.first), enough)
+    return _joined(found, fit(objective, found.state, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(
-    terms: Terms,
+    objective: Objective,
     start: State,
     refine: Refine,
     steps: int,
@@ -216,25 +222,27 @@ def fit_to_the_end(
 
     The rounds of the learned prior follow, if there is one. Arguments: as :func:`fit`.
     """
-    enough = None if refine == OBJECT_ALONE else terms.options.preliminary
-    found = fit(terms, start, refine, steps, enough, watch)
+    enough = None if refine == OBJECT_ALONE else objective.options.preliminary
+    found = fit(objective, start, refine, steps, enough, watch)
     left = steps - len(found.course) + 1
     if refine != OBJECT_ALONE and left:
-        found = _joined(found, fit(terms, found.state, OBJECT_ALONE, left, watch=watch))
-    if terms.learned is None:
+        found = _joined(found, fit(objective, found.state, OBJECT_ALONE, left, watch=watch))
+    if objective.learned is None:
         return found
-    return _joined(found, fit_learned(terms, found.state, terms.learned, watch=watch))
+    return _joined(found, fit_learned(objective, found.state, objective.learned, watch=watch))
 
 
-def fit_further(terms: Terms, start: State, steps: int) -> Fit:
+def fit_further(objective: Objective, start: State, steps: int) -> Fit:
     """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
-    if terms.learned is None:
-        return fit(terms, start, OBJECT_ALONE, steps)
-    return fit_learned(terms, start, terms.learned, 1, steps=min(steps, terms.options.round_steps))
+    if objective.learned is None:
+        return fit(objective, start, OBJECT_ALONE, steps)
+    return fit_learned(
+        objective, start, objective.learned, 1, steps=min(steps, objective.options.round_steps)
+    )
 
 
 def fit_learned(
-    terms: Terms,
+    objective: Objective,
     start: State,
     learned: Learned,
     rounds: int | None = None,
@@ -246,23 +254,23 @@ def fit_learned(
     None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
     """
     found = Fit(start, [], 0, True)
-    for _ in range(terms.options.rounds if rounds is None else rounds):
-        found = _joined(found, _round(terms, found.state, learned, watch=watch, steps=steps))
+    for _ in range(objective.options.rounds if rounds is None else rounds):
+        found = _joined(found, _round(objective, found.state, learned, watch=watch, steps=steps))
     return found
 
 
 def _round(
-    terms: Terms,
+    objective: Objective,
     start: State,
     learned: Learned,
     watch: Callable[[State, float], object] = lambda state, value: None,
     steps: int | None = None,
 ) -> Fit:
     """Apply a network, then fit a few steps near its output."""
-    anchor = opinion(learned, terms.likelihood, start)
+    anchor = opinion(learned, objective.likelihood, start)
     there = replace(start, object=anchor.target)
-    steps = terms.options.round_steps if steps is None else steps
-    return fit(replace(terms, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
+    steps = objective.options.round_steps if steps is None else steps
+    return fit(replace(objective, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
@@ -275,23 +283,25 @@ def _rate(course: list[float], window: int = FIT.window) -> float:
     return (course[-1 - window] - course[-1]) / window if len(course) > window else np.inf
 
 
-def _objective(
-    terms: Terms, parameters: Parameters, power: float
+def _value_and_gradient(
+    objective: Objective, parameters: Parameters, power: float
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Half the deviance and the prior of the object in the scale in which the probe has its power.
+    """Return a function: half the deviance and the prior of the object, and their gradient.
 
-    With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to
-    the probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
+    The prior is that of the object in the scale in which the probe has its power.
+
+    With Q = αO, α² = Σ|P|²/power, the prior cannot be lowered by a factor that moves from the object to the
+    probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
     L slices takes ``α^(1/L)``.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
         state = parameters.state(u)
-        found = terms.likelihood.evaluate(state, parameters.names)
+        found = objective.likelihood.evaluate(state, parameters.names)
         gradients, value = dict(found.gradients), found.value
         light = _power(state)
         alpha = np.float32(np.sqrt(light / power) ** (1 / state.slices))
-        if "object" in gradients and (penalty := terms.penalty(alpha * state.object)) is not None:
+        if "object" in gradients and (penalty := objective.penalty(alpha * state.object)) is not None:
             more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
@@ -307,7 +317,7 @@ def _power(state: State) -> float:
     return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
 
 
-def _parameter_count(state: State, refine: Refine, terms: Terms) -> int:
+def _parameter_count(state: State, refine: Refine, objective: Objective) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
     count = 2 * state.slices * illuminated_pixels(state) if refine.object else 0
     count += 2 * (state.modes.size + state.opr_modes.size) * refine.probe

@@ -19,7 +19,7 @@ import numpy as np
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import Comparison, compare_shares
@@ -114,7 +114,7 @@ class Sample:
 
     def fit(self, start: State, refine: Refine, steps: int, moves: str = "affine") -> State:
         """Fit the refined parts of a state of the fitted patterns."""
-        return fit(Terms(self.fitted, self.options.prior, moves), start, refine, steps).state
+        return fit(Objective(self.fitted, self.options.prior, moves), start, refine, steps).state
 
     def fit_object(self, alone: int, with_probe: int = 0) -> State:
         """Fit the object from a constant, then the probe with it, which would else explain a lack of it."""

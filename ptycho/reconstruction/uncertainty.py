@@ -29,7 +29,7 @@ from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.scan.error_map import ErrorMap
 
@@ -52,29 +52,29 @@ OPTIONS = ErrorMapOptions()
 
 
 def map_errors(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
+    objective: Objective, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
 ) -> ErrorMap:
     """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
     Args:
-        terms: what the fit was of.
+        objective: of the fit.
         state: what it found.
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
-    most = terms.likelihood.data.held_by(options.middle_pixels, options.fewest)
-    if len(state.positions) > 2 * most and terms.likelihood.instead is None:
-        return _as_in_the_middle(terms, state, mask, seed, most, options)
-    amplitude, sideways = _deviations(terms, state, mask, seed, options)
+    most = objective.likelihood.data.held_by(options.middle_pixels, options.fewest)
+    if len(state.positions) > 2 * most and objective.likelihood.instead is None:
+        return _as_in_the_middle(objective, state, mask, seed, most, options)
+    amplitude, sideways = _deviations(objective, state, mask, seed, options)
     return _error_map(state, mask, amplitude, sideways)
 
 
 def _as_in_the_middle(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
+    objective: Objective, state: State, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
 ) -> ErrorMap:
     """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
-    block = block_of(state, terms.likelihood.data.central(most))
-    inside, here = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
+    block = block_of(state, objective.likelihood.data.central(most))
+    inside, here = replace(objective, likelihood=patterns_of(objective.likelihood, block)), cut(state, block)
     part = object_illumination(here)
     lit = mask[block.window] & illuminated(part)
     both = _deviations(inside, here, mask[block.window], seed, options)
@@ -94,7 +94,7 @@ def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: 
 
 
 def _deviations(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
+    objective: Objective, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     light = object_illumination(state)
@@ -103,8 +103,8 @@ def _deviations(
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
     radial, across = np.zeros(light.shape), np.zeros(light.shape)
     for draw in range(options.draws):
-        likelihood = measure_again(terms.likelihood, [seed, 9, draw])
-        again = fit_again(replace(terms, likelihood=likelihood), state, options).projection
+        likelihood = measure_again(objective.likelihood, [seed, 9, draw])
+        again = fit_again(replace(objective, likelihood=likelihood), state, options).projection
         change = along * (turn_towards(found, again, light * mask) - found)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
@@ -112,11 +112,11 @@ def _deviations(
     return amplitude, sideways
 
 
-def fit_again(terms: Terms, state: State, options: ErrorMapOptions = OPTIONS) -> State:
+def fit_again(objective: Objective, state: State, options: ErrorMapOptions = OPTIONS) -> State:
     """Fit a state to other patterns; a learned prior is given them, too."""
-    if terms.learned is None:
-        return fit(terms, state, OBJECT_ALONE, options.steps).state
-    return fit_learned(terms, state, terms.learned, options.rounds).state
+    if objective.learned is None:
+        return fit(objective, state, OBJECT_ALONE, options.steps).state
+    return fit_learned(objective, state, objective.learned, options.rounds).state
 
 
 def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from ptycho.files.atomic import write_atomically
 from ptycho.reconstruction.learned import VIEW, Learned, view
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
@@ -107,11 +107,11 @@ def make_example(
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
     start = State.of(data, np.ones((data.object_size,) * 2))
     strength, count = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(steps))))
-    terms = Terms(likelihood, Prior("edge_preserving", float(strength)))
-    state = fit(terms, start, OBJECT_ALONE, count).state
+    objective = Objective(likelihood, Prior("edge_preserving", float(strength)))
+    state = fit(objective, start, OBJECT_ALONE, count).state
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))
-        state = fit_learned(terms, state, pull, rounds=int(rng.integers(1, 3))).state
+        state = fit_learned(objective, state, pull, rounds=int(rng.integers(1, 3))).state
     return _compared(likelihood, state, drawn.truth, drawn.exact)
 
 

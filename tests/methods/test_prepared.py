@@ -22,7 +22,7 @@ from ptycho.methods.prepared import Prepared
 from ptycho.reconstruction.causes import CauseLimits
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.solver import Terms
+from ptycho.reconstruction.solver import Objective
 from ptycho.reconstruction.state import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
@@ -123,7 +123,7 @@ def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared,
     )
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
     data = prepared.fitted(prepared.whole.beam)
-    judge(replace(made, fit=Solved(None, Refine(), Terms(likelihood_of(data)), (), None)), prepared)
+    judge(replace(made, fit=Solved(None, Refine(), Objective(likelihood_of(data)), (), None)), prepared)
     places = data.positions.tolist()
     (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in looked_at]
     assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
@@ -216,7 +216,7 @@ def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     told = prepared.whole.beam
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
-    assert len(made.fit.terms.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
+    assert len(made.fit.objective.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
     assert len(judge(made, prepared).held_out.residual) == len(prepared.out)
 
 

@@ -11,7 +11,7 @@ from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.run.file_cache import FileCache
 
 WISHES = ModelOptions(
@@ -40,7 +40,7 @@ def evaluations(monkeypatch):
 def fitted(data, cache, steps=5, **changes):
     likelihood = likelihood_of(data, cache=cache)
     start = Scan.of(np.random.default_rng(1), 3e4, count=6).rough(likelihood.normalisation)
-    return fit(Terms(likelihood, **changes), start, OBJECT_ALONE, steps)
+    return fit(Objective(likelihood, **changes), start, OBJECT_ALONE, steps)
 
 
 def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):

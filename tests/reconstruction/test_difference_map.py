@@ -9,7 +9,7 @@ from helpers.reference import random_complex
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, first_noise, select_model
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
@@ -87,7 +87,7 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
     start = scan.rough(likelihood.normalisation)
 
     def misfit(begun):
-        state = fit(Terms(likelihood), begun, OBJECT_ALONE, 60).state
+        state = fit(Objective(likelihood), begun, OBJECT_ALONE, 60).state
         return likelihood.evaluate(state).deviance.mean() / N**2
 
     assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)

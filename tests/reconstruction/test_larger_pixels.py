@@ -12,7 +12,7 @@ from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, state_of
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.solver import Terms
+from ptycho.reconstruction.solver import Objective
 from ptycho.reconstruction.state import State
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
@@ -23,8 +23,8 @@ def scan() -> tuple[Dataset, np.ndarray]:
     return smooth_scan(1 / 40)
 
 
-def start_of(data: Dataset) -> tuple[Terms, State]:
-    return Terms(likelihood_of(data)), State.of(data, np.ones((data.object_size,) * 2))
+def start_of(data: Dataset) -> tuple[Objective, State]:
+    return Objective(likelihood_of(data)), State.of(data, np.ones((data.object_size,) * 2))
 
 
 def error_of(state: State, truth: np.ndarray) -> float:
@@ -39,8 +39,8 @@ def error_of(state: State, truth: np.ndarray) -> float:
 @pytest.mark.parametrize("how", [None, Blockwise(patterns=5)])
 def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], how: Blockwise | None) -> None:
     data, truth = scan
-    terms, start = start_of(data)
-    found = begin_at_larger_pixels(terms, start, 60, how)
+    objective, start = start_of(data)
+    found = begin_at_larger_pixels(objective, start, 60, how)
     assert found is not None and found.modes is start.modes and found.positions is start.positions
     assert error_of(found, truth) < 0.25 < error_of(start, truth)
     mirrored = replace(found, object=found.object[:, ::-1])
@@ -52,9 +52,9 @@ def test_photons_that_are_kept_out_stay_out(scan: tuple[Dataset, np.ndarray]) ->
     data, truth = scan
     mean = np.sqrt(data.amplitudes.statistics.mean_intensity).astype(np.float32)
     dull = replace(data, amplitudes=np.broadcast_to(mean, data.amplitudes.shape).copy())
-    terms, start = start_of(dull)
-    terms = replace(terms, likelihood=replace(terms.likelihood, instead=data.amplitudes[:]))
-    found = begin_at_larger_pixels(terms, start, 60)
+    objective, start = start_of(dull)
+    objective = replace(objective, likelihood=replace(objective.likelihood, instead=data.amplitudes[:]))
+    found = begin_at_larger_pixels(objective, start, 60)
     assert found is not None and error_of(found, truth) < 0.25
 
 

@@ -11,7 +11,7 @@ from ptycho.reconstruction import learned
 from ptycho.reconstruction.learned import VIEW, Learned, apply, opinion, view
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, fit_to_the_end
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, fit_to_the_end
 from ptycho.reconstruction.state import State
 
 
@@ -33,7 +33,7 @@ def likelihood(data):
 @pytest.fixture(scope="module")
 def state(data, likelihood):
     flat = State.of(data, np.ones((data.object_size,) * 2))
-    return fit(Terms(likelihood), flat, OBJECT_ALONE, 15).state
+    return fit(Objective(likelihood), flat, OBJECT_ALONE, 15).state
 
 
 def towards(target, likelihood):
@@ -114,7 +114,7 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
     errors = []
     for strength in (1.0, 100.0):
         prior = Learned(towards(truth, likelihood), strength)
-        found = fit_learned(Terms(likelihood), state, prior)
+        found = fit_learned(Objective(likelihood), state, prior)
         errors.append(distance(found.state.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
     pull = opinion(replace(prior, strength=2.0), likelihood, state)
@@ -131,9 +131,9 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
 
 def test_the_rounds_come_last_and_leave_the_beam(likelihood, state):
     prior = Learned(lambda x, nu: tf.zeros_like(x[..., :2]), 5.0)
-    plain = fit_to_the_end(Terms(likelihood), state, OBJECT_ALONE, 20)
-    terms = replace(Terms(likelihood), learned=prior)
-    found = fit_to_the_end(terms, state, OBJECT_ALONE, 20)
+    plain = fit_to_the_end(Objective(likelihood), state, OBJECT_ALONE, 20)
+    objective = replace(Objective(likelihood), learned=prior)
+    found = fit_to_the_end(objective, state, OBJECT_ALONE, 20)
     assert found.course[: len(plain.course)] == plain.course and len(found.course) > len(plain.course)
     np.testing.assert_array_equal(found.state.modes, state.modes)
     np.testing.assert_array_equal(found.state.positions, state.positions)

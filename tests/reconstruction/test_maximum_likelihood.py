@@ -82,7 +82,7 @@ def test_a_background_is_freed(scan):
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
     found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
     assert decided(found)["background"] == "refined" and found.refine.background
-    photons = found.state.background / found.terms.likelihood.photon**2
+    photons = found.state.background / found.objective.likelihood.photon**2
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
 
@@ -164,14 +164,17 @@ def test_what_is_asked_for_is_done(scan):
     )
     found = run(data, asked, 0)
     assert found.refine == Refine(True, True, True, True) and len(found.state.modes) == 2
-    assert found.terms.prior == Prior("edge_preserving", 3.0) and found.terms.likelihood.noise == "robust"
+    assert (
+        found.objective.prior == Prior("edge_preserving", 3.0)
+        and found.objective.likelihood.noise == "robust"
+    )
     assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
         "modes": "2"
     }
     assert all(decision.why.startswith("specified") for decision in found.decisions)
     never = run(data, NOTHING, 0)
-    assert never.refine == Refine(False) and not never.decisions and never.terms.prior.strength == 0
+    assert never.refine == Refine(False) and not never.decisions and never.objective.prior.strength == 0
 
 
 def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
@@ -189,7 +192,7 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
 def test_few_photons_of_a_smooth_object_are_smoothed():
     rng = np.random.default_rng(8)
     found = run(Scan.of(rng, 300.0, count=8, step=2.2).dataset(rng), replace(NOTHING, prior="quadratic"), 0)
-    strength = found.terms.prior.strength
+    strength = found.objective.prior.strength
     assert strength >= 10 and found.decisions[-1].value == f"quadratic, λ {strength:g}"
 
 
@@ -221,9 +224,9 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     units = []
     for one in (data, milli):
         found = run(one, wishes, 0)
-        assert decided(found)["probe"] == "refined" and found.terms.likelihood.noise == "gaussian"
+        assert decided(found)["probe"] == "refined" and found.objective.likelihood.noise == "gaussian"
         assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
-        units.append(found.terms.likelihood.unit)
+        units.append(found.objective.likelihood.unit)
     assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
 
@@ -237,8 +240,8 @@ def test_progress_and_course_are_told(scan, wrong_probe):
 
 def test_the_object_alone(scan):
     data = scan.dataset(np.random.default_rng(2))
-    terms = run(data, NOTHING, 0).terms
-    found = fit_object(terms, data, 200)
+    objective = run(data, NOTHING, 0).objective
+    found = fit_object(objective, data, 200)
     assert found.shape == (1, *scan.object.shape)
     assert distance(found[0], scan.object, lit_mask(scan, 0.5)) < 0.03
 
@@ -270,5 +273,5 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     options = replace(EDGES, positions=False, flux=False, background=False, modes=1, selection=small)
     found = run(data, options, 0)
     assert found.refine == Refine(True) and found.state.positions.shape == (121, 2)
-    assert found.terms.likelihood.data.beam is data.beam
+    assert found.objective.likelihood.data.beam is data.beam
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1

@@ -16,7 +16,7 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of as photons_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination
@@ -101,10 +101,10 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
     _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
     assert data.N == 72 and data.good.sum() == SIDE**2
-    terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
+    objective = Objective(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
     start = State.of(data, np.ones((data.object_size,) * 2))
-    alone = fit(terms, start, OBJECT_ALONE, 5).state
-    found = fit(terms, alone, Refine(), 180).state.object
+    alone = fit(objective, start, OBJECT_ALONE, 5).state
+    found = fit(objective, alone, Refine(), 180).state.object
     lit = illumination(data)[0] > 0.5 * illumination(data).max()
     rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
     near = np.ones(found.shape, complex)

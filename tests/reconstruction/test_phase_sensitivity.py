@@ -11,7 +11,7 @@ from ptycho.config.waves import Fresnel
 from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
 from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
 from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -26,7 +26,7 @@ def free_space(number):
     return waves @ np.diag(np.exp(-1j * np.pi * number * (k / N) ** 2)) @ waves.conj().T
 
 
-def terms_and_truth(structure, rows, cols, photons=1e5):
+def objective_and_truth(structure, rows, cols, photons=1e5):
     """Patterns without noise of a smooth object behind a wave whose light varies by ``structure``."""
     rng = np.random.default_rng(3)
     grains = gaussian_filter(rng.normal(size=(2, N, N)), (0, 1, 1), mode="wrap")
@@ -47,18 +47,18 @@ def terms_and_truth(structure, rows, cols, photons=1e5):
         region_size=N + 2,
         fresnel=Fresnel(rows, cols),
     )
-    return Terms(ScanLikelihood(data, data.normalisation, compile_xla=False)), State.of(data, image)
+    return Objective(ScanLikelihood(data, data.normalisation, compile_xla=False)), State.of(data, image)
 
 
 def test_the_truth_explains_the_patterns():
-    terms, truth = terms_and_truth(0.7, 12.0, 10.0)
-    assert terms.likelihood.evaluate(truth).value < 1e-3 * terms.likelihood.pixels
+    objective, truth = objective_and_truth(0.7, 12.0, 10.0)
+    assert objective.likelihood.evaluate(truth).value < 1e-3 * objective.likelihood.pixels
 
 
 @pytest.mark.parametrize("refine", [OBJECT_ALONE, Refine()], ids=["object", "probe, too"])
 @pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
 def test_which_light_tells_phases(structure, number, told, refine):
-    left = phase_left(*terms_and_truth(structure, number, 0.8 * number), refine, seed=0)
+    left = phase_left(*objective_and_truth(structure, number, 0.8 * number), refine, seed=0)
     assert left < 0.35 if told else left > 0.7
     assert phase_insensitive(left) is not told
 

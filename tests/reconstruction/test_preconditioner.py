@@ -13,7 +13,7 @@ from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.preconditioner import Preconditioner, regularised, slow_phases
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.quasi_newton import minimise
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.probe import energy_diameter
 
 
@@ -98,11 +98,14 @@ def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
     """A scan of many probe widths: after the same steps the object is much nearer to where they end."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    terms, start = Terms(likelihood_of(data), Prior("edge_preserving", 1.0)), scan.rough(data.normalisation)
+    objective, start = (
+        Objective(likelihood_of(data), Prior("edge_preserving", 1.0)),
+        scan.rough(data.normalisation),
+    )
     lit = lit_mask(scan, 0.3)
-    scaled = fit(terms, start, OBJECT_ALONE, 24, enough=0.0)
+    scaled = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(preconditioner, "overlaps_well", lambda state: False)
-    same = fit(terms, start, OBJECT_ALONE, 24, enough=0.0)
+    same = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
     errors = [distance(found.state.object, scan.object, lit) for found in (scaled, same)]
     assert errors[0] < 0.85 * errors[1], errors
 
@@ -111,9 +114,12 @@ def test_a_stiff_regulariser_costs_few_steps(monkeypatch):
     """What a strong second-order regulariser leaves to gain after so many steps, against the diagonal."""
     scan = Scan.of(np.random.default_rng(4), 1e4, count=12, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    terms, start = Terms(likelihood_of(data), Prior("second_order", 100.0)), scan.rough(data.normalisation)
-    end = fit(terms, start, OBJECT_ALONE, 300, enough=0.0).course[-1]
-    scaled = fit(terms, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
+    objective, start = (
+        Objective(likelihood_of(data), Prior("second_order", 100.0)),
+        scan.rough(data.normalisation),
+    )
+    end = fit(objective, start, OBJECT_ALONE, 300, enough=0.0).course[-1]
+    scaled = fit(objective, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
     monkeypatch.setattr(preconditioner, "regularised", lambda scale, stiffness: lambda wave: wave)
-    same = fit(terms, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
+    same = fit(objective, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
     assert scaled - end < 0.5 * (same - end), (scaled, same, end)

@@ -19,7 +19,7 @@ from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.reconstruction.state import Refine
 from workflows.reconstruct.live_config import LiveConfig
 
@@ -173,7 +173,7 @@ def test_a_probe_that_drifts_is_found(drifting):
     errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
     assert abs(np.corrcoef(found.state.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
-    beam_ = found.state.beam(data.photon_scale, found.terms.likelihood.normalisation)
+    beam_ = found.state.beam(data.photon_scale, found.objective.likelihood.normalisation)
     assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
         "the object takes a part of a change that is slow"
     )
@@ -205,7 +205,7 @@ def test_a_drift_by_weights_that_vary_slowly(drifting):
     errors = []
     for waves in (None, 4):
         begun, _ = add_variation(likelihood_of(data), start, 1)
-        found = fit(Terms(likelihood_of(data), weight_waves=waves), begun, REFINED, 40).state
+        found = fit(Objective(likelihood_of(data), weight_waves=waves), begun, REFINED, 40).state
         weights = found.opr_weights[:, 0]
         share = np.abs(np.vdot(weights, true)) / np.linalg.norm(weights) / np.linalg.norm(true)
         errors.append(np.sqrt(1 - min(share, 1) ** 2))
@@ -234,7 +234,7 @@ def test_fixed_weights_are_probes_of_their_own():
         opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
         opr_weights=second.astype(np.complex64)[:, None],
     )
-    found = fit(Terms(likelihood_of(data)), start, Refine(probe=True, object=False), 30).state
+    found = fit(Objective(likelihood_of(data)), start, Refine(probe=True, object=False), 30).state
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
     for probe, truth in (
         (found.modes[0], scan.modes[0]),

@@ -20,7 +20,7 @@ from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
@@ -92,12 +92,13 @@ def test_errors_of_slices_are_those_of_their_product():
     """Without a distance between them, patterns know nothing but the product."""
     scan, _ = thick_scan(modes=1, count=4)
     data = scan.dataset(np.random.default_rng(4), exact=True)
-    thin = fit(Terms(likelihood_of(data)), scan.state(data.normalisation), OBJECT_ALONE, 100).state
+    thin = fit(Objective(likelihood_of(data)), scan.state(data.normalisation), OBJECT_ALONE, 100).state
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
     two = replace(thin, object=root_of(thin.object, 2))
     mask = lit_mask(scan)
     one, both = (
-        map_errors(Terms(likelihood_of(each)), state, mask, 0) for each, state in ((data, thin), (near, two))
+        map_errors(Objective(likelihood_of(each)), state, mask, 0)
+        for each, state in ((data, thin), (near, two))
     )
     for known, found in ((one.amplitude, both.amplitude), (one.phase, both.phase)):
         np.testing.assert_allclose(np.median(found[0][mask] / known[0][mask]), 1, atol=0.2)
@@ -111,12 +112,12 @@ def thick():
     counts = np.random.default_rng(5).poisson(light)
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
     data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
-    terms = Terms(likelihood_of(data, compile_xla=True))
+    objective = Objective(likelihood_of(data, compile_xla=True))
     start = replace(scan.state(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
-    one = fit(terms, start, OBJECT_ALONE, 40)
-    solved = Solved(one.state, OBJECT_ALONE, terms, (), one)
+    one = fit(objective, start, OBJECT_ALONE, 40)
+    solved = Solved(one.state, OBJECT_ALONE, objective, (), one)
     two = fit(
-        terms, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, FIT.enough / 5
+        objective, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, FIT.enough / 5
     )
     return scan, slices, data, solved, replace(solved, state=two.state, fit=two)
 
@@ -124,7 +125,7 @@ def thick():
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
     scan, slices, _, one, two = thick
     mask = lit_mask(replace(scan, object=slices[0]))
-    deviances = [solved.terms.likelihood.evaluate(solved.state).deviance.sum() for solved in (one, two)]
+    deviances = [solved.objective.likelihood.evaluate(solved.state).deviance.sum() for solved in (one, two)]
     measured = N**2 * len(scan.positions)
     assert deviances[0] > 3 * deviances[1] and deviances[1] < 1.1 * measured
     for found, truth in zip(two.state.object, slices, strict=True):
@@ -153,7 +154,7 @@ def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
     image, mask = two.state.projection[None], np.ones((1, *two.state.projection.shape), bool)
     made = Reconstruction(image, mask, beam, slices=two.state.object)
     found = misfit(made.layers[None], data.under(beam))
-    exact = two.terms.likelihood.evaluate(two.state).deviance.sum() / N**2 / len(beam.positions)
+    exact = two.objective.likelihood.evaluate(two.state).deviance.sum() / N**2 / len(beam.positions)
     assert found.mean_deviance == pytest.approx(exact, rel=0.05)
     assert misfit(made.objects, data.under(beam)).mean_deviance > 3 * found.mean_deviance
     turned = move_ramp(made)

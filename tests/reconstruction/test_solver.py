@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from ptycho.reconstruction import solver
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
+from ptycho.reconstruction.solver import FitOptions, Objective, fit, fit_from_constant, normalise
 from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.scan.probe_support import ProbeSupport
 
@@ -77,7 +77,7 @@ def error_of_one():
 def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     small = Scan.of(np.random.default_rng(3), photons, count=4)
     data, mask = small.dataset(np.random.default_rng(4)), lit_mask(small, 0.5)
-    found = fit(Terms(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
+    found = fit(Objective(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
     expected = error_of_one / np.sqrt(photons)
     assert 0.5 * expected < distance(found.state.object, small.object, mask) < 1.2 * expected
     assert found.converged
@@ -87,10 +87,10 @@ def test_steps_end_as_the_options_say():
     """The first fit from a constant, and the gain that counts as none."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
     data = small.dataset(np.random.default_rng(4))
-    terms, start = Terms(likelihood_of(data)), small.rough(data.normalisation)
-    short = fit_from_constant(replace(terms, options=FitOptions(first=1)), start, 4)
+    objective, start = Objective(likelihood_of(data)), small.rough(data.normalisation)
+    short = fit_from_constant(replace(objective, options=FitOptions(first=1)), start, 4)
     assert len(short.course) == 2 + 5 and not short.converged  # each with the value at its start
-    early = fit(replace(terms, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
+    early = fit(replace(objective, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
     assert early.converged and len(early.course) == 1 + 2 * 2
 
 
@@ -102,7 +102,7 @@ def test_the_least_deviance_is_that_of_scipy():
     measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
     shape = small.object.shape
 
-    def objective(u):
+    def value_and_gradient(u):
         image, back, value = (u[: u.size // 2] + 1j * u[u.size // 2 :]).reshape(shape), 0, 0.0
         back = np.zeros(shape, complex)
         for probe, (row, col), amplitude in zip(probes, corners, measured, strict=True):
@@ -113,14 +113,16 @@ def test_the_least_deviance_is_that_of_scipy():
             back[window] += probe.conj() * np.fft.ifft2(4 * (root - amplitude) / root * far, norm="ortho")
         return value, np.concatenate([back.real.ravel(), back.imag.ravel()])
 
-    terms = Terms(likelihood_of(data, noise="gaussian"))
+    objective = Objective(likelihood_of(data, noise="gaussian"))
     start = small.rough(data.normalisation)
-    found = fit(terms, start, OBJECT, 400, enough=1e-6)
+    found = fit(objective, start, OBJECT, 400, enough=1e-6)
     ends = []
     for image in (start.object, found.state.object):
         vector = np.concatenate([image.real.ravel(), image.imag.ravel()]).astype(float)
-        ends.append(minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).fun)
-    before = objective(np.concatenate([start.object.real.ravel(), start.object.imag.ravel()]))[0]
+        ends.append(
+            minimize(value_and_gradient, vector, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).fun
+        )
+    before = value_and_gradient(np.concatenate([start.object.real.ravel(), start.object.imag.ravel()]))[0]
     assert found.course[0] == pytest.approx(before, rel=1e-4)
     assert found.course[-1] == pytest.approx(ends[1], rel=0.02)
     assert found.course[-1] < 1.05 * ends[0] < 0.1 * before
@@ -128,13 +130,15 @@ def test_the_least_deviance_is_that_of_scipy():
 
 def test_a_fit_tells_its_course(scan, data):
     seen = []
-    terms = Terms(likelihood_of(data))
+    objective = Objective(likelihood_of(data))
     start = scan.rough(data.normalisation)
-    found = fit(terms, start, OBJECT, 90, enough=0, watch=lambda state, value: seen.append((state, value)))
+    found = fit(
+        objective, start, OBJECT, 90, enough=0, watch=lambda state, value: seen.append((state, value))
+    )
     assert len(found.course) == 91 and not found.converged
     assert [value for _, value in seen] == found.course
     assert np.diff(found.course).max() < 1e-6 * found.course[-1]
-    again = terms.likelihood.evaluate(found.state).value
+    again = objective.likelihood.evaluate(found.state).value
     assert again == pytest.approx(found.course[-1], rel=1e-5)
     assert 91 <= found.evaluations < 140
     np.testing.assert_array_equal(found.state.modes, start.modes)
@@ -142,9 +146,9 @@ def test_a_fit_tells_its_course(scan, data):
 
 
 def test_where_all_is_found_it_ends(scan, data):
-    terms = Terms(likelihood_of(data))
-    first = fit(terms, scan.rough(data.normalisation), OBJECT, 400)
-    again = fit(terms, first.state, OBJECT, 400)
+    objective = Objective(likelihood_of(data))
+    first = fit(objective, scan.rough(data.normalisation), OBJECT, 400)
+    again = fit(objective, first.state, OBJECT, 400)
     assert first.converged and again.converged
     assert len(again.course) < 25 < len(first.course)
 
@@ -157,11 +161,11 @@ def test_pixels_that_were_not_measured_have_no_weight(scan, data):
     f, ends = data.normalisation, []
     for values in (None, spoilt):
         likelihood = likelihood_of(masked, instead=values)
-        ends.append(fit(Terms(likelihood), scan.rough(f), OBJECT, 150).state.object)
+        ends.append(fit(Objective(likelihood), scan.rough(f), OBJECT, 150).state.object)
     np.testing.assert_array_equal(*ends)
     mask = lit_mask(scan)
     assert distance(ends[0], scan.object, mask) < 0.03
-    ignorant = fit(Terms(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).state.object
+    ignorant = fit(Objective(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).state.object
     assert distance(ignorant, scan.object, mask) > 0.2
 
 
@@ -171,7 +175,7 @@ def test_a_prior_smooths(scan):
     data, mask = dim.dataset(np.random.default_rng(8)), lit_mask(scan)
     found = [
         fit(
-            Terms(likelihood_of(data), Prior("quadratic", strength)),
+            Objective(likelihood_of(data), Prior("quadratic", strength)),
             dim.rough(data.normalisation),
             OBJECT,
             150,
@@ -192,10 +196,10 @@ def with_probe(scan, f, probe):
 
 
 def test_a_wrong_probe_becomes_right(scan, data):
-    terms, f = Terms(likelihood_of(data)), data.normalisation
+    objective, f = Objective(likelihood_of(data)), data.normalisation
     start = with_probe(scan, f, beam(width=7, curvature=0.05))
-    first = fit(terms, start, OBJECT, 30)
-    found = fit(terms, first.state, PROBE, 400)
+    first = fit(objective, start, OBJECT, 30)
+    found = fit(objective, first.state, PROBE, 400)
     assert distance(start.modes[0], scan.modes[0], EVERYWHERE) > 0.2
     assert distance(found.state.modes[0], scan.modes[0], EVERYWHERE) < 0.04
     assert found.course[-1] < 0.05 * first.course[-1]
@@ -207,7 +211,7 @@ def test_a_probe_stays_where_it_may_be(scan, data):
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
     start = with_probe(scan, data.normalisation, beam(width=7) * lit)
-    found = fit(Terms(likelihood_of(data), support=ProbeSupport(lit)), start, PROBE, 60)
+    found = fit(Objective(likelihood_of(data), support=ProbeSupport(lit)), start, PROBE, 60)
     assert not found.state.modes[:, ~lit].any() and found.state.modes[:, lit].all()
 
 
@@ -215,20 +219,20 @@ def test_wrong_positions_come_back(scan, data):
     rng = np.random.default_rng(9)
     wrong = without_common_moves(0.3 * rng.normal(size=scan.positions.shape), scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scan.positions + wrong)
-    terms = Terms(likelihood_of(data))
-    first = fit(terms, start, OBJECT, 30)
-    found = fit(terms, first.state, POSITIONS, 400).state.positions - scan.positions
+    objective = Objective(likelihood_of(data))
+    first = fit(objective, start, OBJECT, 30)
+    found = fit(objective, first.state, POSITIONS, 400).state.positions - scan.positions
     assert np.std(without_common_moves(found, scan.positions)) < 0.2 * np.std(wrong)
 
 
 def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
     scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scaled)
-    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
+    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
     true = centred(scan.positions)
     sizes = {}
     for moves in ("independent", "affine"):
-        found = fit(Terms(likelihood_of(data), moves=moves), first.state, POSITIONS, 200)
+        found = fit(Objective(likelihood_of(data), moves=moves), first.state, POSITIONS, 200)
         sizes[moves] = np.vdot(true, centred(found.state.positions)) / np.vdot(true, true)
     assert sizes["independent"] == pytest.approx(1.03, abs=1e-3)
     assert sizes["affine"] == pytest.approx(1, abs=6e-3)
@@ -244,8 +248,8 @@ def test_flux_and_background_are_found():
     data = scan.dataset(rng)
     start = replace(scan.rough(data.normalisation), flux=np.ones(36, np.float32))
     start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
-    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
-    found = fit(Terms(likelihood_of(data)), first.state, Refine(False, False, True, True), 300).state
+    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
+    found = fit(Objective(likelihood_of(data)), first.state, Refine(False, False, True, True), 300).state
     gains = np.log(found.flux / flux)[
         :, None
     ]  # an object that fades along the scan has nearly the same patterns
@@ -263,10 +267,10 @@ def test_two_modes_of_a_partially_coherent_scan_are_found():
     modes = np.array([np.sqrt(0.75) * first, np.sqrt(0.25) * second / np.linalg.norm(second)])
     scan = Scan.of(np.random.default_rng(11), 1e6, modes=modes)
     data = scan.dataset(np.random.default_rng(12))
-    terms, start = Terms(likelihood_of(data)), scan.rough(data.normalisation)
+    objective, start = Objective(likelihood_of(data)), scan.rough(data.normalisation)
     start = replace(start, modes=(start.modes[:1] / np.sqrt(0.75)).astype(np.complex64))
-    one = fit(terms, fit(terms, start, OBJECT, 30).state, PROBE, 100)
-    two = fit(terms, replace(one.state, modes=more_modes(one.state.modes, 2)), PROBE, 400)
+    one = fit(objective, fit(objective, start, OBJECT, 30).state, PROBE, 100)
+    two = fit(objective, replace(one.state, modes=more_modes(one.state.modes, 2)), PROBE, 400)
     assert two.course[-1] < 0.2 * one.course[-1]
     power = np.sum(np.abs(two.state.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.25, abs=0.02)
@@ -317,9 +321,9 @@ def test_normalise_leaves_the_priors_scale_as_it_is(data):
 
 
 def value_of(data, state, prior, power):
-    terms = Terms(likelihood_of(data), prior)
+    objective = Objective(likelihood_of(data), prior)
     parameters = Parameters.of(state, PROBE, data.normalisation)
-    return solver._objective(terms, parameters, power)(parameters.start())[0]
+    return solver._value_and_gradient(objective, parameters, power)(parameters.start())[0]
 
 
 @pytest.mark.parametrize("refine", [OBJECT, PROBE, Refine(True, True, True, True)])
@@ -329,9 +333,11 @@ def test_slope_of_the_whole_objective(scan, data, refine):
     state = replace(scan.state(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
     state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
     state = replace(state, object=state.object.astype(np.complex64))
-    terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
+    objective = Objective(likelihood_of(data), Prior("quadratic", 3e3))
     parameters = Parameters.of(state, refine, data.normalisation)
-    function = solver._objective(terms, parameters, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
+    function = solver._value_and_gradient(
+        objective, parameters, 0.7 * float(np.sum(np.abs(state.modes) ** 2))
+    )
     u = parameters.start()
     _, gradient = function(u)
     steepest = gradient / np.linalg.norm(gradient)
@@ -345,9 +351,9 @@ def test_slope_of_the_whole_objective(scan, data, refine):
 
 def test_light_does_not_drift_from_object_to_probe(scan, data):
     """A prior is least for an object of zero; under a refined probe it must not get there."""
-    terms = Terms(likelihood_of(data), Prior("quadratic", 300.0))
-    start = fit(terms, scan.rough(data.normalisation), OBJECT, 60).state
-    found = fit(terms, start, PROBE, 150).state
+    objective = Objective(likelihood_of(data), Prior("quadratic", 300.0))
+    start = fit(objective, scan.rough(data.normalisation), OBJECT, 60).state
+    found = fit(objective, start, PROBE, 150).state
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(np.sum(np.abs(start.modes) ** 2), rel=1e-4)
     mask = lit_mask(scan, 0.5)
     size = np.mean(np.abs(found.object[mask])) / np.mean(np.abs(scan.object[mask]))

@@ -22,7 +22,7 @@ from ptycho.scan.patterns import Patterns
 from helpers.likelihood import Scan, likelihood_of
 from ptycho.reconstruction.blocks import Blockwise, alone, fit_in_blocks
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
 from ptycho.run.mpi import run_on_all
 
 def program(crew):
@@ -31,9 +31,9 @@ def program(crew):
     in_file = FileArray.temporary(Path(sys.argv[1]).parent, data.amplitudes.shape, np.float32)
     in_file[:] = data.amplitudes[:]
     data = replace(data, amplitudes=Patterns(in_file))  # as those of a run
-    terms = Terms(likelihood_of(data), Prior("edge_preserving", 3.0))
+    objective = Objective(likelihood_of(data), Prior("edge_preserving", 3.0))
     start = scan.rough(data.normalisation)
-    found = fit_in_blocks(terms, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
+    found = fit_in_blocks(objective, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
     np.save(sys.argv[1], found.state.object)
     return 0
 
