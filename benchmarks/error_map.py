@@ -90,13 +90,13 @@ def run(cell: Cell, count: int, prior: str) -> str:
     first = solved[0]
     for _ in range(2):
         began = time.perf_counter()
-        errors = map_errors(first.objective, first.state, covered(scans[0])[0], 0)
+        errors = map_errors(first.objective, first.estimate, covered(scans[0])[0], 0)
         mapping = time.perf_counter() - began
-    repeats = turned([each.state.object for each in solved], truth, lit)
+    repeats = turned([each.estimate.object for each in solved], truth, lit)
     noise = photon_noise(scans[0])[0]
     maps = {
         "map": (errors.amplitude[0], errors.phase[0]),
-        "photon noise alone": (noise, noise / np.abs(first.state.object)),
+        "photon noise alone": (noise, noise / np.abs(first.estimate.object)),
     }
     strength = ", ".join(sorted({f"{each.objective.prior.strength:g}" for each in solved}))
     rows = []

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import MARGIN, error_of, far_light, object_of
 from benchmarks.tables import markdown
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import SelectionOptions
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
@@ -67,16 +67,16 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
 
 
 def row_of(
-    name: str, objective: Objective, start: State, truth: np.ndarray, probe: np.ndarray, spent: float
+    name: str, objective: Objective, start: Estimate, truth: np.ndarray, probe: np.ndarray, spent: float
 ) -> dict[str, str]:
     """Errors from a start, and seconds with those that were ``spent`` on it; scoring is not counted."""
     row, since = {"begun from": name}, time.perf_counter()
 
-    def watch(state: State, value: float) -> None:
+    def watch(estimate: Estimate, value: float) -> None:
         nonlocal spent, since
         spent += time.perf_counter() - since
         if (step := watched.pop(0)) in SHOWN:
-            error = error_of(state.object, truth, objective.likelihood.data.beam, probe)
+            error = error_of(estimate.object, truth, objective.likelihood.data.beam, probe)
             row[f"step {step}"] = f"{error:.3f} ({spent:.0f} s)"
         since = time.perf_counter()
 
@@ -102,14 +102,14 @@ def main() -> None:
         ScanLikelihood(data, data.normalisation),
         Prior("edge_preserving", PRIORS["edge_preserving"].strengths[0]),
     )
-    flat = State.of(data, np.ones(truth.shape))
+    flat = Estimate.of(data, np.ones(truth.shape))
     fit(objective, flat, OBJECT_ALONE, 1)
     begin_at_larger_pixels(objective, flat, 1)
     rows = [row_of("a constant", objective, flat, truth, probe, 0.0)]
     since = time.perf_counter()
-    begun = begin_at_larger_pixels(objective, flat, SelectionOptions.first_steps)
-    assert begun is not None
-    rows.append(row_of("larger pixels", objective, begun, truth, probe, time.perf_counter() - since))
+    downsampled = begin_at_larger_pixels(objective, flat, SelectionOptions.first_steps)
+    assert downsampled is not None
+    rows.append(row_of("larger pixels", objective, downsampled, truth, probe, time.perf_counter() - since))
     print(markdown(rows))
 
 

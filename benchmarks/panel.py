@@ -49,10 +49,10 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.regulariser_selection import select_regulariser
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -279,7 +279,7 @@ def run(cell: Cell) -> dict[str, object]:
         began = time.perf_counter()
         solved = solve(data, wishes, 0)
         row[f"{way}_s"] = time.perf_counter() - began
-        row[way] = error_of(solved.state.object, truth, data.beam, probe)
+        row[way] = error_of(solved.estimate.object, truth, data.beam, probe)
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
     return row
 
@@ -312,7 +312,7 @@ def run_candidates(cell: Cell) -> dict[str, object]:
     )
     select_regulariser(selection)
     errors = {
-        one.hypothesis.name: error_of(one.state.object, truth, data.beam, probe) for one in selection.tried
+        one.hypothesis.name: error_of(one.estimate.object, truth, data.beam, probe) for one in selection.tried
     }
     return {"candidates": errors, "chosen": selection.decisions[-1].value}
 
@@ -335,11 +335,11 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
     points: list[tuple[float, float]] = []
     scoring, steps = 0.0, 0
 
-    def watch(state: State, value: float, **_: object) -> None:
+    def watch(estimate: Estimate, value: float, **_: object) -> None:
         nonlocal scoring, steps
         if steps % 5 == 0:
             now = time.perf_counter()
-            points.append((now - began - scoring, error_of(state.object, truth, data.beam, probe)))
+            points.append((now - began - scoring, error_of(estimate.object, truth, data.beam, probe)))
             scoring += time.perf_counter() - now
         steps += 1
 
@@ -454,7 +454,7 @@ def six(cells_: list[Cell]) -> Figure:
         mask = light > LIT * light.max()
         objects = {"truth": truth}
         for name in ("edge_preserving", "learned"):
-            found = solve(data, ModelOptions(prior=name, **still), 0).state.object
+            found = solve(data, ModelOptions(prior=name, **still), 0).estimate.object
             objects[name] = align(np.where(mask, found, 0), truth, mask).object
         turn = np.exp(-1j * np.angle(truth[mask].sum()))
         ranges = [np.quantile(part(turn * truth[mask]), (0.01, 0.99)) for part in (np.abs, np.angle)]

@@ -39,8 +39,8 @@ from ptycho.align.affine_map import find_map, score_map
 from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation
@@ -186,7 +186,7 @@ def electrons() -> Iterator[Row]:
             with np.load(out / "recons" / "solver" / "recon.npz") as stored:
                 found = stored["object"][0]
                 beam = (stored[key] for key in ("probe", "positions", "flux"))
-                light = object_illumination(State(found, *beam, np.zeros((N, N))))
+                light = object_illumination(Estimate(found, *beam, np.zeros((N, N))))
         row = metrics["solver"]
         yield {
             "defocus, nm": defocus,

@@ -154,9 +154,9 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_pro
     wishes = ModelOptions(
         probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
-    state = solve(there, wishes, 0).state
-    light = object_illumination(state)
-    return error_of(state.object, image, light > 0.1 * light.max())
+    estimate = solve(there, wishes, 0).estimate
+    light = object_illumination(estimate)
+    return error_of(estimate.object, image, light > 0.1 * light.max())
 
 
 def row_of(case: Case, kind: str, refine_probe: bool) -> Row:

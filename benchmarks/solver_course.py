@@ -36,10 +36,10 @@ from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import FIT, Objective, fit
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth
 
@@ -71,20 +71,20 @@ class Course:
     def count(self, patterns: int) -> None:
         self.patterns += patterns
 
-    def watch(self, state: State, value: float) -> None:
+    def watch(self, estimate: Estimate, value: float) -> None:
         self.spent += time.perf_counter() - self.since
-        count = len(state.positions)
+        count = len(estimate.positions)
         one = np.zeros(count, int)
         row = {
             "step": len(self.rows),
             "seconds": round(self.spent, 2),
             "transforms": 4
-            * len(state.modes)
+            * len(estimate.modes)
             * self.patterns
             // count,  # there and back, and the probe's own
             "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
-            "probe_error": round(probe_error(state.modes[0], self.truth.probe[0]), 4),
-            "position_error_px": round(position_error_px(state.positions, self.truth.positions, one), 4),
+            "probe_error": round(probe_error(estimate.modes[0], self.truth.probe[0]), 4),
+            "position_error_px": round(position_error_px(estimate.positions, self.truth.positions, one), 4),
         }
         self.rows.append(row)
         self.since = time.perf_counter()
@@ -94,7 +94,7 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
     """A row after every step."""
     unit, noise = (1.0, "poisson") if data.counts else (noise_unit(data), "gaussian")
     likelihood = ScanLikelihood(data, data.normalisation, unit, noise)
-    rough = State.of(data, np.ones((data.object_size,) * 2), options.modes)
+    rough = Estimate.of(data, np.ones((data.object_size,) * 2), options.modes)
     if options.background:
         rough = replace(rough, background=np.full((data.N, data.N), 0.1 * likelihood.photon**2, np.float32))
     refine = Refine(True, True, True, options.background)
@@ -103,7 +103,7 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
     told = Course(likelihood, truth)
     counted = Objective(replace(likelihood, advance=told.count))
     first = fit(counted, rough, Refine(False), FIT.first, watch=told.watch)
-    fit(counted, first.state, refine, options.steps, watch=told.watch)
+    fit(counted, first.estimate, refine, options.steps, watch=told.watch)
     return told.rows
 
 

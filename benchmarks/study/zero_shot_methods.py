@@ -80,13 +80,13 @@ class Case:
 
     @cached_property
     def refined(self) -> Outcome:
-        begun = self.zero_shot
-        mask, start = begun.stitched.mask, begun.stitched.objects
+        zero_shot = self.zero_shot
+        mask, start = zero_shot.stitched.mask, zero_shot.stitched.objects
         if not np.isfinite(start).all():
-            return begun
+            return zero_shot
         seconds, found = _time(lambda: refine(start, self.data, self.study.passes))
         made = Reconstruction(np.where(mask, found, 0), mask)  # has no regions to disagree
-        return replace(begun, stitched=made, seconds=begun.seconds + seconds)
+        return replace(zero_shot, stitched=made, seconds=zero_shot.seconds + seconds)
 
 
 def run_lsqml(case: Case) -> Outcome:

@@ -68,7 +68,7 @@ ONE_OBJECT = ("object", "both")  # of data.shared
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class StartingPoint:
     """What a reconstruction begins with.
 
     Attributes:
@@ -105,7 +105,7 @@ class AlignedScan:
     rotation: CoarseRotation = CoarseRotation()
     estimated: bool = False
     matrix: np.ndarray | None = None
-    start: Estimate | None = None
+    start: StartingPoint | None = None
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -165,8 +165,10 @@ def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
     low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
     here = tuple(slice(*ends) for ends in zip(low, high, strict=True))
     image[here] = start.object[tuple(slice(*ends) for ends in zip(low - shift, high - shift, strict=True))]
-    estimate = Estimate(image, start.model)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=estimate).decided(start.finding)
+    starting_point = StartingPoint(image, start.model)
+    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=starting_point).decided(
+        start.finding
+    )
 
 
 def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:

@@ -115,8 +115,8 @@ class _Search:
         name, number = best.hypothesis
         start = scale_to_patterns(optics[name].probe(self.modulus, number), self.data)
         sample = self._sample(start)
-        state = sample.fit_object(self.options.object_steps, self.options.probe_steps)
-        refined, probe = sample.trial(best.hypothesis, state), sample.beam_of(state).probe[0]
+        estimate = sample.fit_object(self.options.object_steps, self.options.probe_steps)
+        refined, probe = sample.trial(best.hypothesis, estimate), sample.beam_of(estimate).probe[0]
         text = optics[name].text(number)
         return Guess(scale_to_patterns(probe, self.data), start, text, best, tuple(tried), refined)
 

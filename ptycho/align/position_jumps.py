@@ -18,9 +18,9 @@ import numpy as np
 
 from ptycho.align.registration import Registration, RegistrationOptions
 from ptycho.align.sections import bring_together
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import Refine
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
@@ -182,12 +182,12 @@ def _ended(
     likelihood, side = likelihood_of(data), data.object_size + 2 * options.registration.reach
     start, objective = constant_object(data, side), Objective(likelihood, TrialOptions().prior, "each")
     nominal = start.positions + options.registration.reach
-    state = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
+    estimate = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
     for refine, steps in (
         (OBJECT_ALONE, options.object_steps),
         (Refine(refine_probe), options.probe_steps),
         (Refine(refine_probe, positions=True), options.position_steps),
     ):
-        state = fit(objective, state, refine, steps).state
-    change = state.positions - nominal - moves
-    return moves + change - change.mean(axis=0), likelihood.evaluate(state).deviance
+        estimate = fit(objective, estimate, refine, steps).estimate
+    change = estimate.positions - nominal - moves
+    return moves + change - change.mean(axis=0), likelihood.evaluate(estimate).deviance

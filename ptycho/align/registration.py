@@ -24,11 +24,11 @@ from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, intensity_of
@@ -78,13 +78,13 @@ class Seed(NamedTuple):
         height: the share of its patterns that are explained worst, and for those that were left out.
         middle: their middle share, before the last fit.
         patterns: indices of those that are kept.
-        state: object and modes.
+        estimate: object and modes.
     """
 
     height: float
     middle: float
     patterns: np.ndarray
-    state: State
+    estimate: Estimate
 
 
 @dataclass(eq=False)
@@ -97,7 +97,7 @@ class Registration:
         measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
             it was; zero frequency at sample 0.
         noise, variation: ν and V.
-        state: object and modes; its positions and flux are the nominal ones.
+        estimate: object and modes; its positions and flux are the nominal ones.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
         cover: by its corner, share of a pattern's intensity that falls on the known object.
@@ -110,7 +110,7 @@ class Registration:
     good: np.ndarray
     noise: float
     variation: float
-    state: State
+    estimate: Estimate
     placed: np.ndarray
     moves: np.ndarray
     cover: np.ndarray
@@ -158,11 +158,11 @@ class Registration:
     @property
     def nominal(self) -> np.ndarray:
         """Positions ``(J, 2)`` float64."""
-        return self.state.positions
+        return self.estimate.positions
 
     def begin(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
-        start, tried = self.state, list[Seed]()
+        start, tried = self.estimate, list[Seed]()
         for neighbours in seeds(self.nominal, self.options):
             for seed in neighbours:
                 tried.append(self._grow_seed(seed, start))
@@ -171,18 +171,18 @@ class Registration:
             if tried[-1].height < self.options.well or min(one.middle for one in tried) > self.options.well:
                 break  # what the beam does not explain in the middle, it does not elsewhere
         best = min(tried, key=lambda one: one.height)
-        self.placed, self.state = np.isin(np.arange(len(self.nominal)), best.patterns), best.state
+        self.placed, self.estimate = np.isin(np.arange(len(self.nominal)), best.patterns), best.estimate
 
-    def _grow_seed(self, seed: np.ndarray, start: State) -> Seed:
+    def _grow_seed(self, seed: np.ndarray, start: Estimate) -> Seed:
         """An object from some patterns (indices), and those of them that it explains."""
-        self.state, count = start, len(seed)
+        self.estimate, count = start, len(seed)
         self.fit(seed, OBJECT_ALONE, self.options.seed_steps)
         for _ in range(2):
             shares = self.own_shares(seed)
             seed = seed[shares <= max(self.options.outlying * np.median(shares), self.options.well)]
             self.fit(seed, self.refined, self.options.probe_steps)
         height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
-        return Seed(height, float(np.median(shares)), seed, self.state)
+        return Seed(height, float(np.median(shares)), seed, self.estimate)
 
     @property
     def vague(self) -> bool:
@@ -197,7 +197,7 @@ class Registration:
         """
         known = np.full(len(self.nominal), -np.inf)  # around each pattern, when it was looked for
         best, lowest = self.moves.copy(), np.full(len(self.nominal), np.inf)  # its move and share, then
-        reach = energy_diameter(self.state.modes) / 2
+        reach = energy_diameter(self.estimate.modes) / 2
         while not (self.placed | np.isnan(known)).all():
             ring, guesses, around = self._next(known)
             joining = ring
@@ -296,9 +296,9 @@ class Registration:
         places = self.nominal[patterns] + self.moves[patterns]
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
-        start = replace(self.state, positions=places, flux=self.state.flux[patterns])
-        found = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).state
-        self.state = replace(self.state, object=found.object, modes=found.modes)
+        start = replace(self.estimate, positions=places, flux=self.estimate.flux[patterns])
+        found = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
+        self.estimate = replace(self.estimate, object=found.object, modes=found.modes)
         if refine.positions:
             change = found.positions - places
             self.moves = self.moves.copy()
@@ -309,12 +309,12 @@ class Registration:
         N, root, left = self.data.N, self.measured[pattern], []
         if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
             return np.full(len(moves), np.inf)
-        windows = np.lib.stride_tricks.sliding_window_view(self.state.object, (N, N))
-        chunk = max(1, self.options.chunk_pixels // self.state.modes.size)
+        windows = np.lib.stride_tricks.sliding_window_view(self.estimate.object, (N, N))
+        chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
             far = fft.fft2(
-                windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
+                windows[rows, columns][:, None] * self.estimate.modes, overwrite_x=True
             )  # (S, K, N, N)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
             along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
@@ -401,11 +401,11 @@ class Registration:
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
-        light = object_illumination(replace(self.state, positions=places, flux=self.state.flux[placed]))
+        light = object_illumination(replace(self.estimate, positions=places, flux=self.estimate.flux[placed]))
         known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(
             np.float32
         )
-        window = intensity_of(self.state.modes)
+        window = intensity_of(self.estimate.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover
 

@@ -23,7 +23,7 @@ def bring_together(registration: Registration) -> bool:
         _spread(registration.moves[part]) < registration.options.settled for part in parts
     ):
         return False
-    placed, moves, state = np.flatnonzero(registration.placed), registration.moves, registration.state
+    placed, moves, estimate = np.flatnonzero(registration.placed), registration.moves, registration.estimate
     registration.fit(placed, registration.refined, registration.options.refining_steps)
     before = _mean_share(registration, placed)
     known = parts[0]
@@ -36,7 +36,7 @@ def bring_together(registration: Registration) -> bool:
     registration.fit(placed, registration.refined, registration.options.refining_steps)
     if _mean_share(registration, placed) < before:
         return True
-    registration.moves, registration.state = moves, state
+    registration.moves, registration.estimate = moves, estimate
     return False
 
 

@@ -18,13 +18,13 @@ from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState
 from ptycho.live.update import at, held_out, improve
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, normalise
-from ptycho.reconstruction.state import Refine, State
 
-Watch = Callable[[State, float], object]
-Stage = Callable[[State, Watch], State]
+Watch = Callable[[Estimate, float], object]
+Stage = Callable[[Estimate, Watch], Estimate]
 
 
 class Over(Exception):
@@ -81,13 +81,13 @@ def is_still(state: LiveState, options: LiveOptions) -> bool:
     return len(moved) > len(moves) / 2 and float(np.median(moved)) < options.still_px
 
 
-def within(limit: float, stage: Stage, start: State, refined: Refine) -> State:
+def within(limit: float, stage: Stage, start: Estimate, refined: Refine) -> Estimate:
     """Return where a stage is at a moment, or at its end if that comes before."""
     reached = start
 
-    def watch(state: State, value: float) -> None:
+    def watch(estimate: Estimate, value: float) -> None:
         nonlocal reached
-        reached = state
+        reached = estimate
         if time.monotonic() > limit:
             raise Over
 
@@ -103,11 +103,13 @@ def _stages(
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
     def plain(wanted: Refine) -> Stage:
-        return lambda state, watch: fit(objective, state, wanted, options.most_steps, watch=watch).state
+        return lambda estimate, watch: (
+            fit(objective, estimate, wanted, options.most_steps, watch=watch).estimate
+        )
 
-    def learned(state: State, watch: Watch) -> State:
+    def learned(estimate: Estimate, watch: Watch) -> Estimate:
         network = Learned(StoredNetwork(), options.denoiser_weight)
-        return fit_learned(objective, state, network, 1, watch, options.most_steps).state
+        return fit_learned(objective, estimate, network, 1, watch, options.most_steps).estimate
 
     all_of_it = Refine(refined.probe, True)
     stages = [(0.4, OBJECT_ALONE, plain(OBJECT_ALONE))]
@@ -120,7 +122,7 @@ def _stages(
 
 def _together(
     state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray
-) -> tuple[Objective, State]:
+) -> tuple[Objective, Estimate]:
     """What is minimised for some patterns, and their estimate, on a square object."""
     start = at(state, context, chosen, positions)
     side = max(start.object.shape)
@@ -134,7 +136,7 @@ def _holdout(state: LiveState, context: LiveContext, chosen: np.ndarray) -> Hold
     return HoldOut(_together(state, context, chosen, state.nominal)[0].likelihood) if len(chosen) else None
 
 
-def _placed(state: LiveState, found: State, fitted: np.ndarray) -> LiveState:
+def _placed(state: LiveState, found: Estimate, fitted: np.ndarray) -> LiveState:
     height, width = state.illumination.shape
     positions = state.estimate.positions.copy()
     positions[fitted] = found.positions

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.scan.dataset import MARGIN
 
 PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
@@ -28,7 +28,7 @@ class LiveState:
         patterns: ``(J,)`` of :data:`PATTERN`.
     """
 
-    estimate: State
+    estimate: Estimate
     origin: np.ndarray
     illumination: np.ndarray
     patterns: np.ndarray
@@ -38,7 +38,9 @@ class LiveState:
         """Return that of no patterns."""
         N, places = context.N, np.zeros((0, 2))
         dark = np.zeros((N, N), np.float32)
-        estimate = State(np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark)
+        estimate = Estimate(
+            np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark
+        )
         return cls(estimate, np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
 
     @property

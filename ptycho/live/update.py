@@ -23,9 +23,9 @@ from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, fill
 from ptycho.reconstruction.blocks import Block, block_of, cut
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import State
 from ptycho.scan.windows import add_windows_to
 
 
@@ -90,10 +90,10 @@ def _fit(
     objective = Objective(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
     if not state.illumination.any():
         first, steps = options.first_steps
-        start = fit(objective, start, OBJECT_ALONE, first, 0.0).state
+        start = fit(objective, start, OBJECT_ALONE, first, 0.0).estimate
     settled = bool(visits.min() > options.visits)
     refined = replace(context.refined, positions=context.refined.positions and settled)
-    return _taken(state, fit(objective, start, refined, steps, 0.0).state, block, options)
+    return _taken(state, fit(objective, start, refined, steps, 0.0).estimate, block, options)
 
 
 def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray
     return light
 
 
-def _taken(state: LiveState, fitted: State, block: Block, options: LiveOptions) -> LiveState:
+def _taken(state: LiveState, fitted: Estimate, block: Block, options: LiveOptions) -> LiveState:
     """The state with what a fit of a block's patterns has found."""
     old, light = state.estimate, state.illumination.copy()
     image, positions = old.object.copy(), old.positions.copy()
@@ -142,7 +142,7 @@ def score(state: LiveState, context: LiveContext) -> float | None:
     return float(np.mean(likelihood.evaluate(there).deviance)) / likelihood.pixels
 
 
-def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> State:
+def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> Estimate:
     """Return the estimate of some patterns, in their places among ``positions (J, 2)``, the object filled."""
     old = state.estimate
     image = fill(old.object, state.illumination, context.N, context.options)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ptycho.align.align_scan import Estimate
+from ptycho.align.align_scan import StartingPoint
 from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
@@ -49,7 +49,7 @@ class Prepared:
     out: np.ndarray
     decisions: tuple[Finding, ...] = ()
     alternative: Alternative | None = None
-    start: Estimate | None = None
+    start: StartingPoint | None = None
 
     def beam_under(self, made: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the initial one."""

@@ -28,6 +28,7 @@ import numpy as np
 from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -39,7 +40,6 @@ from ptycho.reconstruction.solver import (
     fit_from_constant,
     fit_learned,
 )
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -66,11 +66,11 @@ class Block(NamedTuple):
         return slice(row, row + height), slice(column, column + width)
 
 
-def divide(state: State, most: int) -> list[Block]:
+def divide(estimate: Estimate, most: int) -> list[Block]:
     """The blocks of a scan, each with at most ``most`` patterns of its own."""
-    count = len(state.positions)
-    parts = _halved(state.positions, np.arange(count), -(-count // most))
-    return [block_of(state, part, energy_diameter(state.modes) / 2) for part in parts]
+    count = len(estimate.positions)
+    parts = _halved(estimate.positions, np.arange(count), -(-count // most))
+    return [block_of(estimate, part, energy_diameter(estimate.modes) / 2) for part in parts]
 
 
 def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.ndarray]:
@@ -84,23 +84,23 @@ def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.n
     return _halved(positions, order[:cut], first) + _halved(positions, order[cut:], count - first)
 
 
-def block_of(state: State, part: np.ndarray, reach: float = 0.0) -> Block:
+def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:
     """The block whose own patterns are a ``part`` (indices), with those around it up to a ``reach`` away."""
-    positions, N = state.positions, state.modes.shape[-1]
+    positions, N = estimate.positions, estimate.modes.shape[-1]
     low, high = positions[part].min(axis=0) - reach, positions[part].max(axis=0) + reach
     near = ((positions >= low) & (positions <= high)).all(axis=1)
     inside = np.flatnonzero(near) if reach else np.sort(part)
     corner = np.maximum(np.floor(positions[inside].min(axis=0)).astype(int) - MARGIN, 0)
     end = np.ceil(positions[inside].max(axis=0)).astype(int) + N + MARGIN
-    size = np.minimum(end, state.object.shape) - corner
+    size = np.minimum(end, estimate.object.shape) - corner
     return Block(
         inside, np.isin(inside, part), (int(corner[0]), int(corner[1])), (int(size[0]), int(size[1]))
     )
 
 
-def cut(state: State, block: Block) -> State:
-    """What of a state is a block's."""
-    inside, image = state.at(block.patterns), np.ascontiguousarray(state.object[(..., *block.window)])
+def cut(estimate: Estimate, block: Block) -> Estimate:
+    """Return the part of an estimate that belongs to a block."""
+    inside, image = estimate.at(block.patterns), np.ascontiguousarray(estimate.object[(..., *block.window)])
     return replace(inside, object=image, positions=inside.positions - np.array(block.corner, float))
 
 
@@ -123,37 +123,37 @@ class Stage(NamedTuple):
     """
 
     name: str
-    fit: Callable[[Objective, State, Refine, int], Fit]
+    fit: Callable[[Objective, Estimate, Refine, int], Fit]
     alone: bool = False
     whole: bool = False
 
 
-def begin(objective: Objective, start: State, refine: Refine, steps: int, projected: bool = False) -> Fit:
+def begin(objective: Objective, start: Estimate, refine: Refine, steps: int, projected: bool = False) -> Fit:
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
     steps = min(steps, objective.options.block_steps)
     found = fit_from_constant(objective, start, steps, projected)
     return (
         found
         if refine == OBJECT_ALONE
-        else fit(objective, found.state, refine, steps, objective.options.preliminary)
+        else fit(objective, found.estimate, refine, steps, objective.options.preliminary)
     )
 
 
-def level(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
+def level(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit phases that vary slowly from block to block, which no block determines: a few steps of all."""
     return fit(objective, start, OBJECT_ALONE, min(steps, objective.options.level_steps), 0.0)
 
 
-def finish(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
+def finish(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit from the joined object until steps gain little, then near the output of a network."""
     found = fit(objective, start, refine, steps, objective.options.preliminary)
     if objective.learned is None:
         return found
-    last = fit_learned(objective, found.state, objective.learned, 1, steps=objective.options.short_steps)
+    last = fit_learned(objective, found.estimate, objective.learned, 1, steps=objective.options.short_steps)
     return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
 
 
-def go_on(objective: Objective, start: State, refine: Refine, steps: int) -> Fit:
+def go_on(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
     if objective.learned is not None:
         return fit_learned(objective, start, objective.learned, 1, steps=objective.options.short_steps)
@@ -170,9 +170,9 @@ ONCE_MORE = (Stage("once more", go_on),)
 class Task:
     """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
 
-    fit: Callable[[Objective, State, Refine, int], Fit]
+    fit: Callable[[Objective, Estimate, Refine, int], Fit]
     objective: Objective
-    start: State
+    start: Estimate
     refine: Refine
     steps: int
 
@@ -227,7 +227,7 @@ class Blockwise:
 
 def fit_in_blocks(
     objective: Objective,
-    start: State,
+    start: Estimate,
     refine: Refine,
     steps: int,
     how: Blockwise,
@@ -247,28 +247,28 @@ def fit_in_blocks(
         advance: called with a number of patterns, each as often as it was used.
 
     Returns:
-        The state; its course has the sum of the blocks' objectives after each stage.
+        The estimate; its course has the sum of the blocks' objectives after each stage.
     """
     own = replace(
         refine, probe=False, background=False, positions=refine.positions and objective.moves != "affine"
     )
     objective = replace(objective, moves="independent", weight_waves=None)
-    state, course, evaluations, converged = start, list[float](), 0, True
+    estimate, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
-            if state.object.size <= how.whole_pixels:
-                levelled = stage.fit(objective, state, own, steps)
-                state, evaluations = levelled.state, evaluations + levelled.evaluations
+            if estimate.object.size <= how.whole_pixels:
+                levelled = stage.fit(objective, estimate, own, steps)
+                estimate, evaluations = levelled.estimate, evaluations + levelled.evaluations
             continue
-        found = _all_blocks(objective, state, own, steps, stage, how, advance)
-        state, converged, evaluations = found.state, found.converged, evaluations + found.evaluations
+        found = _all_blocks(objective, estimate, own, steps, stage, how, advance)
+        estimate, converged, evaluations = found.estimate, found.converged, evaluations + found.evaluations
         course += found.course
-    return Fit(state, course, evaluations, converged)
+    return Fit(estimate, course, evaluations, converged)
 
 
 def _all_blocks(
     objective: Objective,
-    state: State,
+    estimate: Estimate,
     refine: Refine,
     steps: int,
     stage: Stage,
@@ -276,11 +276,11 @@ def _all_blocks(
     advance: Advance,
 ) -> Fit:
     """A stage of every block, and the blocks joined."""
-    blocks = divide(state, how.most(objective.likelihood.data.N))
-    fits = list(_fits(objective, state, refine, steps, stage, blocks, how, advance))
+    blocks = divide(estimate, how.most(objective.likelihood.data.N))
+    fits = list(_fits(objective, estimate, refine, steps, stage, blocks, how, advance))
     scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
-        _joined(state, fits, blocks, scale),
+        _joined(estimate, fits, blocks, scale),
         [sum(found.course[-1] for found in fits)],
         max(found.evaluations for found in fits),
         stage.alone or all(found.converged for found in fits),
@@ -289,7 +289,7 @@ def _all_blocks(
 
 def _fits(
     objective: Objective,
-    state: State,
+    estimate: Estimate,
     refine: Refine,
     steps: int,
     stage: Stage,
@@ -301,7 +301,7 @@ def _fits(
 
     def make(block: Block) -> Task:
         likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=NoCache())
-        return Task(stage.fit, replace(objective, likelihood=likelihood), cut(state, block), refine, steps)
+        return Task(stage.fit, replace(objective, likelihood=likelihood), cut(estimate, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
         digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
@@ -329,7 +329,7 @@ def digest_of_task(task: Task) -> str:
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
     """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
     count = len(blocks)
-    lights = [object_illumination(found.state) for found in fits]
+    lights = [object_illumination(found.estimate) for found in fits]
     products = np.eye(count, dtype=complex)
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
@@ -339,7 +339,7 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
                 continue
             here, there = shared
             light = np.sqrt(lights[a][here].astype(float) * lights[b][there])
-            one, two = fits[a].state.object[here], fits[b].state.object[there]
+            one, two = fits[a].estimate.object[here], fits[b].estimate.object[there]
             powers = [float(np.sum(light * np.abs(image) ** 2)) for image in (one, two)]
             product = np.sum(light * one * two.conj())
             if min(powers) <= 0 or not product:
@@ -376,20 +376,22 @@ def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
     return inside(one), inside(two)
 
 
-def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> State:
+def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> Estimate:
     """The blocks' objects joined by their light, and of each its own positions and flux."""
-    total, weight = np.zeros_like(state.object), np.zeros(state.object.shape, np.float32)
-    positions, flux, weights = (part.copy() for part in (state.positions, state.flux, state.opr_weights))
+    total, weight = np.zeros_like(estimate.object), np.zeros(estimate.object.shape, np.float32)
+    positions, flux, weights = (
+        part.copy() for part in (estimate.positions, estimate.flux, estimate.opr_weights)
+    )
     for found, block, factor in zip(fits, blocks, scale, strict=True):
-        light = object_illumination(found.state)
+        light = object_illumination(found.estimate)
         light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
-        total[block.window] += light * factor * found.state.object
+        total[block.window] += light * factor * found.estimate.object
         weight[block.window] += light
         mine = block.patterns[block.own]
-        positions[mine] = found.state.positions[block.own] + np.array(block.corner, float)
-        flux[mine] = found.state.flux[block.own] / abs(factor)
-        weights[mine] = found.state.opr_weights[block.own]
+        positions[mine] = found.estimate.positions[block.own] + np.array(block.corner, float)
+        flux[mine] = found.estimate.flux[block.own] / abs(factor)
+        weights[mine] = found.estimate.opr_weights[block.own]
     reached = weight > 0
-    image = np.divide(total, weight, out=state.object.copy(), where=reached)
+    image = np.divide(total, weight, out=estimate.object.copy(), where=reached)
     image = image.astype(np.complex64)
-    return replace(state, object=image, positions=positions, flux=flux, opr_weights=weights)
+    return replace(estimate, object=image, positions=positions, flux=flux, opr_weights=weights)

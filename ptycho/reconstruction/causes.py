@@ -5,7 +5,7 @@ A cause moves the expected counts λ along a direction d = ∂λ/∂θ. From θ 
     χ² = Σ w (n − λ)²,  w = 1 / (λ + ½),   by   gᵀ H⁻¹ g,   g = Σ w d (n − λ),  H = Σ w d dᵀ
 
 (Rao, Proc. Camb. Phil. Soc. 44 (1948) 50). Nothing is fitted anew, so that all causes can be compared at one
-state. Those that the fit has absorbed in part show in part; what counts is which explains most.
+estimate. Those that the fit has absorbed in part show in part; what counts is which explains most.
 
 =============== ====================================================================================
 cause           direction d
@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
 POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"
@@ -100,10 +100,12 @@ def score_fit(
     data, limits = likelihood.data, limits or CauseLimits()
     if not _testable(data):
         return None
-    start = State.of(data, image, normalisation=likelihood.normalisation)
-    state = fit(Objective(likelihood), start, OBJECT_ALONE, limits.unregularised).state
-    causes = score_causes(state.object, data, limits)
-    absorbed = 2 * state.slices * illuminated_pixels(state)  # of photon noise, by so many fitted numbers
+    start = Estimate.of(data, image, normalisation=likelihood.normalisation)
+    estimate = fit(Objective(likelihood), start, OBJECT_ALONE, limits.unregularised).estimate
+    causes = score_causes(estimate.object, data, limits)
+    absorbed = (
+        2 * estimate.slices * illuminated_pixels(estimate)
+    )  # of photon noise, by so many fitted numbers
     return None if causes is None else replace(causes, excess=causes.excess + absorbed)
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptycho.files.atomic import sha256
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Refine, State
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.solver import Objective
 
 
-def digest_of(objective: Objective, start: State, refine: Refine, steps: int, *beside: object) -> str:
+def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int, *beside: object) -> str:
     """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
 
     Args:

@@ -8,16 +8,16 @@ import numpy as np
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import State
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.patterns import MiddleRows
 
 
 def begin_at_larger_pixels(
-    objective: Objective, start: State, steps: int, how: Blockwise | None = None
-) -> State | None:
-    """A state with the object that the middle of the patterns tells, from a constant; the beam stays.
+    objective: Objective, start: Estimate, steps: int, how: Blockwise | None = None
+) -> Estimate | None:
+    """An estimate with the object that the middle of the patterns tells, from a constant; the beam stays.
 
     Args:
         objective: of the patterns.
@@ -35,17 +35,17 @@ def begin_at_larger_pixels(
     assert good is not None
     other = None if likelihood.instead is None else MiddleRows(likelihood.instead[:], good)
     likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
-    there, objective = state_of(view, start), Objective(likelihood, objective.prior)
+    there, objective = estimate_of(view, start), Objective(likelihood, objective.prior)
     if how is not None and how.divides(view.data):
         found = fit_in_blocks(objective, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
     else:
         found = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
-    return replace(start, object=view.finer_object(found.state.object))
+    return replace(start, object=view.finer_object(found.estimate.object))
 
 
-def state_of(view: Coarser, fine: State) -> State:
-    """A constant under the beam of a state of the finer scan."""
-    return State(
+def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
+    """A constant under the beam of an estimate of the finer scan."""
+    return Estimate(
         np.ones((view.data.object_size,) * 2, np.complex64),
         view.modes(fine.modes),
         fine.positions * view.ratio,

@@ -22,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
 
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -53,7 +53,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a network is shown of a state: see :func:`view`.
+    """What a network is shown of an estimate: see :func:`view`.
 
     Attributes:
         inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
@@ -72,18 +72,18 @@ class View:
     box: tuple[slice, slice]
 
 
-def view(likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW) -> View:
+def view(likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW) -> View:
     """Return the illuminated part of an object, and ``−σ²`` times the gradient of −log p there."""
-    curvature = (2 / likelihood.photon**2) * object_illumination(state)
+    curvature = (2 / likelihood.photon**2) * object_illumination(estimate)
     light = curvature / curvature.max()
     deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, options.least**2))
-    gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
+    gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
     lit = light > options.least
     rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     noise = float(np.sqrt(np.mean(deviation[light > options.bright] ** 2)))
     object_, request = (
-        _filled(np.where(lit, wave, 0)[box]) / noise for wave in (state.object, -(deviation**2) * gradient)
+        _filled(np.where(lit, wave, 0)[box]) / noise for wave in (estimate.object, -(deviation**2) * gradient)
     )
     inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
     relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)[
@@ -93,19 +93,19 @@ def view(likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW) 
 
 
 def opinion(
-    learned: Learned, likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW
+    learned: Learned, likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW
 ) -> Anchor:
     """Return a network's output for the object, as a penalty on the distance to it.
 
     Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest
     illumination.
     """
-    seen = view(likelihood, state, options)
+    seen = view(likelihood, estimate, options)
     change = apply(learned.network, seen.inputs, seen.relative)
-    height, width = state.object[seen.box].shape
+    height, width = estimate.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
     share = np.clip((seen.light[seen.box] - options.least) / (options.bright - options.least), 0, 1)
-    target = state.object.copy()
+    target = estimate.object.copy()
     target[seen.box] += (share * change).astype(np.complex64)
     brightest = np.min(seen.deviation) ** -2
     weight = learned.strength * np.maximum(seen.light, options.bright) * brightest

@@ -25,6 +25,7 @@ from ptycho.reconstruction.blocks import (
     Stage,
     fit_in_blocks,
 )
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import (
     ModelOptions,
@@ -46,37 +47,36 @@ from ptycho.reconstruction.solver import (
     fit_from_constant,
     fit_to_the_end,
 )
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe_support import pupil_of
 
 
 class Watch(Protocol):
-    """Sees state and objective after a step, with what is refined and the likelihood of what is fitted."""
+    """Sees estimate and objective after a step, with what is refined and the likelihood of the fit."""
 
     def __call__(
-        self, state: State, value: float, /, refine: Refine, likelihood: ScanLikelihood
+        self, estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood
     ) -> object: ...
 
 
-def unwatched(state: State, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
+def unwatched(estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
     """A :class:`Watch` that sees nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The most likely state of a scan.
+    """The most likely estimate of a scan.
 
     Attributes:
-        state: object and beam.
+        estimate: object and beam.
         refine: what was refined.
         objective: of the last fit: noise, prior.
         decisions: how it came to this.
         fit: the last fit.
     """
 
-    state: State
+    estimate: Estimate
     refine: Refine
     objective: Objective
     decisions: tuple[Finding, ...]
@@ -84,7 +84,7 @@ class Solved:
 
 
 @dataclass(frozen=True, eq=False)
-class Begin:
+class WarmStart:
     """What a fit begins with, from an earlier result.
 
     Attributes:
@@ -111,7 +111,7 @@ def solve(
     watch: Watch = unwatched,
     how: Blockwise | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
-    begin: Begin | None = None,
+    warm_start: WarmStart | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
 
@@ -124,35 +124,35 @@ def solve(
         watch: called after every step on the whole scan, if it is one block.
         how: it is fitted where it is more.
         tell: called with each decision when it is made.
-        begin: an earlier result; the data's beam is that of it.
+        warm_start: an earlier result; the data's beam is that of it.
     """
     how = how or Blockwise()
     if how.divides(data):
         options = replace(options, slices=1)
-    if begin is not None and begin.refine is not None:
+    if warm_start is not None and warm_start.refine is not None:
         noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
-        return _go_on(noise, options, begin, watch, how)
-    begun = None if begin is None else begin.object
-    selection = select_model(data, options, seed, compile_xla, how.cache, tell, begun)
+        return _go_on(noise, options, warm_start, watch, how)
+    initial_object = None if warm_start is None else warm_start.object
+    selection = select_model(data, options, seed, compile_xla, how.cache, tell, initial_object)
     data = replace(data, between=selection.noise.data.between)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     support, waves = selection.support, options.weight_waves
     objective = Objective(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
     if selection.refine != OBJECT_ALONE:  # steps are cheap there
-        selection.state = selection.fit(
-            selection.state, selection.refine, chosen.prior, options.selection.core_steps
-        ).state
-    beam = selection.state
-    start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
+        selection.estimate = selection.fit(
+            selection.estimate, selection.refine, chosen.prior, options.selection.core_steps
+        ).estimate
+    beam = selection.estimate
+    start = Estimate.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
     varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
-    if begun is not None:
-        start = replace(start, object=begun.astype(np.complex64))
+    if initial_object is not None:
+        start = replace(start, object=initial_object.astype(np.complex64))
     elif how.divides(data):
         start = _beam_in_the_middle(selection, objective, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
@@ -161,7 +161,7 @@ def solve(
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
-            start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
+            start, object=selection.estimate.object / np.float32(np.sqrt(selection.holdout.kept_share))
         )
     else:
         start = _from_constant(selection, objective, start)
@@ -170,33 +170,33 @@ def solve(
     if varies and not how.divides(data):
         start = weigh_variation(objective.likelihood, start)
     last = _finish(objective, start, selection.refine, options.steps, watch, how, stages)
-    return Solved(last.state, selection.refine, objective, tuple(selection.decisions), last)
+    return Solved(last.estimate, selection.refine, objective, tuple(selection.decisions), last)
 
 
 def _go_on(
-    noise: ScanLikelihood, options: ModelOptions, begin: Begin, watch: Watch, how: Blockwise
+    noise: ScanLikelihood, options: ModelOptions, warm_start: WarmStart, watch: Watch, how: Blockwise
 ) -> Solved:
     """Fit what was refined in an earlier run further, under its regulariser."""
-    assert begin.refine is not None
-    chosen = begin.regularisation
-    start = State.of(noise.data, begin.object, options.modes)
-    support = pupil_of(start.modes) if begin.pupil else options.support
+    assert warm_start.refine is not None
+    chosen = warm_start.regularisation
+    start = Estimate.of(noise.data, warm_start.object, options.modes)
+    support = pupil_of(start.modes) if warm_start.pupil else options.support
     objective = Objective(
         noise, chosen.prior, options.moves, support, chosen.learned, weight_waves=options.weight_waves
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
-        start = replace(start, object=root_of(begin.object, options.slices or 1))
-    if begin.refine.background:  # no product holds it
+        start = replace(start, object=root_of(warm_start.object, options.slices or 1))
+    if warm_start.refine.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
-    last = _finish(objective, start, begin.refine, options.steps, watch, how, TO_THE_END)
-    return Solved(last.state, begin.refine, objective, begin.decisions, last)
+    last = _finish(objective, start, warm_start.refine, options.steps, watch, how, TO_THE_END)
+    return Solved(last.estimate, warm_start.refine, objective, warm_start.decisions, last)
 
 
 def _finish(
     objective: Objective,
-    start: State,
+    start: Estimate,
     refine: Refine,
     steps: int,
     watch: Watch,
@@ -213,16 +213,18 @@ def _finish(
     return fit_to_the_end(objective, start, refine, steps, watched)
 
 
-def _from_constant(selection: Selection, objective: Objective, start: State) -> State:
+def _from_constant(selection: Selection, objective: Objective, start: Estimate) -> Estimate:
     """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
     steps, weak = selection.options.steps, replace(objective, prior=selection.prior)
-    if not selection.projected and (begun := begin_at_larger_pixels(weak, start, steps)):
-        return begun
-    return fit_from_constant(objective, start, min(steps, objective.options.first), selection.projected).state
+    if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, steps)):
+        return coarse
+    return fit_from_constant(
+        objective, start, min(steps, objective.options.first), selection.projected
+    ).estimate
 
 
-def _beam_in_the_middle(selection: Selection, objective: Objective, start: State) -> State:
-    """The state with modes, background and affine map of the positions that explain the middle of a scan."""
+def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estimate) -> Estimate:
+    """Return the estimate with modes, background and affine map that explain the middle of a scan."""
     refine, data = selection.refine, objective.likelihood.data
     mapped = refine.positions and objective.moves in ("affine", "affine_and_independent")
     if not (refine.probe or refine.background or mapped):
@@ -233,14 +235,14 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: State
         objective, likelihood=replace(objective.likelihood, data=part, advance=silent), learned=None
     )
     flat = np.ones((part.object_size,) * 2)
-    there = State.of(part, flat, len(start.modes), objective.likelihood.normalisation)
+    there = Estimate.of(part, flat, len(start.modes), objective.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
     first = objective.options.first
-    there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).state
+    there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).estimate
     if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).state
+    found = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
     start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
     if not mapped:
         return start
@@ -253,6 +255,8 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: State
 
 def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
-    start = State.of(data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation)
+    start = Estimate.of(
+        data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation
+    )
     start = begin_at_larger_pixels(objective, start, steps) or start
-    return fit(objective, start, OBJECT_ALONE, steps, enough).state.object[None]
+    return fit(objective, start, OBJECT_ALONE, steps, enough).estimate.object[None]

@@ -19,6 +19,7 @@ import numpy as np
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
@@ -35,7 +36,6 @@ from ptycho.reconstruction.solver import (
     Objective,
     fit,
 )
-from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.reconstruction.trial import Trial
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
@@ -162,7 +162,7 @@ class Selection:
         kept: likelihood of what is fitted of it.
         holdout: what is held out.
         options: what is specified.
-        state, refine, last: the estimate, what is refined in it, and the fit that gave it.
+        estimate, refine, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
         projected: the object begins with the difference map.
         support: of the probe.
@@ -175,7 +175,7 @@ class Selection:
     kept: ScanLikelihood
     holdout: HoldOut
     options: ModelOptions
-    state: State
+    estimate: Estimate
     refine: Refine = OBJECT_ALONE
     last: Fit | None = None
     projected: bool = False
@@ -197,7 +197,7 @@ class Selection:
 
     def fit(
         self,
-        state: State,
+        estimate: Estimate,
         refine: Refine,
         prior: Prior,
         steps: int | None = None,
@@ -207,7 +207,7 @@ class Selection:
         """Fit what is not held out; ``support``: None: that of the selection."""
         options, support = self.options, support or self.support
         objective = Objective(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
-        return fit(objective, state, refine, min(steps or self.limits.steps, self.options.steps), enough)
+        return fit(objective, estimate, refine, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
     def limits(self) -> SelectionOptions:
@@ -224,13 +224,13 @@ class Selection:
 
     def take(self, found: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
         """Make a fit the estimate."""
-        self.state, self.refine, self.last = found.state, refine, found
-        self.scores = self.holdout.score(found.state, refine) if scores is None else scores
+        self.estimate, self.refine, self.last = found.estimate, refine, found
+        self.scores = self.holdout.score(found.estimate, refine) if scores is None else scores
 
     def offer(
         self,
         what: str,
-        start: State,
+        start: Estimate,
         refine: Refine,
         specified: Choice,
         values: tuple[str, str] = ("refined", "not refined"),
@@ -240,14 +240,14 @@ class Selection:
         if specified is False:
             return
         found = self.fit(start, refine, self.prior, support=support)
-        scores = self.holdout.score(found.state, refine)
+        scores = self.holdout.score(found.estimate, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and found.course[-1] >= self.last.reach
         if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
-            self.take(self.fit(self.state, self.refine, self.prior, len(found.course)), self.refine)
+            self.take(self.fit(self.estimate, self.refine, self.prior, len(found.course)), self.refine)
             gain = compare_shares(scores, self.scores)
-        apart = self._exceeds_errors(found.state)
+        apart = self._exceeds_errors(found.estimate)
         taken = bool(specified or (gain.passes(REFINED) and apart))
         why = self.describe(gain, taken)
         if not taken and gain.gain > 0:
@@ -259,16 +259,22 @@ class Selection:
         elif specified is None:
             self.refused[what] = self.deviance
 
-    def _exceeds_errors(self, state: State) -> bool:
+    def _exceeds_errors(self, estimate: Estimate) -> bool:
         """Return whether a background exceeds what errors of the object alone would produce.
 
         p parameters of the object leave a pattern's expectation uncertain by about p/J photons, and most
         where it is dark; there any intensity that is added predicts better.
         """
-        photons = float(state.background.sum()) / self.noise.photon**2
-        return not photons or photons > self.limits.background_excess * 2 * state.slices * illuminated_pixels(
-            state
-        ) / len(state.positions)
+        photons = float(estimate.background.sum()) / self.noise.photon**2
+        return (
+            not photons
+            or photons
+            > self.limits.background_excess
+            * 2
+            * estimate.slices
+            * illuminated_pixels(estimate)
+            / len(estimate.positions)
+        )
 
     def describe(self, gain: Comparison, taken: bool) -> str:
         """Return how the deviance of what is held out changes, as a line for the log."""
@@ -284,12 +290,12 @@ class Selection:
         """Where photons are not known, take the noise from the residuals, once more is refined."""
         if self.noise.data.counts:
             return
-        ratio = _noise_ratio(self.kept, self.state)
+        ratio = _noise_ratio(self.kept, self.estimate)
         self.noise = replace(self.noise, unit=self.noise.unit * ratio)
         self.kept = replace(self.kept, unit=self.kept.unit * ratio)
         likelihood = self.holdout.likelihood
         self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
-        self.scores = self.holdout.score(self.state, self.refine)
+        self.scores = self.holdout.score(self.estimate, self.refine)
         self.refused = {what: before - 2 * np.log(ratio) for what, before in self.refused.items()}
         self.last = None  # its objective is in other units
 
@@ -301,19 +307,23 @@ def select_model(
     compile_xla: bool,
     cache: Cache | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
-    begun: np.ndarray | None = None,
+    initial_object: np.ndarray | None = None,
 ) -> Selection:
     """Select what is refined, on the core of a scan; fits are kept in the ``cache``.
 
-    ``begun``: an object ``(M, M)`` to begin with; None: a constant.
+    ``initial_object``: an object ``(M, M)`` to begin with; None: a constant.
     """
     noise = first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
-    image = flat if begun is None else _core_of(begun, data, noise.data)
-    state = State.of(kept.data, image, normalisation=noise.normalisation)
-    selection = Selection(noise, kept, held, options, state, support=options.support, tell=tell)
-    first = _begin(selection) if begun is None else selection.fit(state, OBJECT_ALONE, selection.prior)
+    image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
+    estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
+    selection = Selection(noise, kept, held, options, estimate, support=options.support, tell=tell)
+    first = (
+        _begin(selection)
+        if initial_object is None
+        else selection.fit(estimate, OBJECT_ALONE, selection.prior)
+    )
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:
@@ -329,16 +339,16 @@ def _begin(selection: Selection) -> Fit:
     constant, large patterns begin downsampled.
     """
     objective, steps = Objective(selection.kept, selection.prior), selection.limits.first_steps
-    begun = begin_at_larger_pixels(objective, selection.state, steps) or selection.state
-    found = selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
-    selection.scores = selection.holdout.score(found.state, OBJECT_ALONE)
+    start = begin_at_larger_pixels(objective, selection.estimate, steps) or selection.estimate
+    found = selection.fit(start, OBJECT_ALONE, selection.prior, steps)
+    selection.scores = selection.holdout.score(found.estimate, OBJECT_ALONE)
     known = selection.options.probe is False
     stuck = known and np.exp(selection.deviance) > selection.limits.poor_fit
     if selection.kept.data.fresnel is not None or (selection.holdout.kind == "patterns" and not stuck):
         return found
-    projected = difference_map(selection.kept, selection.state)
+    projected = difference_map(selection.kept, selection.estimate)
     other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
-    scores = selection.holdout.score(other.state, OBJECT_ALONE)
+    scores = selection.holdout.score(other.estimate, OBJECT_ALONE)
     gain = compare_shares(scores, selection.scores)
     selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
     value = "by the difference map" if selection.projected else "a constant"
@@ -351,7 +361,7 @@ def _offer(part: str) -> Callable[[Selection], None]:
 
     def hypothesis(selection: Selection) -> None:
         refine = replace(selection.refine, **{part: True})
-        selection.offer(part, selection.state, refine, getattr(selection.options, part))
+        selection.offer(part, selection.estimate, refine, getattr(selection.options, part))
 
     return hypothesis
 
@@ -359,22 +369,23 @@ def _offer(part: str) -> Callable[[Selection], None]:
 def _offer_modes(selection: Selection) -> None:
     """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
     wanted = selection.options.modes
-    if wanted is None and selection.state.slices > 1:
+    if wanted is None and selection.estimate.slices > 1:
         return
-    while selection.refine.probe and (wanted is None or len(selection.state.modes) < wanted):
-        before = len(selection.state.modes)
+    while selection.refine.probe and (wanted is None or len(selection.estimate.modes) < wanted):
+        before = len(selection.estimate.modes)
         count = before + 1 if wanted is None else wanted
-        start = replace(selection.state, modes=more_modes(selection.state.modes, count)[:count])
+        start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
         specified = None if wanted is None else True
         selection.offer("modes", start, selection.refine, specified, (str(count), str(before)))
-        if wanted is None and (len(selection.state.modes) == before or count >= selection.limits.modes):
+        if wanted is None and (len(selection.estimate.modes) == before or count >= selection.limits.modes):
             return
 
 
 def _offer_background(selection: Selection) -> None:
     if selection.options.background is not False:
         start = replace(
-            selection.state, background=first_background(selection.kept, selection.state, selection.limits)
+            selection.estimate,
+            background=first_background(selection.kept, selection.estimate, selection.limits),
         )
         refine = replace(selection.refine, background=True)
         selection.offer("background", start, refine, selection.options.background)
@@ -385,10 +396,10 @@ def _offer_fewer_modes(selection: Selection) -> None:
     known, refine = len(selection.kept.data.probe), selection.refine
     if selection.options.modes is not None or not refine.background:
         return
-    while (count := len(selection.state.modes)) > known:
-        start = replace(selection.state, modes=selection.state.modes[:-1])
+    while (count := len(selection.estimate.modes)) > known:
+        start = replace(selection.estimate, modes=selection.estimate.modes[:-1])
         selection.offer("modes", start, refine, None, (str(count - 1), str(count)))
-        if len(selection.state.modes) == count:
+        if len(selection.estimate.modes) == count:
             return
 
 
@@ -396,12 +407,12 @@ def _offer_less_variation(selection: Selection) -> None:
     """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
     if selection.options.probe_variation is not None:
         return
-    while count := len(selection.state.opr_modes):
-        kept = selection.state.opr_modes[:-1], selection.state.opr_weights[:, :-1]
-        start = replace(selection.state, opr_modes=kept[0], opr_weights=kept[1])
+    while count := len(selection.estimate.opr_modes):
+        kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
+        start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
         refine = replace(selection.refine, probe_variation=count > 1)
         selection.offer("OPR modes", start, refine, None, (str(count - 1), str(count)))
-        if len(selection.state.opr_modes) == count:
+        if len(selection.estimate.opr_modes) == count:
             return
 
 
@@ -414,10 +425,12 @@ def _offer_pupil(selection: Selection) -> None:
     near = selection.kept.data.fresnel is not None
     if near or not selection.refine.probe or selection.options.support is not None:
         return
-    pupil = pupil_of(selection.state.modes)
+    pupil = pupil_of(selection.estimate.modes)
     if specified or pupil.region.mean() < selection.limits.pupil:
-        state, values = selection.state, ("limited", "not limited")
-        start = replace(state, modes=pupil.project(state.modes), opr_modes=pupil.project(state.opr_modes))
+        estimate, values = selection.estimate, ("limited", "not limited")
+        start = replace(
+            estimate, modes=pupil.project(estimate.modes), opr_modes=pupil.project(estimate.opr_modes)
+        )
         selection.offer("pupil", start, selection.refine, specified, values, pupil)
         if selection.support is pupil:
             _offer_modes(selection)
@@ -425,7 +438,7 @@ def _offer_pupil(selection: Selection) -> None:
 
 def _offer_slices_again(selection: Selection) -> None:
     """Offer slices under further modes, without which they may have explained too little."""
-    if len(selection.state.modes) > len(selection.kept.data.probe):
+    if len(selection.estimate.modes) > len(selection.kept.data.probe):
         offer_slices(selection)
 
 
@@ -436,11 +449,11 @@ def _offer_variation(selection: Selection) -> None:
     """
     wanted, limits = selection.options.probe_variation, selection.limits
     most = limits.opr_modes if wanted is None else wanted
-    if selection.state.slices > 1:  # which have a constant probe
+    if selection.estimate.slices > 1:  # which have a constant probe
         return
-    while selection.options.probe is not False and (before := len(selection.state.opr_modes)) < most:
+    while selection.options.probe is not False and (before := len(selection.estimate.opr_modes)) < most:
         count = 1 if wanted is None else most - before
-        start, strength = add_variation(selection.kept, selection.state, count)
+        start, strength = add_variation(selection.kept, selection.estimate, count)
         if wanted is None and strength < limits.variation:
             if not before:
                 why = (
@@ -452,7 +465,7 @@ def _offer_variation(selection: Selection) -> None:
         refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
         names, fixed = (str(before + count), str(before)), selection.refine
         selection.offer("OPR modes", start, refine, None if wanted is None else True, names)
-        if len(selection.state.opr_modes) == before:
+        if len(selection.estimate.opr_modes) == before:
             return
         for part in ("probe", "flux"):
             if getattr(refine, part) and not getattr(fixed, part):
@@ -499,14 +512,14 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, cache=cache)
     if data.counts:
         return noise
-    start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
+    start = Estimate.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
     starts = [start]
     if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
         starts.append(difference_map(noise, start))
     for _ in range(limits.noise_rounds):
         objective = Objective(noise, options.weak_prior)
         fits = [fit(objective, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
-        starts = [min(fits, key=lambda one: one.course[-1]).state]
+        starts = [min(fits, key=lambda one: one.course[-1]).estimate]
         ratio = _noise_ratio(noise, starts[0])
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:
@@ -526,14 +539,14 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
     return padded[row : row + side, column : column + side]
 
 
-def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
+def _noise_ratio(likelihood: ScanLikelihood, estimate: Estimate) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
-    measured = len(state.positions) * likelihood.pixels
-    degrees_of_freedom = max(measured - 2 * state.slices * illuminated_pixels(state), measured // 10)
-    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / degrees_of_freedom))
+    measured = len(estimate.positions) * likelihood.pixels
+    degrees_of_freedom = max(measured - 2 * estimate.slices * illuminated_pixels(estimate), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(estimate).deviance.sum() / degrees_of_freedom))
 
 
-def first_background(likelihood: ScanLikelihood, state: State, limits: SelectionOptions) -> np.ndarray:
+def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: SelectionOptions) -> np.ndarray:
     """Return where the search for a background starts: the darkest pixels, then expectation maximisation.
 
     b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
@@ -544,8 +557,8 @@ def first_background(likelihood: ScanLikelihood, state: State, limits: Selection
     dark = seen[: max(1, round(limits.darkest * len(seen)))].mean()
     background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
     for _ in range(limits.background_steps):
-        there = replace(state, background=background)
+        there = replace(estimate, background=background)
         slope = likelihood.evaluate(there, ("background",)).gradients["background"]
-        excess = slope * np.float32(likelihood.photon**2) / len(state.positions)  # 1 − ⟨n/λ⟩
+        excess = slope * np.float32(likelihood.photon**2) / len(estimate.positions)  # 1 − ⟨n/λ⟩
         background = background * (1 - np.minimum(excess, 0.9))
     return background

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.state import Refine, State
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.scan.probe_support import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
@@ -28,10 +28,10 @@ COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """The refined part of a state as a vector.
+    """The refined part of an estimate as a vector.
 
     Attributes:
-        base: the state around which the scales were taken; what is not refined stays as it is there.
+        base: the estimate around which the scales were taken; what is not refined stays as it is there.
         scales: √H by the names of the refined parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
         support: where the probe may be other than zero; None: everywhere.
@@ -39,7 +39,7 @@ class Parameters:
         waves: ``(J, m)`` orthonormal columns, of which OPR weights consist; None: they are independent.
     """
 
-    base: State
+    base: Estimate
     scales: dict[str, np.ndarray]
     columns: np.ndarray
     inside: bool
@@ -50,7 +50,7 @@ class Parameters:
     @classmethod
     def of(
         cls,
-        state: State,
+        estimate: Estimate,
         refine: Refine,
         photon: float,
         model: str = "independent",
@@ -58,7 +58,7 @@ class Parameters:
         diagonal: float | np.ndarray = 0.0,
         weight_waves: int | None = None,
     ) -> Parameters:
-        """Of a state.
+        """Return the refined parameters of an estimate.
 
         Args:
             photon: f.
@@ -67,15 +67,15 @@ class Parameters:
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
-        brightness, slopes, energies = _curvatures(state)
+        brightness, slopes, energies = _curvatures(estimate)
         curvature = {
-            "object": np.broadcast_to(object_illumination(state), state.object.shape),
-            "modes": np.broadcast_to(brightness, state.modes.shape),
-            "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
+            "object": np.broadcast_to(object_illumination(estimate), estimate.object.shape),
+            "modes": np.broadcast_to(brightness, estimate.modes.shape),
+            "positions": np.broadcast_to(slopes[:, None], estimate.positions.shape),
             "flux": energies,
-            "background": np.full(state.background.shape, len(state.positions), np.float32),
-            "opr_modes": np.broadcast_to(brightness, state.opr_modes.shape),
-            "opr_weights": weight_curvature(state),
+            "background": np.full(estimate.background.shape, len(estimate.positions), np.float32),
+            "opr_modes": np.broadcast_to(brightness, estimate.opr_modes.shape),
+            "opr_weights": weight_curvature(estimate),
         }
         wanted = {
             "object": refine.object,
@@ -83,8 +83,8 @@ class Parameters:
             "positions": refine.positions,
             "flux": refine.flux,
             "background": refine.background,
-            "opr_modes": refine.probe and state.varies,
-            "opr_weights": refine.probe_variation and state.varies,
+            "opr_modes": refine.probe and estimate.varies,
+            "opr_weights": refine.probe_variation and estimate.varies,
         }
         scales = {}
         for name, is_refined in wanted.items():
@@ -93,16 +93,16 @@ class Parameters:
                 scales[name] = np.sqrt(4 * (floored(curvature[name]) + 1e-30) / photon**2 + added).astype(
                     np.float32
                 )
-        columns, inside = _model(state.positions, model)
-        waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
-        return cls(state, scales, columns, inside, support, not (refine.object or refine.probe), waves)
+        columns, inside = _model(estimate.positions, model)
+        waves = None if weight_waves is None else cosines(len(estimate.positions), weight_waves)
+        return cls(estimate, scales, columns, inside, support, not (refine.object or refine.probe), waves)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.scales)
 
     def start(self) -> np.ndarray:
-        """The vector of the base, ``(n,)`` float32."""
+        """Return the vector of the base, ``(n,)`` float32."""
         values = {
             "object": self.base.object,
             "modes": self.base.modes,
@@ -114,8 +114,8 @@ class Parameters:
         }
         return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
 
-    def state(self, u: np.ndarray) -> State:
-        """The state that a vector ``u (n,)`` float32 stands for."""
+    def estimate(self, u: np.ndarray) -> Estimate:
+        """Return the estimate that a vector ``u (n,)`` float32 stands for."""
         values = {name: part / self.scales[name] for name, part in self._parts(u).items()}
         changed: dict[str, np.ndarray] = {}
         for name, value in values.items():
@@ -137,7 +137,7 @@ class Parameters:
         return replace(self.base, **changed)
 
     def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
-        """The gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
+        """Return the gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
         found = dict(gradients)
         if "positions" in found:
             found["positions"] = self._modelled(found["positions"])
@@ -194,32 +194,35 @@ class Parameters:
         return found
 
 
-def object_illumination(state: State) -> np.ndarray:
+def object_illumination(estimate: Estimate) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
-    corners = np.floor(state.positions + 0.5).astype(np.int64)
-    intensity, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
+    corners = np.floor(estimate.positions + 0.5).astype(np.int64)
+    intensity, light = (
+        np.sum(np.abs(estimate.modes) ** 2, axis=0),
+        np.zeros(estimate.object.shape[-2:], np.float32),
+    )
     for part in _parts(len(corners)):
-        flux = state.flux[part].astype(np.float32) ** 2
+        flux = estimate.flux[part].astype(np.float32) ** 2
         add_windows_to(light, flux[:, None, None] * intensity, corners[part])
     return light
 
 
-def probe_curvature(state: State) -> np.ndarray:
+def probe_curvature(estimate: Estimate) -> np.ndarray:
     """``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
-    return _curvatures(state)[0]
+    return _curvatures(estimate)[0]
 
 
-def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
-    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
-    intensity = np.sum(np.abs(state.modes) ** 2, axis=0)
+    N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
+    intensity = np.sum(np.abs(estimate.modes) ** 2, axis=0)
     brightness = np.zeros((N, N), np.float32)
-    image = state.projection
+    image = estimate.projection
     square = np.abs(image) ** 2
     slope = sum(np.abs(np.gradient(image, axis=axis)) ** 2 for axis in (0, 1)) / 2
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
     for part in _parts(len(corners)):
-        flux = state.flux[part].astype(np.float32) ** 2
+        flux = estimate.flux[part].astype(np.float32) ** 2
         seen = inner_windows(square, corners[part], N)
         brightness += np.einsum("j,jyx->yx", flux, seen)
         energies[part] = np.einsum("yx,jyx->j", intensity, seen)
@@ -227,13 +230,13 @@ def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return brightness, slopes, energies
 
 
-def weight_curvature(state: State) -> np.ndarray:
+def weight_curvature(estimate: Estimate) -> np.ndarray:
     """``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
-    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
-    powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
-    found = np.zeros(state.opr_weights.shape, np.float32)
-    for part in _parts(len(corners) if state.varies else 0):
-        seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
+    N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
+    powers, square = np.abs(estimate.opr_modes) ** 2, np.abs(estimate.projection) ** 2
+    found = np.zeros(estimate.opr_weights.shape, np.float32)
+    for part in _parts(len(corners) if estimate.varies else 0):
+        seen = inner_windows(square, corners[part], N) * estimate.flux[part, None, None] ** 2
         found[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
     return found
 
@@ -259,9 +262,9 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
 
 
-def illuminated_pixels(state: State) -> int:
+def illuminated_pixels(estimate: Estimate) -> int:
     """Return how many pixels of the object are :func:`illuminated`."""
-    return int(np.count_nonzero(illuminated(object_illumination(state))))
+    return int(np.count_nonzero(illuminated(object_illumination(estimate))))
 
 
 def illuminated(light: np.ndarray, share: float = 0.1) -> np.ndarray:

@@ -23,10 +23,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.solver import Objective, fit
-from ptycho.reconstruction.state import Refine, State
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,17 @@ class PhaseOptions:
 
 
 def phase_left(
-    objective: Objective, state: State, refine: Refine, seed: int, options: PhaseOptions = PhaseOptions()
+    objective: Objective,
+    estimate: Estimate,
+    refine: Refine,
+    seed: int,
+    options: PhaseOptions = PhaseOptions(),
 ) -> float:
     """Return the share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
         objective: of the fit.
-        state: what it found, on the patterns of ``objective``.
+        estimate: what it found, on the patterns of ``objective``.
         refine: what was refined with the object.
         seed: of χ.
     """
@@ -57,18 +61,18 @@ def phase_left(
     )
     data = objective.likelihood.data
     most = data.held_by(options.most_pixels, options.fewest)
-    if len(state.positions) > 2 * most:
-        block = block_of(state, data.central(most))
-        objective, state = (
+    if len(estimate.positions) > 2 * most:
+        block = block_of(estimate, data.central(most))
+        objective, estimate = (
             replace(objective, likelihood=patterns_of(objective.likelihood, block)),
-            cut(state, block),
+            cut(estimate, block),
         )
-    light = object_illumination(state)
+    light = object_illumination(estimate)
     lit = light > options.bright * light.max()
     put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
-    start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(objective, start, refine, options.steps, enough=0.0).state.object
-    left = np.angle(after * state.object.conj())
+    start = replace(estimate, object=(estimate.object * np.exp(1j * put_in)).astype(np.complex64))
+    after = fit(objective, start, refine, options.steps, enough=0.0).estimate.object
+    left = np.angle(after * estimate.object.conj())
     return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
 
 

@@ -34,10 +34,10 @@ import numpy as np
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import Parameters, illuminated, illuminated_pixels, object_illumination
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.probe import energy_diameter
 
 
@@ -47,8 +47,8 @@ class Preconditioner:
     Args:
         prior, anchor: the terms beside the likelihood.
         refine: what is refined.
-        start: the first state of the fit.
-        between: from one slice to the next, of a state of several.
+        start: the first estimate of the fit.
+        between: from one slice to the next, of an estimate of several.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Preconditioner:
         prior: Prior,
         anchor: Anchor | None,
         refine: Refine,
-        start: State,
+        start: Estimate,
         between: FreeSpace | None = None,
     ) -> None:
         self._between = between
@@ -68,21 +68,21 @@ class Preconditioner:
     def __call__(self, q: np.ndarray) -> np.ndarray:
         return self._operator(q)
 
-    def renew(self, parameters: Parameters, state: State, steps: int, far: int = 20) -> None:
-        """Take the curvature at a state, so many steps from the start of the fit.
+    def renew(self, parameters: Parameters, estimate: Estimate, steps: int, far: int = 20) -> None:
+        """Take the curvature at an estimate, so many steps from the start of the fit.
 
         ``far``: steps from a constant, after which phases are known well enough to scale steps by them.
         """
         if not self._wanted:
             return
         scale = parameters.scales["object"]
-        stiffness = self._prior.stiffness(state.object)
+        stiffness = self._prior.stiffness(estimate.object)
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= far):
-            parts.append(slow_phases(state, scale, self._held(scale), stiffness, self._between))
-        self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
+            parts.append(slow_phases(estimate, scale, self._held(scale), stiffness, self._between))
+        self._operator = _of_object(estimate.object.shape, parts, keep=stiffness is None) if parts else plain
 
     def _held(self, scale: np.ndarray) -> float:
         """Return what an anchor adds to the curvature along slow phases, relative to that of the patterns."""
@@ -109,10 +109,10 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
     return operator
 
 
-def overlaps_well(state: State, fewest: float = 5.0) -> bool:
+def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
     """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
-    lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
-    return len(state.positions) * lit >= fewest * illuminated_pixels(state)
+    lit = np.pi * (energy_diameter(estimate.modes) / 2) ** 2
+    return len(estimate.positions) * lit >= fewest * illuminated_pixels(estimate)
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
@@ -138,7 +138,7 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
 
 
 def slow_phases(
-    state: State,
+    estimate: Estimate,
     scale: np.ndarray,
     held: float,
     stiffness: np.ndarray | None,
@@ -148,23 +148,25 @@ def slow_phases(
     """Return the operator of slow phases of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
 
     Args:
-        state: O and the modes that illuminate it.
+        estimate: O and the modes that illuminate it.
         scale: √H, ``(M, M)`` float32.
         held: curvature that is the same at all frequencies, over H.
         stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
         between: from one slice to the next.
         cutoff: k_c over the reciprocal of the probe's diameter.
     """
-    shape, size = state.object.shape[-2:], np.abs(state.object)
-    unit = np.divide(state.object, size, out=np.ones_like(state.object), where=size > 0)
-    light = object_illumination(state)
+    shape, size = estimate.object.shape[-2:], np.abs(estimate.object)
+    unit = np.divide(estimate.object, size, out=np.ones_like(estimate.object), where=size > 0)
+    light = object_illumination(estimate)
     lit = illuminated(light)
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0
-    lengths = [energy_diameter(state.modes) / cutoff]
-    if state.slices > 1:
+    lengths = [energy_diameter(estimate.modes) / cutoff]
+    if estimate.slices > 1:
         assert between is not None
-        lengths += [2 * np.pi * between.fresnel * probe_frequency(state.modes) / cutoff] * (state.slices - 1)
+        lengths += [2 * np.pi * between.fresnel * probe_frequency(estimate.modes) / cutoff] * (
+            estimate.slices - 1
+        )
         squares = squares * np.square(lengths)[:, None, None]
     else:
         squares = squares * lengths[0] ** 2
@@ -174,7 +176,7 @@ def slow_phases(
 
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag
-        if state.slices == 1:
+        if estimate.slices == 1:
             return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
         along = gain * fft.rfft2(fft.dct(sideways, axis=0, norm="ortho"))
         return 1j * unit * (inside * fft.idct(fft.irfft2(along, s=shape), axis=0, norm="ortho"))

@@ -9,9 +9,9 @@ import numpy as np
 
 from ptycho.config import check
 from ptycho.progress import Advance, Progress, silent
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
         for i in np.unique(data.image):
             one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
             likelihood = likelihood_of(one, progress.advance)
-            found = fit(Objective(likelihood), State.of(one, refined[i]), OBJECT_ALONE, steps)
-            refined[i] = found.state.object
+            found = fit(Objective(likelihood), Estimate.of(one, refined[i]), OBJECT_ALONE, steps)
+            refined[i] = found.estimate.object
             if found.converged:
                 log.info(
                     "refinement: object %d is done after %d of %d steps", i, len(found.course) - 1, steps

@@ -84,6 +84,6 @@ def predict_into(
     with closing(Progress("inference", groups * patterns)) as progress:
         for start in range(0, groups, batch_size):
             stop = min(start + batch_size, groups)
-            x, offsets, *begun = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
-            regions[start:stop] = np.asarray(step(x, offsets, probe, *begun))[: stop - start]
+            x, offsets, *starts = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
+            regions[start:stop] = np.asarray(step(x, offsets, probe, *starts))[: stop - start]
             progress.advance((stop - start) * patterns)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Objective, fit
-from ptycho.reconstruction.state import Refine, State, more_modes
 from ptycho.scan.comparison import REFINED, compare_shares
 
 if TYPE_CHECKING:  # which knows this hypothesis
@@ -47,13 +47,13 @@ class Layers:
     Attributes:
         kept: likelihood of what is fitted, with the free space between the slices.
         holdout: what is held out, with the same.
-        state: object ``(L, M, M)`` and beam.
+        estimate: object ``(L, M, M)`` and beam.
         scores: deviance per pixel of what is held out, ``(J,)``.
     """
 
     kept: ScanLikelihood
     holdout: HoldOut
-    state: State
+    estimate: Estimate
     scores: np.ndarray
 
     @property
@@ -74,9 +74,9 @@ def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> No
     A selection of which lengths are not known, or that has slices, stays as it is.
     """
     limits, space, options = limits or SliceOptions(), selection.noise.data.between, selection.options
-    if space is None or options.slices == 1 or selection.state.slices > 1:
+    if space is None or options.slices == 1 or selection.estimate.slices > 1:
         return
-    refine, thin = replace(selection.refine, probe=options.probe is not False), selection.state
+    refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
     selection.forget("slices")
     if options.slices is not None:
         best = _try(selection, root_of(thin.object, options.slices), thin, space, refine, 2 * limits.steps)
@@ -97,8 +97,8 @@ def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> No
     if options.modes is None:
         start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
         mode = selection.fit(start, refine, selection.prior)
-        if not compare_shares(best.scores, selection.holdout.score(mode.state, refine)).passes(REFINED):
-            selection.note("slices", "1", f"{best.state.slices}: {why}; a further mode explains as much")
+        if not compare_shares(best.scores, selection.holdout.score(mode.estimate, refine)).passes(REFINED):
+            selection.note("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
 
@@ -114,14 +114,14 @@ def root_of(image: np.ndarray, count: int) -> np.ndarray:
 
 def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> None:
     """Make slices the estimate, with a refined probe: a thin object may have hidden that it is wrong."""
-    selection.note("slices", str(layers.state.slices), why)
+    selection.note("slices", str(layers.estimate.slices), why)
     if refine.probe and not selection.refine.probe:
         selection.forget("probe")
         selection.note("probe", "refined", "as the object has slices")
     selection.kept, selection.holdout = layers.kept, layers.holdout
     selection.noise = _apart(selection.noise, layers.space)
-    selection.state, selection.refine, selection.scores, selection.last = (
-        layers.state,
+    selection.estimate, selection.refine, selection.scores, selection.last = (
+        layers.estimate,
         refine,
         layers.scores,
         None,
@@ -134,21 +134,23 @@ def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
 
 
 def _try(
-    selection: Selection, slices: np.ndarray, beam: State, space: FreeSpace, refine: Refine, steps: int
+    selection: Selection, slices: np.ndarray, beam: Estimate, space: FreeSpace, refine: Refine, steps: int
 ) -> Layers:
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
     kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
     objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
-    state = fit(objective, replace(beam, object=slices), refine, steps, objective.options.preliminary).state
-    return Layers(kept, holdout, state, holdout.score(state, refine))
+    estimate = fit(
+        objective, replace(beam, object=slices), refine, steps, objective.options.preliminary
+    ).estimate
+    return Layers(kept, holdout, estimate, holdout.score(estimate, refine))
 
 
 def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceOptions) -> Layers:
     """Return two slices at the distance that explains the most."""
     for ratio in limits.ratios:
         for _ in range(limits.rounds):
-            start, length = best.state, best.space.length
+            start, length = best.estimate, best.space.length
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
             tried = [_try(selection, start.object, start, one, refine, limits.steps) for one in spaces]
             best = min(tried, key=lambda one: one.mean)
@@ -157,12 +159,14 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
     return best
 
 
-def _number(selection: Selection, thin: State, two: Layers, refine: Refine, limits: SliceOptions) -> Layers:
+def _number(
+    selection: Selection, thin: Estimate, two: Layers, refine: Refine, limits: SliceOptions
+) -> Layers:
     """Return as many slices as explain more, through the same thickness."""
     steps, best = limits.rounds * limits.steps, two
     for count in range(2, limits.slices + 1):
         space = replace(two.space, length=2 * two.space.length / count)
-        tried = _try(selection, root_of(thin.object, count), two.state, space, refine, steps)
+        tried = _try(selection, root_of(thin.object, count), two.estimate, space, refine, steps)
         if count > 2 and not compare_shares(tried.scores, best.scores).passes(REFINED):
             break
         best = tried

@@ -16,6 +16,7 @@ import numpy as np
 
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, opinion
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
@@ -24,7 +25,6 @@ from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.probe import orthogonal_modes
 from ptycho.scan.probe_support import ProbeSupport
 
@@ -56,13 +56,13 @@ class Fit:
     """What a fit found.
 
     Attributes:
-        state: the best.
+        estimate: the best.
         course: the objective at the start and after every step.
         evaluations: how often the likelihood and its gradient were computed.
         converged: it ended because steps gained nothing more.
     """
 
-    state: State
+    estimate: Estimate
     course: list[float]
     evaluations: int
     converged: bool
@@ -70,14 +70,14 @@ class Fit:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return it as a :class:`~.cache.Cache` keeps it."""
         counts = np.array([self.evaluations, int(self.converged)])
-        return dict(vars(self.state)) | {"course": np.array(self.course), "counts": counts}
+        return dict(vars(self.estimate)) | {"course": np.array(self.course), "counts": counts}
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> Fit:
         """Return a fit from its :meth:`arrays`."""
         evaluations, converged = arrays["counts"].tolist()
-        state = State(**{part: arrays[part] for part in State.__annotations__})
-        return cls(state, arrays["course"].tolist(), evaluations, bool(converged))
+        estimate = Estimate(**{part: arrays[part] for part in Estimate.__annotations__})
+        return cls(estimate, arrays["course"].tolist(), evaluations, bool(converged))
 
     @property
     def reach(self) -> float:
@@ -119,13 +119,13 @@ class Objective:
 
 def fit(
     objective: Objective,
-    start: State,
+    start: Estimate,
     refine: Refine,
     steps: int,
     enough: float | None = None,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
 ) -> Fit:
-    """Return the state after at most so many steps, or from which no step is clearly better.
+    """Return the estimate after at most so many steps, or from which no step is clearly better.
 
     Args:
         objective: what is minimised.
@@ -135,7 +135,7 @@ def fit(
         enough: gain of a step for each refined number with which it ends; None: that of the options; where
             the patterns contradict the model, so many times that as a pixel's mean deviance is above the one
             that noise leaves (McCullagh & Nelder, Generalized Linear Models, section 9.2: dispersion).
-        watch: called with the state and the objective after every step.
+        watch: called with the estimate and the objective after every step.
 
     A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
@@ -154,13 +154,13 @@ def fit(
 
 def _fit(
     objective: Objective,
-    start: State,
+    start: Estimate,
     refine: Refine,
     steps: int,
     enough: float,
-    watch: Callable[[State, float], object],
+    watch: Callable[[Estimate, float], object],
 ) -> Fit:
-    state, evaluations, power = start, 0, _power(start)
+    estimate, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), objective.likelihood.data.between, objective.options
     preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)
     converged, limit = False, enough * _parameter_count(start, refine, objective)
@@ -168,7 +168,7 @@ def _fit(
     while len(course) <= steps and not converged:
         held = 0.0 if objective.anchor is None else objective.anchor.weight
         parameters = Parameters.of(
-            state,
+            estimate,
             refine,
             objective.likelihood.photon,
             objective.moves,
@@ -177,25 +177,25 @@ def _fit(
             objective.weight_waves,
         )
         before, u = len(course), parameters.start()
-        preconditioner.renew(parameters, state, before)
+        preconditioner.renew(parameters, estimate, before)
         for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
-            watch(parameters.state(point.x), point.value)
+            watch(parameters.estimate(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
             if converged or len(course) > steps or done > options.restart:
                 break
             if done == options.window or done % options.renew == 0:
-                preconditioner.renew(parameters, parameters.state(u), len(course))
+                preconditioner.renew(parameters, parameters.estimate(u), len(course))
         else:
             converged = True
-        state = normalise(parameters.state(u), power, refine)
-    return Fit(state, course, evaluations, converged)
+        estimate = normalise(parameters.estimate(u), power, refine)
+    return Fit(estimate, course, evaluations, converged)
 
 
-def fit_from_constant(objective: Objective, start: State, steps: int, projected: bool = False) -> Fit:
+def fit_from_constant(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
     The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
@@ -208,15 +208,15 @@ def fit_from_constant(objective: Objective, start: State, steps: int, projected:
         start = difference_map(objective.likelihood, start)
     enough = objective.options.preliminary
     found = fit(weak, start, OBJECT_ALONE, min(steps, objective.options.first), enough)
-    return _joined(found, fit(objective, found.state, OBJECT_ALONE, steps, enough))
+    return _joined(found, fit(objective, found.estimate, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(
     objective: Objective,
-    start: State,
+    start: Estimate,
     refine: Refine,
     steps: int,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
 ) -> Fit:
     """Refine the selected parameters until the beam has converged, then the object alone until it has.
 
@@ -226,13 +226,13 @@ def fit_to_the_end(
     found = fit(objective, start, refine, steps, enough, watch)
     left = steps - len(found.course) + 1
     if refine != OBJECT_ALONE and left:
-        found = _joined(found, fit(objective, found.state, OBJECT_ALONE, left, watch=watch))
+        found = _joined(found, fit(objective, found.estimate, OBJECT_ALONE, left, watch=watch))
     if objective.learned is None:
         return found
-    return _joined(found, fit_learned(objective, found.state, objective.learned, watch=watch))
+    return _joined(found, fit_learned(objective, found.estimate, objective.learned, watch=watch))
 
 
-def fit_further(objective: Objective, start: State, steps: int) -> Fit:
+def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
     """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
     if objective.learned is None:
         return fit(objective, start, OBJECT_ALONE, steps)
@@ -243,10 +243,10 @@ def fit_further(objective: Objective, start: State, steps: int) -> Fit:
 
 def fit_learned(
     objective: Objective,
-    start: State,
+    start: Estimate,
     learned: Learned,
     rounds: int | None = None,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
     steps: int | None = None,
 ) -> Fit:
     """Fit the object near a network's output, in so many ``rounds`` of ``steps``; see :mod:`~.learned`.
@@ -255,15 +255,15 @@ def fit_learned(
     """
     found = Fit(start, [], 0, True)
     for _ in range(objective.options.rounds if rounds is None else rounds):
-        found = _joined(found, _round(objective, found.state, learned, watch=watch, steps=steps))
+        found = _joined(found, _round(objective, found.estimate, learned, watch=watch, steps=steps))
     return found
 
 
 def _round(
     objective: Objective,
-    start: State,
+    start: Estimate,
     learned: Learned,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
     steps: int | None = None,
 ) -> Fit:
     """Apply a network, then fit a few steps near its output."""
@@ -275,7 +275,9 @@ def _round(
 
 def _joined(first: Fit, then: Fit) -> Fit:
     """One fit after the other; whether the refined parts have converged is that of the first."""
-    return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
+    return Fit(
+        then.estimate, first.course + then.course, first.evaluations + then.evaluations, first.converged
+    )
 
 
 def _rate(course: list[float], window: int = FIT.window) -> float:
@@ -296,53 +298,57 @@ def _value_and_gradient(
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
-        state = parameters.state(u)
-        found = objective.likelihood.evaluate(state, parameters.names)
+        estimate = parameters.estimate(u)
+        found = objective.likelihood.evaluate(estimate, parameters.names)
         gradients, value = dict(found.gradients), found.value
-        light = _power(state)
-        alpha = np.float32(np.sqrt(light / power) ** (1 / state.slices))
-        if "object" in gradients and (penalty := objective.penalty(alpha * state.object)) is not None:
+        light = _power(estimate)
+        alpha = np.float32(np.sqrt(light / power) ** (1 / estimate.slices))
+        if "object" in gradients and (penalty := objective.penalty(alpha * estimate.object)) is not None:
             more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
-                along = float(np.vdot(slope, state.object).real)
-                share = np.float32(along * alpha / light / state.slices)
-                gradients["modes"] = gradients["modes"] + share * state.modes
+                along = float(np.vdot(slope, estimate.object).real)
+                share = np.float32(along * alpha / light / estimate.slices)
+                gradients["modes"] = gradients["modes"] + share * estimate.modes
         return value, parameters.gradient(u, gradients)
 
     return function
 
 
-def _power(state: State) -> float:
-    return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
+def _power(estimate: Estimate) -> float:
+    return float(np.sum(np.abs(estimate.modes) ** 2, dtype=float))
 
 
-def _parameter_count(state: State, refine: Refine, objective: Objective) -> int:
+def _parameter_count(estimate: Estimate, refine: Refine, objective: Objective) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
-    count = 2 * state.slices * illuminated_pixels(state) if refine.object else 0
-    count += 2 * (state.modes.size + state.opr_modes.size) * refine.probe
-    count += state.positions.size * refine.positions + 2 * state.opr_weights.size * refine.probe_variation
-    return max(count, 2 * len(state.positions))
+    count = 2 * estimate.slices * illuminated_pixels(estimate) if refine.object else 0
+    count += 2 * (estimate.modes.size + estimate.opr_modes.size) * refine.probe
+    count += (
+        estimate.positions.size * refine.positions + 2 * estimate.opr_weights.size * refine.probe_variation
+    )
+    return max(count, 2 * len(estimate.positions))
 
 
-def normalise(state: State, power: float, refine: Refine) -> State:
+def normalise(estimate: Estimate, power: float, refine: Refine) -> Estimate:
     """Return the same far fields with the power that the probe had and a mean flux of one; modes orthogonal.
 
     Flux that is refined under a fixed object and probe stays as it is: nothing could make up for its mean.
     """
     if not (refine.probe or refine.object):
-        return state
-    if refine.probe and refine.probe_variation and state.varies:
-        state = centre_variation(state)
-    modes, flux = state.modes, state.flux
+        return estimate
+    if refine.probe and refine.probe_variation and estimate.varies:
+        estimate = centre_variation(estimate)
+    modes, flux = estimate.modes, estimate.flux
     if refine.flux:
         mean = np.float32(np.sqrt(np.mean(flux**2)))
         flux, modes = flux / mean, modes * mean
     if refine.probe and len(modes) > 1:
-        first = int(state.varies)  # which stays by itself: the others do not vary
+        first = int(estimate.varies)  # which stays by itself: the others do not vary
         modes = np.concatenate([modes[:first], orthogonal_modes(modes[first:])[0]])
     if not (refine.probe or refine.flux):
-        return state
-    scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
-    image = state.object / np.float32(scale ** (1 / state.slices))
-    return replace(state, object=image, modes=scale * modes, flux=flux, opr_modes=scale * state.opr_modes)
+        return estimate
+    scale = np.float32(np.sqrt(power / _power(replace(estimate, modes=modes))))
+    image = estimate.object / np.float32(scale ** (1 / estimate.slices))
+    return replace(
+        estimate, object=image, modes=scale * modes, flux=flux, opr_modes=scale * estimate.opr_modes
+    )

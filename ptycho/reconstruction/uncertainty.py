@@ -27,10 +27,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
-from ptycho.reconstruction.state import State
 from ptycho.scan.error_map import ErrorMap
 
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
@@ -52,59 +52,62 @@ OPTIONS = ErrorMapOptions()
 
 
 def map_errors(
-    objective: Objective, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
 ) -> ErrorMap:
     """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
     Args:
         objective: of the fit.
-        state: what it found.
+        estimate: what it found.
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
     most = objective.likelihood.data.held_by(options.middle_pixels, options.fewest)
-    if len(state.positions) > 2 * most and objective.likelihood.instead is None:
-        return _as_in_the_middle(objective, state, mask, seed, most, options)
-    amplitude, sideways = _deviations(objective, state, mask, seed, options)
-    return _error_map(state, mask, amplitude, sideways)
+    if len(estimate.positions) > 2 * most and objective.likelihood.instead is None:
+        return _as_in_the_middle(objective, estimate, mask, seed, most, options)
+    amplitude, sideways = _deviations(objective, estimate, mask, seed, options)
+    return _error_map(estimate, mask, amplitude, sideways)
 
 
 def _as_in_the_middle(
-    objective: Objective, state: State, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
 ) -> ErrorMap:
     """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
-    block = block_of(state, objective.likelihood.data.central(most))
-    inside, here = replace(objective, likelihood=patterns_of(objective.likelihood, block)), cut(state, block)
+    block = block_of(estimate, objective.likelihood.data.central(most))
+    inside, here = (
+        replace(objective, likelihood=patterns_of(objective.likelihood, block)),
+        cut(estimate, block),
+    )
     part = object_illumination(here)
     lit = mask[block.window] & illuminated(part)
     both = _deviations(inside, here, mask[block.window], seed, options)
-    light = object_illumination(state)
+    light = object_illumination(estimate)
     known = mask & (light > 0)
     spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
     whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
-    return _error_map(state, mask, *whole)
+    return _error_map(estimate, mask, *whole)
 
 
-def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
+def _error_map(estimate: Estimate, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
     """Of deviations along and across the object, ``(M, M)`` each."""
-    size = np.abs(state.projection)
+    size = np.abs(estimate.projection)
     phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
     phase = np.where(phase < ANY_PHASE, phase, np.inf)
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
 
 
 def _deviations(
-    objective: Objective, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
-    light = object_illumination(state)
-    found = state.projection.astype(complex)
+    light = object_illumination(estimate)
+    found = estimate.projection.astype(complex)
     size = np.abs(found)
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
     radial, across = np.zeros(light.shape), np.zeros(light.shape)
     for draw in range(options.draws):
         likelihood = measure_again(objective.likelihood, [seed, 9, draw])
-        again = fit_again(replace(objective, likelihood=likelihood), state, options).projection
+        again = fit_again(replace(objective, likelihood=likelihood), estimate, options).projection
         change = along * (turn_towards(found, again, light * mask) - found)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
@@ -112,11 +115,11 @@ def _deviations(
     return amplitude, sideways
 
 
-def fit_again(objective: Objective, state: State, options: ErrorMapOptions = OPTIONS) -> State:
-    """Fit a state to other patterns; a learned prior is given them, too."""
+def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions = OPTIONS) -> Estimate:
+    """Fit an estimate to other patterns; a learned prior is given them, too."""
     if objective.learned is None:
-        return fit(objective, state, OBJECT_ALONE, options.steps).state
-    return fit_learned(objective, state, objective.learned, options.rounds).state
+        return fit(objective, estimate, OBJECT_ALONE, options.steps).estimate
+    return fit_learned(objective, estimate, objective.learned, options.rounds).estimate
 
 
 def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ class CrewOf:
                 yield solve_task(mine(), advance)
                 while busy:
                     found = self._answer(busy.pop(0))
-                    advance(found.evaluations * len(found.state.positions))
+                    advance(found.evaluations * len(found.estimate.positions))
                     yield found
         finally:  # who sends waits until it is received, and it is no answer to what is sent next
             for rank in busy:

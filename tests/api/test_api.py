@@ -125,13 +125,13 @@ def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     quick = QUICK | {"positions": True, "seed": 7}
-    begun = ptycho.reconstruct(scan, **quick)
+    solved = ptycho.reconstruct(scan, **quick)
     made = ptycho.reconstruct(scan, "pinn", **quick)
-    assert np.ptp(begun.beam.positions - scan.positions, axis=0).max() > 1e-3
-    np.testing.assert_array_equal(made.beam.positions, begun.beam.positions)
-    decided = [[one for one in prepared.decisions if one.what != "groups"] for prepared in (made, begun)]
+    assert np.ptp(solved.beam.positions - scan.positions, axis=0).max() > 1e-3
+    np.testing.assert_array_equal(made.beam.positions, solved.beam.positions)
+    decided = [[one for one in prepared.decisions if one.what != "groups"] for prepared in (made, solved)]
     assert made.reconstruction.general and decided[0] == decided[1]  # groups are those of the network
-    assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
+    assert np.abs(made.object - solved.object)[solved.mask].max() > 1e-3
     with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
         ptycho.reconstruct(scan, run="outputs/mine")
     with pytest.raises(ptycho.ConfigError, match=r"outputs/none"):

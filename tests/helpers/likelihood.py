@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from helpers.reference import random_complex
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -104,9 +104,9 @@ class Scan:
         beam = Beam(*(values.pop(key, None) for key in ("probe", "positions", "flux", "background")))
         return Dataset(beam=beam, **values)
 
-    def state(self, f):
-        """The truth as a state in the units of a normalisation f."""
-        return State(
+    def estimate(self, f):
+        """The truth as an estimate in the units of a normalisation f."""
+        return Estimate(
             self.object.astype(np.complex64),
             (f * self.modes).astype(np.complex64),
             self.positions.astype(np.float64),
@@ -116,7 +116,7 @@ class Scan:
 
     def rough(self, f):
         """The same with a constant in place of the object."""
-        return replace(self.state(f), object=np.full(self.object.shape, 0.8, np.complex64))
+        return replace(self.estimate(f), object=np.full(self.object.shape, 0.8, np.complex64))
 
 
 def likelihood_of(data, **changes):
@@ -135,7 +135,7 @@ def full_scan(count):
 
 def check_gradient(likelihood, scan, f, part):
     """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
-    rng, at = np.random.default_rng(8), scan.state(f)
+    rng, at = np.random.default_rng(8), scan.estimate(f)
     at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
     value = getattr(at, part)
     size = {"modes": float(np.abs(at.modes).max()), "background": float(at.background.max())}

@@ -18,8 +18,8 @@ from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend
 from ptycho.live.update import choose, improve, score, steps_of
 from ptycho.readers.raw_scan import RawScan
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.solver import OBJECT_ALONE
-from ptycho.reconstruction.state import Refine
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
@@ -174,10 +174,10 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
 
 
 def test_a_stage_that_explains_less_is_not_kept(scan, half, monkeypatch, clock):
-    def spoil(state, watch):
-        return replace(state, object=np.ones_like(state.object))
+    def spoil(estimate, watch):
+        return replace(estimate, object=np.ones_like(estimate.object))
 
-    stages = [(0.5, OBJECT_ALONE, lambda state, watch: state), (0.5, OBJECT_ALONE, spoil)]
+    stages = [(0.5, OBJECT_ALONE, lambda estimate, watch: estimate), (0.5, OBJECT_ALONE, spoil)]
     monkeypatch.setattr(final_fit, "_stages", lambda *_: stages)
     (only,) = finish(half, scan[3], seconds=1.0, speed=100)
     assert score(only, scan[3]) == pytest.approx(score(half, scan[3]), rel=0.1)

@@ -20,10 +20,10 @@ from ptycho.methods.assessment import judge, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.reconstruction.causes import CauseLimits
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Objective
-from ptycho.reconstruction.state import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics

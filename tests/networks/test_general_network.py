@@ -198,9 +198,9 @@ def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
     found, expected = network.iterate(*inputs, tf.constant(3)), network(*inputs)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(network.iterate(*inputs, tf.constant(2)) - expected).max() > 1e-4
-    begun = network.iterate(*inputs, tf.constant(0)).numpy()
+    initial = network.iterate(*inputs, tf.constant(0)).numpy()
     given = batch["start"].numpy()
-    np.testing.assert_array_equal(begun[given != 0], given[given != 0])
+    np.testing.assert_array_equal(initial[given != 0], given[given != 0])
 
 
 def test_a_stage_is_given_the_hidden_channels_of_the_one_before():

@@ -48,7 +48,7 @@ def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
     count = len(evaluations)
     again = fitted(data, FileCache(tmp_path, 0.0))
     assert count > 5 and len(evaluations) == count
-    np.testing.assert_array_equal(again.state.object, made.state.object)
+    np.testing.assert_array_equal(again.estimate.object, made.estimate.object)
     assert (again.course, again.evaluations, again.converged) == (
         made.course,
         made.evaluations,
@@ -83,4 +83,4 @@ def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
     again = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
     assert len(evaluations) - count < count / 4
     assert again.decisions == first.decisions
-    np.testing.assert_array_equal(again.state.object, first.state.object)
+    np.testing.assert_array_equal(again.estimate.object, first.estimate.object)

@@ -14,19 +14,19 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
 
-def by_loops(state, amplitudes, good, iterations):
+def by_loops(estimate, amplitudes, good, iterations):
     """Objects of the equations, in double precision; ``amplitudes`` have the zero frequency at sample 0."""
     q = np.fft.fftfreq(N)
     probes, windows = [], []
-    for (row, column), flux in zip(state.positions, state.flux, strict=True):
+    for (row, column), flux in zip(estimate.positions, estimate.flux, strict=True):
         whole = int(np.floor(row + 0.5)), int(np.floor(column + 0.5))
         ramp = np.exp(-2j * np.pi * np.add.outer((row - whole[0]) * q, (column - whole[1]) * q))
-        probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in state.modes])
+        probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in estimate.modes])
         windows.append((slice(whole[0], whole[0] + N), slice(whole[1], whole[1] + N)))
-    light = np.zeros(state.object.shape)
+    light = np.zeros(estimate.object.shape)
     for probe, window in zip(probes, windows, strict=True):
         light[window] += sum(np.abs(mode) ** 2 for mode in probe)
-    held, image = FLOOR * light.max(), state.object.astype(complex)
+    held, image = FLOOR * light.max(), estimate.object.astype(complex)
     waves = [[mode * image[window] for mode in probe] for probe, window in zip(probes, windows, strict=True)]
     for _ in range(iterations):
         total = held * image
@@ -34,7 +34,7 @@ def by_loops(state, amplitudes, good, iterations):
             ours = [mode * image[window] for mode in probe]
             far = [np.fft.fft2(2 * one - wave) / N for one, wave in zip(ours, waves[j], strict=True)]
             strength = np.sqrt(sum(np.abs(one) ** 2 for one in far))
-            wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - state.background, 0))
+            wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - estimate.background, 0))
             ratio = np.where(good, wanted / strength, 1)
             waves[j] = [
                 wave + np.fft.ifft2(ratio * one) * N - mine
@@ -86,9 +86,9 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
     likelihood = likelihood_of(data, compile_xla=True, chunk_pixels=SMALL)
     start = scan.rough(likelihood.normalisation)
 
-    def misfit(begun):
-        state = fit(Objective(likelihood), begun, OBJECT_ALONE, 60).state
-        return likelihood.evaluate(state).deviance.mean() / N**2
+    def misfit(start):
+        estimate = fit(Objective(likelihood), start, OBJECT_ALONE, 60).estimate
+        return likelihood.evaluate(estimate).deviance.mean() / N**2
 
     assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)
 

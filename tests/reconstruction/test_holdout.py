@@ -1,4 +1,4 @@
-"""What is held out of a fit, and what it says of a state: shares, independence, and wrong states."""
+"""What is held out of a fit, and what it says of an estimate: shares, independence, and wrong estimates."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut, coverage, hold_out
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare, compare_shares
 
 KINDS = ("patterns", "photons", "noise")
@@ -156,29 +156,29 @@ def test_coverage_is_how_many_beams_overlap(dataset_of):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_wrong_state_scores_worse(scans, kind):
+def test_a_wrong_estimate_scores_worse(scans, kind):
     scan, whole, kept, judge = kept_out(scans, kind)
     assert judge.kind == kind
     f, rng = whole.normalisation, np.random.default_rng(6)
-    state = State.of(kept.data, scan.object, normalisation=f)
+    estimate = Estimate.of(kept.data, scan.object, normalisation=f)
     if kind == "photons":
-        state = replace(state, object=state.object * np.float32(np.sqrt(1 - 0.1)))
+        estimate = replace(estimate, object=estimate.object * np.float32(np.sqrt(1 - 0.1)))
     noise = 0.15 * random_complex(rng, scan.object.shape)
-    wrong = replace(state, object=(state.object + noise).astype(np.complex64))
-    right, worse = (judge.score(one, Refine(False)) for one in (state, wrong))
+    wrong = replace(estimate, object=(estimate.object + noise).astype(np.complex64))
+    right, worse = (judge.score(one, Refine(False)) for one in (estimate, wrong))
     assert right.shape == (len(judge.likelihood.data.positions),)
     assert compare_shares(right, worse).passes(REFINED) and not compare_shares(worse, right).passes(CLEAR)
     assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
 
 
 def test_photons_are_judged_with_their_share_of_light_and_background(scans):
-    """The state of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
+    """The estimate of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
     scan, whole, _, judge = kept_out(scans, "photons")
-    state = replace(scan.state(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
-    found = judge.places(state, Refine(False))
+    estimate = replace(scan.estimate(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
+    found = judge.places(estimate, Refine(False))
     np.testing.assert_allclose(found.flux**2, 0.1 / (1 - 0.1), rtol=1e-5)
     np.testing.assert_allclose(found.background, 0.2 * 0.1 / (1 - 0.1), rtol=1e-5)
-    assert found.object is state.object and found.modes is state.modes
+    assert found.object is estimate.object and found.modes is estimate.modes
 
 
 def test_patterns_kept_out_find_their_own_places(scans):
@@ -187,14 +187,14 @@ def test_patterns_kept_out_find_their_own_places(scans):
     rng, data = np.random.default_rng(7), judge.likelihood.data
     told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
     judge = HoldOut(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
-    state = scan.state(whole.normalisation)
-    found = judge.places(state, Refine(False, positions=True))
+    estimate = scan.estimate(whole.normalisation)
+    found = judge.places(estimate, Refine(False, positions=True))
     assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
-    still = judge.places(state, Refine(True, background=True))
+    still = judge.places(estimate, Refine(True, background=True))
     np.testing.assert_array_equal(still.positions, told)
     refine = Refine(False, True, True)
-    expected = judge.likelihood.evaluate(judge.places(state, refine)).deviance + 2 * 3
-    np.testing.assert_allclose(judge.score(state, refine), expected / N**2, rtol=1e-5)
+    expected = judge.likelihood.evaluate(judge.places(estimate, refine)).deviance + 2 * 3
+    np.testing.assert_allclose(judge.score(estimate, refine), expected / N**2, rtol=1e-5)
 
 
 def test_flux_that_is_known_is_used(scans):
@@ -203,9 +203,9 @@ def test_flux_that_is_known_is_used(scans):
     data = scan.dataset(np.random.default_rng(2), flux=flux)
     whole = likelihood_of(data)
     _, judge = hold_out(whole, 0)
-    state = scan.state(whole.normalisation)
-    np.testing.assert_array_equal(judge.places(state, Refine(False)).flux, judge.likelihood.data.beam.flux)
-    assert judge.score(state, Refine(False)).mean() < 1.1
+    estimate = scan.estimate(whole.normalisation)
+    np.testing.assert_array_equal(judge.places(estimate, Refine(False)).flux, judge.likelihood.data.beam.flux)
+    assert judge.score(estimate, Refine(False)).mean() < 1.1
 
 
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
@@ -215,7 +215,7 @@ def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(sc
     flux = np.array([1.3, 1.1], np.float32)
     brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])
     judge = HoldOut(replace(judge.likelihood, data=brighter))
-    state = scan.state(whole.normalisation)
-    found = judge.places(state, Refine(True, flux=True))
+    estimate = scan.estimate(whole.normalisation)
+    found = judge.places(estimate, Refine(True, flux=True))
     np.testing.assert_allclose(found.flux, flux, rtol=0.01)
-    assert found.object is state.object and found.modes is state.modes
+    assert found.object is estimate.object and found.modes is estimate.modes

@@ -9,11 +9,11 @@ import pytest
 from helpers.large_patterns import smooth_scan
 
 from ptycho.reconstruction.blocks import Blockwise
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, state_of
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, estimate_of
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Objective
-from ptycho.reconstruction.state import State
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
 
@@ -23,14 +23,14 @@ def scan() -> tuple[Dataset, np.ndarray]:
     return smooth_scan(1 / 40)
 
 
-def start_of(data: Dataset) -> tuple[Objective, State]:
-    return Objective(likelihood_of(data)), State.of(data, np.ones((data.object_size,) * 2))
+def start_of(data: Dataset) -> tuple[Objective, Estimate]:
+    return Objective(likelihood_of(data)), Estimate.of(data, np.ones((data.object_size,) * 2))
 
 
-def error_of(state: State, truth: np.ndarray) -> float:
+def error_of(estimate: Estimate, truth: np.ndarray) -> float:
     """Weighted by light, a constant factor aside."""
-    light = object_illumination(state)
-    found, light = state.object, np.where(light > 0.1 * light.max(), light, 0)
+    light = object_illumination(estimate)
+    found, light = estimate.object, np.where(light > 0.1 * light.max(), light, 0)
     factor = np.sum(light * found.conj() * truth) / np.sum(light * np.abs(found) ** 2)
     left = np.sum(light * np.abs(factor * found - truth) ** 2)
     return float(np.sqrt(left / np.sum(light * np.abs(truth - np.average(truth, weights=light)) ** 2)))
@@ -62,10 +62,10 @@ def test_the_beam_at_larger_pixels_is_the_same_beam(scan: tuple[Dataset, np.ndar
     data, _ = scan
     view = coarser(data)
     assert view is not None
-    state = state_of(view, start_of(data)[1])
-    assert np.allclose(state.positions, data.positions / 4) and (state.object == 1).all()
-    modes = State.of(view.data, state.object, None, data.normalisation).modes
-    assert np.allclose(state.modes, modes, atol=1e-5 * np.abs(modes).max())
+    estimate = estimate_of(view, start_of(data)[1])
+    assert np.allclose(estimate.positions, data.positions / 4) and (estimate.object == 1).all()
+    modes = Estimate.of(view.data, estimate.object, None, data.normalisation).modes
+    assert np.allclose(estimate.modes, modes, atol=1e-5 * np.abs(modes).max())
 
 
 def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:

@@ -14,12 +14,12 @@ from scipy.special import kl_div
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import (
     NOISE,
     deviance,
     likelihood_step,
 )
-from ptycho.reconstruction.state import State
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -108,11 +108,11 @@ def data(scan):
 
 def test_forward_by_loops(scan):
     """Modes, flux, background, and fractions of positions that move the probe; on patches the same."""
-    state, whole = scan.state(1.0), np.floor(scan.positions + 0.5).astype(int)
-    known = tf.constant(state.modes), tf.constant(state.flux), tf.constant(state.background)
+    estimate, whole = scan.estimate(1.0), np.floor(scan.positions + 0.5).astype(int)
+    known = tf.constant(estimate.modes), tf.constant(estimate.flux), tf.constant(estimate.background)
     places = tf.constant(scan.positions[None], tf.float32)
     found = physics.forward(
-        tf.constant(state.object[None]),
+        tf.constant(estimate.object[None]),
         places,
         known[0],
         flux=known[1][None],
@@ -120,7 +120,7 @@ def test_forward_by_loops(scan):
         exact=True,
     )
     np.testing.assert_allclose(found[0], scan.light(), rtol=2e-4, atol=2e-3)
-    windows = np.array([state.object[r : r + N, c : c + N] for r, c in whole])
+    windows = np.array([estimate.object[r : r + N, c : c + N] for r, c in whole])
     probe = physics.shifted_probe(known[0], tf.constant(scan.positions - whole, tf.float32))
     same = physics.expected_light(tf.constant(windows), probe, known[1], known[2])
     np.testing.assert_allclose(same, scan.light(), rtol=2e-4, atol=2e-3)
@@ -128,7 +128,7 @@ def test_forward_by_loops(scan):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_deviance_of_every_pattern(scan, data, compiled):
-    found = likelihood_of(data, compile_xla=compiled).evaluate(scan.state(data.normalisation))
+    found = likelihood_of(data, compile_xla=compiled).evaluate(scan.estimate(data.normalisation))
     counts = np.fft.ifftshift(np.rint(data.amplitudes[:].astype(float) ** 2), axes=(-2, -1))
     pixels = 2 * kl_div(counts + 0.02, scan.light() + 0.02)
     seen = np.fft.ifftshift(data.good)
@@ -138,11 +138,11 @@ def test_deviance_of_every_pattern(scan, data, compiled):
 
 
 def test_what_was_not_measured_weighs_nothing(scan, data):
-    state = scan.state(data.normalisation)
+    estimate = scan.estimate(data.normalisation)
     spoilt = data.amplitudes[:].copy()
     spoilt[:, ~data.good] = 1e5
-    before = likelihood_of(data).evaluate(state, PARTS)
-    after = likelihood_of(data, instead=spoilt).evaluate(state, PARTS)
+    before = likelihood_of(data).evaluate(estimate, PARTS)
+    after = likelihood_of(data, instead=spoilt).evaluate(estimate, PARTS)
     np.testing.assert_array_equal(after.deviance, before.deviance)
     for name in PARTS:
         assert np.all(np.isfinite(after.gradients[name]))
@@ -156,7 +156,7 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
     data = scan.dataset(np.random.default_rng(6), counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
     one, other = (
-        likelihood_of(d, noise="gaussian", unit=unit).evaluate(State.of(d, scan.object))
+        likelihood_of(d, noise="gaussian", unit=unit).evaluate(Estimate.of(d, scan.object))
         for d, unit in ((data, 3.0), (milli, 3e-3))
     )
     np.testing.assert_allclose(one.deviance, other.deviance, rtol=1e-4)
@@ -175,21 +175,21 @@ def test_gradient_of_every_part(scan, data, noise, part):
 
 
 def test_several_gradients_at_once_are_those_of_each(scan, data):
-    likelihood, state = likelihood_of(data), scan.state(data.normalisation)
-    together = likelihood.evaluate(state, PARTS).gradients
+    likelihood, estimate = likelihood_of(data), scan.estimate(data.normalisation)
+    together = likelihood.evaluate(estimate, PARTS).gradients
     for part in PARTS:
-        alone = likelihood.evaluate(state, (part,)).gradients[part]
+        alone = likelihood.evaluate(estimate, (part,)).gradients[part]
         np.testing.assert_allclose(together[part], alone, rtol=1e-4, atol=1e-4 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("most", [3, 7, 24, 25])
 def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
-    state = scan.state(data.normalisation)
-    whole = likelihood_of(data).evaluate(state, PARTS)
+    estimate = scan.estimate(data.normalisation)
+    whole = likelihood_of(data).evaluate(estimate, PARTS)
     seen = []
     likelihood = likelihood_of(data, advance=seen.append, chunk_pixels=most * N**2)
     assert likelihood.chunk == most
-    parts = likelihood.evaluate(state, PARTS)
+    parts = likelihood.evaluate(estimate, PARTS)
     np.testing.assert_allclose(parts.deviance, whole.deviance, rtol=1e-5)
     for name in PARTS:
         largest = np.abs(whole.gradients[name]).max()
@@ -198,21 +198,21 @@ def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
 
 
 def test_patterns_that_are_not_kept_are_read_again(scan, data):
-    state = scan.state(data.normalisation)
-    kept = likelihood_of(data).evaluate(state)
+    estimate = scan.estimate(data.normalisation)
+    kept = likelihood_of(data).evaluate(estimate)
     again = likelihood_of(data, kept_bytes=0)
     assert likelihood_of(data).keeps and not again.keeps
-    np.testing.assert_array_equal(again.evaluate(state).deviance, kept.deviance)
+    np.testing.assert_array_equal(again.evaluate(estimate).deviance, kept.deviance)
 
 
 @pytest.mark.parametrize("most", [7, 25])
 def test_where_the_object_stays_on_the_device_all_is_the_same(scan, data, monkeypatch, most):
     """As on a GPU, with its larger chunks; here the device is this processor."""
-    state = scan.state(data.normalisation)
-    here = likelihood_of(data).evaluate(state, PARTS)
+    estimate = scan.estimate(data.normalisation)
+    here = likelihood_of(data).evaluate(estimate, PARTS)
     for module in (object_windows, scan_likelihood):
         monkeypatch.setattr(module, "has_gpu", lambda: True)
-    there = likelihood_of(data, chunk_pixels=most * N**2 // 16).evaluate(state, PARTS)
+    there = likelihood_of(data, chunk_pixels=most * N**2 // 16).evaluate(estimate, PARTS)
     np.testing.assert_allclose(there.deviance, here.deviance, rtol=1e-5)
     for name in PARTS:
         expected, found = here.gradients[name], there.gradients[name]

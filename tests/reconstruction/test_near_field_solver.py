@@ -13,11 +13,11 @@ from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.preparation.dataset import make_dataset
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of as photons_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.reconstruction.state import Refine, State
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination
 from ptycho.simulation.near_field import simulate_near_field
@@ -61,7 +61,7 @@ def test_light_of_every_pattern(scan, data):
     expected = np.sqrt(intensity_of(plain, WAY)) * f
     found = np.concatenate([p for _, p in predictions(scan.object.astype(np.complex64), data, np.arange(9))])
     np.testing.assert_allclose(found, expected, atol=1e-4 * expected.max())
-    told = likelihood_of(data, noise="gaussian").evaluate(plain.state(f)).deviance
+    told = likelihood_of(data, noise="gaussian").evaluate(plain.estimate(f)).deviance
     squared = misfit(scan.object[None].astype(np.complex64), data).squared
     np.testing.assert_allclose(told, 4 * squared / f**2, rtol=2e-3)
 
@@ -102,9 +102,9 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
     assert data.N == 72 and data.good.sum() == SIDE**2
     objective = Objective(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
-    start = State.of(data, np.ones((data.object_size,) * 2))
-    alone = fit(objective, start, OBJECT_ALONE, 5).state
-    found = fit(objective, alone, Refine(), 180).state.object
+    start = Estimate.of(data, np.ones((data.object_size,) * 2))
+    alone = fit(objective, start, OBJECT_ALONE, 5).estimate
+    found = fit(objective, alone, Refine(), 180).estimate.object
     lit = illumination(data)[0] > 0.5 * illumination(data).max()
     rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
     near = np.ones(found.shape, complex)

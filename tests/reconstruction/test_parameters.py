@@ -1,4 +1,4 @@
-"""A state as one real vector: there and back, the chain rule, and what a model of the moves leaves out."""
+"""An estimate as one real vector: there and back, the chain rule, and what a position model leaves out."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
-from ptycho.reconstruction.state import Refine
 from ptycho.scan.probe_support import ProbeSupport
 
 ALL = Refine(True, True, True, True)
@@ -16,11 +16,11 @@ PARTS = ("object", "modes", "positions", "flux", "background")
 
 
 @pytest.fixture(scope="module")
-def state():
+def estimate():
     rng = np.random.default_rng(0)
     scan = Scan.of(rng, 1.0, count=5)
     found = replace(
-        scan.state(1.0),
+        scan.estimate(1.0),
         modes=random_complex(rng, (2, N, N)).astype(np.complex64),
         flux=rng.uniform(0.7, 1.3, 25).astype(np.float32),
         background=rng.uniform(0, 3, (N, N)).astype(np.float32),
@@ -38,14 +38,14 @@ def moved(parameters, rng, size=0.3):
 @pytest.mark.parametrize(
     "refine", [ALL, Refine(False), Refine(False, True, object=False), Refine(True, flux=True)]
 )
-def test_the_start_is_the_base(state, refine):
-    parameters = Parameters.of(state, refine, 0.1)
-    found = parameters.state(parameters.start())
+def test_the_start_is_the_base(estimate, refine):
+    parameters = Parameters.of(estimate, refine, 0.1)
+    found = parameters.estimate(parameters.start())
     assert parameters.start().dtype == np.float32
     for part in PARTS:
         value = getattr(found, part)
-        np.testing.assert_allclose(value, getattr(state, part), rtol=1e-5, atol=1e-5, err_msg=part)
-        assert value.dtype == getattr(state, part).dtype
+        np.testing.assert_allclose(value, getattr(estimate, part), rtol=1e-5, atol=1e-5, err_msg=part)
+        assert value.dtype == getattr(estimate, part).dtype
     held = {
         "object": refine.object,
         "modes": refine.probe,
@@ -55,27 +55,27 @@ def test_the_start_is_the_base(state, refine):
     for part, is_refined in (held | {"background": refine.background}).items():
         assert (part in parameters.names) == is_refined
         if not is_refined:
-            other = parameters.state(moved(parameters, np.random.default_rng(1)))
-            assert getattr(other, part) is getattr(state, part)
+            other = parameters.estimate(moved(parameters, np.random.default_rng(1)))
+            assert getattr(other, part) is getattr(estimate, part)
 
 
-def test_a_corner_of_the_object_is_a_place_like_any_other(state):
+def test_a_corner_of_the_object_is_a_place_like_any_other(estimate):
     """A position at the object's very edge stays there when positions are freed."""
-    positions = state.positions.copy()
-    positions[7] = len(state.object) - N
-    corner = replace(state, positions=positions)
+    positions = estimate.positions.copy()
+    positions[7] = len(estimate.object) - N
+    corner = replace(estimate, positions=positions)
     parameters = Parameters.of(corner, Refine(False, True), 0.1)
-    np.testing.assert_allclose(parameters.state(parameters.start()).positions, positions)
+    np.testing.assert_allclose(parameters.estimate(parameters.start()).positions, positions)
 
 
 @pytest.mark.parametrize("model", ["independent", "affine", "affine_and_independent", "each"])
-def test_gradient_is_the_chain_rule(state, model):
+def test_gradient_is_the_chain_rule(estimate, model):
     """Of a toy function of all parts, quadratic or cubic in each; β is negative in places."""
     rng = np.random.default_rng(2)
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
-    parameters = Parameters.of(state, ALL, 0.1, model, ProbeSupport(lit))
-    weights = {part: rng.normal(size=getattr(state, part).shape) for part in PARTS}
+    parameters = Parameters.of(estimate, ALL, 0.1, model, ProbeSupport(lit))
+    weights = {part: rng.normal(size=getattr(estimate, part).shape) for part in PARTS}
 
     def toy(at):
         value, gradients = 0.0, {}
@@ -91,7 +91,7 @@ def test_gradient_is_the_chain_rule(state, model):
     beta = parameters._parts(u)["background"]
     beta[::2] *= -1
     assert np.any(beta < 0) and np.any(u < 0)
-    gradient = parameters.gradient(u, toy(parameters.state(u))[1])
+    gradient = parameters.gradient(u, toy(parameters.estimate(u))[1])
     assert gradient.shape == u.shape and gradient.dtype == np.float32
     ends = np.cumsum(
         [scale.size * (1 + (name in ("object", "modes"))) for name, scale in parameters.scales.items()]
@@ -101,7 +101,7 @@ def test_gradient_is_the_chain_rule(state, model):
             way = np.zeros_like(u)
             way[begin:end] = rng.normal(size=end - begin)
             step = np.float32(0.02)
-            up, down = (toy(parameters.state(u + sign * step * way))[0] for sign in (1, -1))
+            up, down = (toy(parameters.estimate(u + sign * step * way))[0] for sign in (1, -1))
             slope, limit = (
                 float(way @ gradient),
                 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
@@ -109,10 +109,10 @@ def test_gradient_is_the_chain_rule(state, model):
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
 
 
-def moves_of(state, model, seed=3):
-    parameters = Parameters.of(state, Refine(False, True, object=False), 0.1, model)
+def moves_of(estimate, model, seed=3):
+    parameters = Parameters.of(estimate, Refine(False, True, object=False), 0.1, model)
     step = moved(parameters, np.random.default_rng(seed), size=20)
-    found = parameters.state(step).positions - state.positions
+    found = parameters.estimate(step).positions - estimate.positions
     assert np.abs(found).max() > 1e-3
     wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
     return found, wanted
@@ -122,9 +122,9 @@ def explained(moves, columns):
     return columns @ np.linalg.lstsq(columns, moves, rcond=None)[0]
 
 
-def test_models_of_the_moves(state):
+def test_models_of_the_moves(estimate):
     """Against least squares by shift, and by scale, rotation and shear."""
-    inner = replace(state, object=np.zeros((200, 200), np.complex64), positions=state.positions + 80)
+    inner = replace(estimate, object=np.zeros((200, 200), np.complex64), positions=estimate.positions + 80)
     inner = replace(inner, object=np.ones((200, 200), np.complex64) * (1 + np.arange(200) % 3))
     one = np.ones((25, 1))
     centred = inner.positions - inner.positions.mean(axis=0)
@@ -140,86 +140,86 @@ def test_models_of_the_moves(state):
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)
 
 
-def test_positions_stay_within_the_object(state):
-    parameters = Parameters.of(state, Refine(False, True, object=False), 0.1, "each")
+def test_positions_stay_within_the_object(estimate):
+    parameters = Parameters.of(estimate, Refine(False, True, object=False), 0.1, "each")
     for sign in (1, -1):
-        found = parameters.state(np.full(50, sign * 1e6, np.float32)).positions
-        assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(state.object) - N
+        found = parameters.estimate(np.full(50, sign * 1e6, np.float32)).positions
+        assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(estimate.object) - N
 
 
-def test_the_mean_flux_stays(state):
-    parameters = Parameters.of(state, Refine(False, False, True, object=False), 0.1)
-    found = parameters.state(moved(parameters, np.random.default_rng(4))).flux
-    assert found.mean() == pytest.approx(state.flux.mean(), rel=1e-5)
-    assert np.abs(found - state.flux).max() > 1e-3 * state.flux.mean() and found.dtype == np.float32
+def test_the_mean_flux_stays(estimate):
+    parameters = Parameters.of(estimate, Refine(False, False, True, object=False), 0.1)
+    found = parameters.estimate(moved(parameters, np.random.default_rng(4))).flux
+    assert found.mean() == pytest.approx(estimate.flux.mean(), rel=1e-5)
+    assert np.abs(found - estimate.flux).max() > 1e-3 * estimate.flux.mean() and found.dtype == np.float32
 
 
-def test_a_background_is_never_negative(state):
-    parameters = Parameters.of(state, Refine(False, background=True, object=False), 0.1)
-    found = parameters.state(moved(parameters, np.random.default_rng(5), 1e3)).background
+def test_a_background_is_never_negative(estimate):
+    parameters = Parameters.of(estimate, Refine(False, background=True, object=False), 0.1)
+    found = parameters.estimate(moved(parameters, np.random.default_rng(5), 1e3)).background
     assert found.min() >= 0 and found.max() > 3
 
 
-def test_outside_its_mask_the_probe_stays_zero(state):
+def test_outside_its_mask_the_probe_stays_zero(estimate):
     lit = np.random.default_rng(6).random((N, N)) > 0.4
-    parameters = Parameters.of(state, Refine(True), 0.1, support=ProbeSupport(lit))
-    found = parameters.state(moved(parameters, np.random.default_rng(7))).modes
+    parameters = Parameters.of(estimate, Refine(True), 0.1, support=ProbeSupport(lit))
+    found = parameters.estimate(moved(parameters, np.random.default_rng(7))).modes
     assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
-    ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
+    ones = {part: np.ones_like(getattr(estimate, part)) for part in ("object", "modes")}
     gradient = parameters._parts(parameters.gradient(parameters.start(), ones))["modes"]
     assert not gradient[:, ~lit].any() and gradient[:, lit].all()
 
 
-def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(state):
+def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estimate):
     """⟨∇f, way⟩ of f(u) = Re⟨slope, modes(u)⟩, of modes and OPR modes that the pupil limits."""
     rng = np.random.default_rng(6)
     support = ProbeSupport(rng.random((N, N)) > 0.4, far_field=True)
-    parameters = Parameters.of(state, Refine(True, object=False), 0.1, support=support)
-    slope = random_complex(rng, state.modes.shape).astype(np.complex64)
+    parameters = Parameters.of(estimate, Refine(True, object=False), 0.1, support=support)
+    slope = random_complex(rng, estimate.modes.shape).astype(np.complex64)
     u, way = parameters.start(), rng.normal(size=parameters.start().shape).astype(np.float32)
-    moved_by = parameters.state(u + way).modes - parameters.state(u).modes
+    moved_by = parameters.estimate(u + way).modes - parameters.estimate(u).modes
     found = np.vdot(parameters.gradient(u, {"modes": slope}), way)
     assert found == pytest.approx(np.vdot(slope, moved_by).real, rel=1e-3)
-    far = np.fft.fft2(parameters.state(u + way).modes)
+    far = np.fft.fft2(parameters.estimate(u + way).modes)
     assert np.abs(far[:, ~support.region]).max() < 1e-4 * np.abs(far).max()
 
 
-def slow_curvatures(state):
+def slow_curvatures(estimate):
     """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, and ``Σ|P O|²`` of each pattern, by loops."""
-    light, bright, energy = np.zeros(state.object.shape), np.zeros((N, N)), np.zeros(len(state.flux))
-    power = np.sum(np.abs(state.modes.astype(complex)) ** 2, axis=0)
-    for j, (row, col) in enumerate(np.floor(state.positions + 0.5).astype(int)):
+    light, bright, energy = np.zeros(estimate.object.shape), np.zeros((N, N)), np.zeros(len(estimate.flux))
+    power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
+    for j, (row, col) in enumerate(np.floor(estimate.positions + 0.5).astype(int)):
         for y, x in np.ndindex(N, N):
-            value = abs(complex(state.object[row + y, col + x])) ** 2
-            light[row + y, col + x] += state.flux[j] ** 2 * power[y, x]
-            bright[y, x] += state.flux[j] ** 2 * value
+            value = abs(complex(estimate.object[row + y, col + x])) ** 2
+            light[row + y, col + x] += estimate.flux[j] ** 2 * power[y, x]
+            bright[y, x] += estimate.flux[j] ** 2 * value
             energy[j] += power[y, x] * value
     return light, bright, energy
 
 
-def test_scales_are_roots_of_the_curvature(state):
-    light, bright, energy = slow_curvatures(state)
-    parameters = Parameters.of(state, ALL, 0.1, diagonal=2e3)
+def test_scales_are_roots_of_the_curvature(estimate):
+    light, bright, energy = slow_curvatures(estimate)
+    parameters = Parameters.of(estimate, ALL, 0.1, diagonal=2e3)
     floored = np.maximum(light, 1e-3 * light.max())
     np.testing.assert_allclose(parameters.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
     for mode in parameters.scales["modes"]:
         np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)
     np.testing.assert_allclose(parameters.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
     np.testing.assert_allclose(parameters.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
-    assert illuminated_pixels(state) == np.count_nonzero(light > 0.1 * light.max())
+    assert illuminated_pixels(estimate) == np.count_nonzero(light > 0.1 * light.max())
 
 
-def test_scales_of_modes_by_which_the_probe_varies(state):
+def test_scales_of_modes_by_which_the_probe_varies(estimate):
     """Weights of mean power one are what counts, however small those are with which a fit begins."""
-    _, bright, _ = slow_curvatures(state)
+    _, bright, _ = slow_curvatures(estimate)
     rng = np.random.default_rng(4)
     varied = random_complex(rng, (2, N, N)).astype(np.complex64)
     refine = replace(ALL, probe_variation=True)
     for size in (1e-3, 1.0):
-        weights = size * random_complex(rng, (len(state.flux), 2)).astype(np.complex64)
-        scales = Parameters.of(replace(state, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
+        weights = size * random_complex(rng, (len(estimate.flux), 2)).astype(np.complex64)
+        scales = Parameters.of(replace(estimate, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
         np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
-    row, column = np.floor(state.positions[3] + 0.5).astype(int)
-    seen = np.abs(state.object[row : row + N, column : column + N]) ** 2
-    expected = state.flux[3] ** 2 * np.sum(seen * np.abs(varied[1]) ** 2)
+    row, column = np.floor(estimate.positions[3] + 0.5).astype(int)
+    seen = np.abs(estimate.object[row : row + N, column : column + N]) ** 2
+    expected = estimate.flux[3] ** 2 * np.sum(seen * np.abs(varied[1]) ** 2)
     assert scales["opr_weights"][3, 1] ** 2 == pytest.approx(4 * expected / 0.01, rel=2e-3)

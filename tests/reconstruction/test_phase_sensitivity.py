@@ -9,10 +9,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
 from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
-from ptycho.reconstruction.state import Refine, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -47,7 +47,7 @@ def objective_and_truth(structure, rows, cols, photons=1e5):
         region_size=N + 2,
         fresnel=Fresnel(rows, cols),
     )
-    return Objective(ScanLikelihood(data, data.normalisation, compile_xla=False)), State.of(data, image)
+    return Objective(ScanLikelihood(data, data.normalisation, compile_xla=False)), Estimate.of(data, image)
 
 
 def test_the_truth_explains_the_patterns():

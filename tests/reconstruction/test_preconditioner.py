@@ -29,10 +29,10 @@ def waves(rng, shape):
 def test_the_operator_is_symmetric_and_positive(prior):
     rng = np.random.default_rng(0)
     scan = Scan.of(rng, count=12, step=2.2)
-    state = scan.state(1.0)
-    operator = Preconditioner(prior, None, OBJECT_ALONE, state)
-    operator.renew(Parameters.of(state, OBJECT_ALONE, 1.0), state, 0)
-    count = 2 * state.object.size + 7  # what follows the object is left as it is
+    estimate = scan.estimate(1.0)
+    operator = Preconditioner(prior, None, OBJECT_ALONE, estimate)
+    operator.renew(Parameters.of(estimate, OBJECT_ALONE, 1.0), estimate, 0)
+    count = 2 * estimate.object.size + 7  # what follows the object is left as it is
     a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))
     scaled = operator(a)
     assert abs(inner(scaled, b) - inner(a, operator(b))) < 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
@@ -62,10 +62,10 @@ def test_under_uniform_light_it_is_the_inverse():
 def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
     """By hand: a phase of k cycles a pixel grows by 1/((k² + 1/M²) D²/0.5²), an amplitude by nothing."""
     rng, scan = np.random.default_rng(1), Scan.of(np.random.default_rng(1), count=8)
-    state = replace(scan.state(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
-    side, width = len(state.object), energy_diameter(state.modes)
+    estimate = replace(scan.estimate(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
+    side, width = len(estimate.object), energy_diameter(estimate.modes)
     lit, scale = lit_mask(scan, 0.1), np.ones(scan.object.shape, np.float32)
-    more = slow_phases(state, scale, 0.0, None)
+    more = slow_phases(estimate, scale, 0.0, None)
     amplitude = (rng.standard_normal((side, side)) * np.exp(0.7j)).astype(np.complex64)
     np.testing.assert_allclose(more(amplitude), 0, atol=1e-5)
     longer = more((1j * np.exp(0.7j) * lit).astype(np.complex64))
@@ -76,9 +76,9 @@ def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
 
 def test_what_holds_slow_phases_bounds_them():
     scan = Scan.of(np.random.default_rng(1), count=6)
-    state, (wave, _) = scan.state(1.0), waves(np.random.default_rng(2), scan.object.shape)
+    estimate, (wave, _) = scan.estimate(1.0), waves(np.random.default_rng(2), scan.object.shape)
     scale = np.ones(scan.object.shape, np.float32)
-    alone, held = (slow_phases(state, scale, pull, None)(wave) for pull in (0.0, 0.5))
+    alone, held = (slow_phases(estimate, scale, pull, None)(wave) for pull in (0.0, 0.5))
     assert np.abs(held).max() <= 2.01 * np.abs(wave).max() and np.linalg.norm(held) < np.linalg.norm(alone)
 
 
@@ -104,9 +104,9 @@ def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
     )
     lit = lit_mask(scan, 0.3)
     scaled = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
-    monkeypatch.setattr(preconditioner, "overlaps_well", lambda state: False)
+    monkeypatch.setattr(preconditioner, "overlaps_well", lambda estimate: False)
     same = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
-    errors = [distance(found.state.object, scan.object, lit) for found in (scaled, same)]
+    errors = [distance(found.estimate.object, scan.object, lit) for found in (scaled, same)]
     assert errors[0] < 0.85 * errors[1], errors
 
 

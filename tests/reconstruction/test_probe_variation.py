@@ -14,13 +14,13 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
 from ptycho.reconstruction.solver import Objective, fit
-from ptycho.reconstruction.state import Refine
 from workflows.reconstruct.live_config import LiveConfig
 
 REFINED = Refine(probe=True, flux=True, probe_variation=True)
@@ -51,10 +51,10 @@ def varied():
     return scan, modes, weights, light_under(scan, own_probes(scan, modes, weights))
 
 
-def state_of(varied, f):
+def estimate_of(varied, f):
     scan, modes, weights, _ = varied
     opr = {"opr_modes": (f * modes).astype("c8"), "opr_weights": weights.astype("c8")}
-    return replace(scan.state(f), **opr)
+    return replace(scan.estimate(f), **opr)
 
 
 def data_of(varied, rng=None):
@@ -67,15 +67,15 @@ def data_of(varied, rng=None):
 
 def test_light_by_loops_in_fits_and_in_scores(varied):
     data = data_of(varied)
-    state = state_of(varied, data.normalisation)
-    assert likelihood_of(data).evaluate(state).deviance.max() < 0.02 * N**2
-    beam_ = state.beam(data.photon_scale, data.normalisation)
+    estimate = estimate_of(varied, data.normalisation)
+    assert likelihood_of(data).evaluate(estimate).deviance.max() < 0.02 * N**2
+    beam_ = estimate.beam(data.photon_scale, data.normalisation)
     under, chosen = data.under(beam_), np.array([3, 0, 17])
-    ((_, found),) = predictions(state.object, under, chosen)
+    ((_, found),) = predictions(estimate.object, under, chosen)
     expected = data.normalisation * np.sqrt(varied[3][chosen])
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-3)
     part = data.under(beam_).subset(chosen, 1)
-    ((_, same),) = predictions(state.object, part, np.arange(3))
+    ((_, same),) = predictions(estimate.object, part, np.arange(3))
     np.testing.assert_allclose(found / data.normalisation, same / part.normalisation, rtol=1e-4)
 
 
@@ -84,11 +84,11 @@ def test_gradients_by_differences(varied):
     scan, modes, weights, _ = varied
     data = data_of(varied, np.random.default_rng(3))
     likelihood, rng, f = likelihood_of(data), np.random.default_rng(4), data.normalisation
-    state = state_of(varied, f)
-    state = replace(state, object=(0.9 * state.object).astype(np.complex64))
+    estimate = estimate_of(varied, f)
+    estimate = replace(estimate, object=(0.9 * estimate.object).astype(np.complex64))
     scan = replace(scan, object=0.9 * scan.object)
     counts = np.fft.ifftshift(np.square(data.amplitudes[:].astype(float)), axes=(1, 2))
-    found = likelihood.evaluate(state, ("modes", "opr_modes", "opr_weights")).gradients
+    found = likelihood.evaluate(estimate, ("modes", "opr_modes", "opr_weights")).gradients
     given = {"modes": scan.modes.astype(complex), "opr_modes": modes, "opr_weights": weights}
     for part, value in given.items():
         way = random_complex(rng, value.shape)
@@ -101,21 +101,21 @@ def test_gradients_by_differences(varied):
         slope = (half_deviance(1e-5) - half_deviance(-1e-5)) / 2e-5
         unit = 1 if part == "opr_weights" else f
         assert unit * np.vdot(found[part], way).real == pytest.approx(slope, rel=1e-3)
-    each = likelihood.probe_gradients(state)
+    each = likelihood.probe_gradients(estimate)
     np.testing.assert_allclose(each.sum(axis=0), found["modes"][0], rtol=1e-3, atol=1e-2)
-    along = np.einsum("vyx,jyx->jv", state.opr_modes.conj(), each)
+    along = np.einsum("vyx,jyx->jv", estimate.opr_modes.conj(), each)
     np.testing.assert_allclose(along, found["opr_weights"], rtol=1e-3, atol=1e-2 * np.abs(along).max())
 
 
 def test_vector_and_gauge_keep_the_patterns(varied):
     data = data_of(varied)
-    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    parameters = Parameters.of(state, REFINED, likelihood.photon)
-    again = parameters.state(parameters.start())
+    likelihood, estimate = likelihood_of(data), estimate_of(varied, data.normalisation)
+    parameters = Parameters.of(estimate, REFINED, likelihood.photon)
+    again = parameters.estimate(parameters.start())
     for part in ("modes", "opr_modes", "opr_weights"):
-        np.testing.assert_allclose(getattr(again, part), getattr(state, part), rtol=1e-4, atol=1e-5)
-    one = replace(state, modes=state.modes[:1])
-    for before in (state, one):
+        np.testing.assert_allclose(getattr(again, part), getattr(estimate, part), rtol=1e-4, atol=1e-5)
+    one = replace(estimate, modes=estimate.modes[:1])
+    for before in (estimate, one):
         after, pixels = centre_variation(before), N**2
         lights = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
         np.testing.assert_allclose(lights[1], lights[0], rtol=1e-3, atol=2e-3)
@@ -129,20 +129,20 @@ def test_vector_and_gauge_keep_the_patterns(varied):
 def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
     """The vector stands for weights in their span, and its gradient is that of differences there."""
     data = data_of(varied, np.random.default_rng(3))
-    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
+    likelihood, estimate = likelihood_of(data), estimate_of(varied, data.normalisation)
     only = Refine(False, object=False, probe_variation=True)
-    parameters = Parameters.of(state, only, likelihood.photon, weight_waves=3)
+    parameters = Parameters.of(estimate, only, likelihood.photon, weight_waves=3)
     time = (np.arange(25) + 0.5) / 25
     span = np.stack([np.cos(np.pi * m * time) for m in (1, 2, 3)], axis=1)
     start = parameters.start()
     for u in (start, start + np.random.default_rng(0).normal(size=start.shape).astype(np.float32)):
-        weights = parameters.state(u).opr_weights
+        weights = parameters.estimate(u).opr_weights
         fitted = span @ np.linalg.lstsq(span, weights, rcond=None)[0]
         np.testing.assert_allclose(weights, fitted, atol=1e-5 * np.abs(weights).max())
-    found = likelihood.evaluate(parameters.state(start), ("opr_weights",)).gradients
+    found = likelihood.evaluate(parameters.estimate(start), ("opr_weights",)).gradients
     slope = parameters.gradient(start, found)
     way = np.random.default_rng(5).normal(size=start.shape).astype(np.float32)
-    moved = parameters.state(start + way).opr_weights - parameters.state(start).opr_weights
+    moved = parameters.estimate(start + way).opr_weights - parameters.estimate(start).opr_weights
     assert np.vdot(slope, way) == pytest.approx(np.vdot(found["opr_weights"], moved).real, rel=1e-3)
 
 
@@ -168,12 +168,12 @@ def test_a_probe_that_drifts_is_found(drifting):
     )
     decided = {one.what: one.value for one in found.decisions}
     assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
-    assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.state.varies
+    assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.estimate.varies
     mask = lit_mask(scan, 0.5)
-    errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
+    errors = [distance(one.estimate.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
-    assert abs(np.corrcoef(found.state.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
-    beam_ = found.state.beam(data.photon_scale, found.objective.likelihood.normalisation)
+    assert abs(np.corrcoef(found.estimate.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
+    beam_ = found.estimate.beam(data.photon_scale, found.objective.likelihood.normalisation)
     assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
         "the object takes a part of a change that is slow"
     )
@@ -189,23 +189,23 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     flags = {"positions": False, "background": False, "pupil": False, "modes": 1}
     options = ModelOptions(prior="edge_preserving", strength=3.0, probe=True, **flags)
     selection = select_model(data, replace(options, probe_variation=0), 0, False)
-    start, _ = add_variation(selection.kept, selection.state, 1)
+    start, _ = add_variation(selection.kept, selection.estimate, 1)
     refine = replace(selection.refine, flux=True, probe_variation=True)
     selection.options = options
     selection.take(selection.fit(start, refine, selection.prior), refine)
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
-    assert (len(selection.state.opr_modes), selection.refine.probe_variation) == (int(real), real)
+    assert (len(selection.estimate.opr_modes), selection.refine.probe_variation) == (int(real), real)
 
 
 def test_a_drift_by_weights_that_vary_slowly(drifting):
     """They are less noisy than weights of each pattern."""
     scan, data, true = drifting
-    start = replace(scan.state(data.normalisation))
+    start = replace(scan.estimate(data.normalisation))
     errors = []
     for waves in (None, 4):
-        begun, _ = add_variation(likelihood_of(data), start, 1)
-        found = fit(Objective(likelihood_of(data), weight_waves=waves), begun, REFINED, 40).state
+        varied, _ = add_variation(likelihood_of(data), start, 1)
+        found = fit(Objective(likelihood_of(data), weight_waves=waves), varied, REFINED, 40).estimate
         weights = found.opr_weights[:, 0]
         share = np.abs(np.vdot(weights, true)) / np.linalg.norm(weights) / np.linalg.norm(true)
         errors.append(np.sqrt(1 - min(share, 1) ** 2))
@@ -216,7 +216,7 @@ def test_as_many_modes_as_are_specified(drifting):
     _, data, _ = drifting
     options = ModelOptions(probe_variation=2, prior="edge_preserving", strength=3.0, steps=20)
     found = solve(data, options, 0, compile_xla=False)
-    assert found.state.opr_modes.shape == (2, N, N) and found.refine.probe_variation
+    assert found.estimate.opr_modes.shape == (2, N, N) and found.refine.probe_variation
 
 
 def test_fixed_weights_are_probes_of_their_own():
@@ -230,11 +230,11 @@ def test_fixed_weights_are_probes_of_their_own():
     data = scan.dataset(amplitudes=np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32))
     f = data.normalisation
     start = replace(
-        scan.state(f),
+        scan.estimate(f),
         opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
         opr_weights=second.astype(np.complex64)[:, None],
     )
-    found = fit(Objective(likelihood_of(data)), start, Refine(probe=True, object=False), 30).state
+    found = fit(Objective(likelihood_of(data)), start, Refine(probe=True, object=False), 30).estimate
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
     for probe, truth in (
         (found.modes[0], scan.modes[0]),
@@ -243,7 +243,7 @@ def test_fixed_weights_are_probes_of_their_own():
         assert distance(probe, truth, slice(None)) < 0.06
     beam_ = replace(start.beam(1.0, f), probe=data.probe)
     options = ModelOptions(probe=True, probe_variation=0, prior="edge_preserving", strength=3.0)
-    solved = solve(data.under(beam_), options, 0, compile_xla=False).state
+    solved = solve(data.under(beam_), options, 0, compile_xla=False).estimate
     np.testing.assert_array_equal(solved.opr_weights, start.opr_weights)
     own = solved.modes[0] + solved.opr_modes[0]
     assert distance(own, probes[1, 0], slice(None)) < 0.2 < distance(own, scan.modes[0], slice(None))

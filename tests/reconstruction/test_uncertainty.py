@@ -40,8 +40,8 @@ def fisher(scan):
 def fitted(data, scan, strength, **changes):
     objective = Objective(likelihood_of(data, **changes), Prior("quadratic", strength))
     return objective, fit(
-        objective, scan.state(data.normalisation), OBJECT_ALONE, 400
-    ).state  # the minimum near the truth
+        objective, scan.estimate(data.normalisation), OBJECT_ALONE, 400
+    ).estimate  # the minimum near the truth
 
 
 def spread(scan, fisher, strength, light):
@@ -72,10 +72,10 @@ def spread(scan, fisher, strength, light):
 @pytest.mark.parametrize("strength", [100.0, 3000.0])
 def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
     """The found object is near the truth, so that the matrices there are those here."""
-    objective, state = fitted(data, scan, strength)
+    objective, estimate = fitted(data, scan, strength)
     lit = lit_mask(scan, 0.2)
-    errors = map_errors(objective, state, np.ones_like(lit), 0, ErrorMapOptions(draws=12, width=1.0))
-    expected = spread(scan, fisher, strength, object_illumination(state).astype(float))
+    errors = map_errors(objective, estimate, np.ones_like(lit), 0, ErrorMapOptions(draws=12, width=1.0))
+    expected = spread(scan, fisher, strength, object_illumination(estimate).astype(float))
     for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
         ratio = sigma[lit] / known[lit]
         assert np.median(ratio) == pytest.approx(1, abs=0.1)
@@ -83,19 +83,19 @@ def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
 
 
 def test_it_is_infinite_outside_of_the_mask_and_without_light(scan, data):
-    objective, state = fitted(data, scan, 300.0)
+    objective, estimate = fitted(data, scan, 300.0)
     corner, mask = len(scan.object) - 1, np.ones(scan.object.shape, bool)
     mask[:, 7] = False
-    dark = state.object.copy()
+    dark = estimate.object.copy()
     dark[12, 11] = 0
-    errors = map_errors(objective, replace(state, object=dark), mask, 0)
+    errors = map_errors(objective, replace(estimate, object=dark), mask, 0)
     for sigma in (errors.amplitude, errors.phase):
         assert sigma.shape == (1, *mask.shape) and sigma.dtype == np.float32
         assert np.isinf(sigma[0, :, 7]).all() and np.isinf(sigma[0, corner, corner])  # no pattern reaches it
     lit = lit_mask(scan) & mask
     assert np.isfinite(errors.amplitude[0][lit]).all() and (errors.amplitude[0][lit] > 0).all()
     assert np.isinf(errors.phase[0, 12, 11]) and lit[12, 11]
-    again = map_errors(objective, replace(state, object=dark), mask, 0)
+    again = map_errors(objective, replace(estimate, object=dark), mask, 0)
     np.testing.assert_array_equal(errors.phase, again.phase)
 
 
@@ -138,6 +138,6 @@ def test_it_goes_with_the_noise_of_amplitudes(scan, data):
     """Twice the unit is twice the noise, where the prior does nothing."""
     maps = []
     for unit in (1.0, 2.0):
-        objective, state = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
-        maps.append(map_errors(objective, state, lit_mask(scan), 0).amplitude[0][lit_mask(scan)])
+        objective, estimate = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
+        maps.append(map_errors(objective, estimate, lit_mask(scan), 0).amplitude[0][lit_mask(scan)])
     assert np.median(maps[1] / maps[0]) == pytest.approx(2, rel=0.15)

@@ -34,7 +34,7 @@ def program(crew):
     objective = Objective(likelihood_of(data), Prior("edge_preserving", 3.0))
     start = scan.rough(data.normalisation)
     found = fit_in_blocks(objective, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
-    np.save(sys.argv[1], found.state.object)
+    np.save(sys.argv[1], found.estimate.object)
     return 0
 
 sys.exit(run_on_all(program))
@@ -59,7 +59,7 @@ def solve_task(task, advance=None):
     return Found(int(1 / task) * 20_000_000)  # more than is sent without being received
 
 class Found(bytes):
-    evaluations, state = 1, SimpleNamespace(positions=[])
+    evaluations, estimate = 1, SimpleNamespace(positions=[])
 
 class Unfit(Exception):  # cannot be unpickled
     def __init__(self, text, number):
