@@ -23,7 +23,7 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, error_of, far_light, object_of
+from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
 from benchmarks.tables import markdown
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
@@ -52,10 +52,10 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
     positions = np.round(grid + rng.uniform(-step / 5, step / 5, grid.shape))
     positions += MARGIN - positions.min(axis=0)
     object_ = object_of("c", N + int(positions.max()) + MARGIN + 1)
-    light = far_light(object_, probe, positions)
-    scale = photons / light.sum(axis=(1, 2)).mean()
+    intensity = far_intensity(object_, probe, positions)
+    scale = photons / intensity.sum(axis=(1, 2)).mean()
     data = Dataset(
-        np.sqrt(rng.poisson(scale * light)).astype(np.float32),
+        np.sqrt(rng.poisson(scale * intensity)).astype(np.float32),
         Beam(probe.astype(np.complex64), positions.astype(np.float32)),
         np.zeros(len(positions), np.int32),
         np.arange(len(positions), dtype=np.int32)[:, None],

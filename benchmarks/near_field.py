@@ -6,7 +6,7 @@ Scans behind a diffuser are simulated in a window twice as wide as the detector
 (:mod:`ptycho.simulation.near_field`), their patterns 8 px apart on a spiral, and reconstructed by the default
 call. The probe is not told (``none``), told as it is on the detector's window (``told``), or told with errors
 of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther``: the diffuser is five times as far before the sample,
-so that the light on it varies more.
+so that the illumination varies more.
 
 Scored is what at least half of the most patterns saw, against the truth, in one frame: relative error less
 scale, phase and phase plane. ``flags``: those that say that the image is wrong.
@@ -81,9 +81,9 @@ def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
     known, seen = known[row : row + side, col : col + side], np.zeros((side, side))
     for r, c in np.round(truth.positions + off).astype(int):
         seen[r : r + truth.N, c : c + truth.N] += 1
-    lit = (seen >= SEEN * seen.max()) & result.mask
-    found = align(result.object, known, lit).object
-    return float(np.linalg.norm((found - known)[lit]) / np.linalg.norm(known[lit]))
+    illuminated = (seen >= SEEN * seen.max()) & result.mask
+    found = align(result.object, known, illuminated).object
+    return float(np.linalg.norm((found - known)[illuminated]) / np.linalg.norm(known[illuminated]))
 
 
 def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:

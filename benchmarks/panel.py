@@ -84,11 +84,11 @@ MARKS = {
 }
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
-LIT = 0.1  # of the strongest light: what is scored
+ILLUMINATED = 0.1  # of the strongest illumination: what is scored
 
 
 class Cell(NamedTuple):
-    """A scan: what is scanned, with which probe, light, step (px), and what is wrong with what is told."""
+    """A scan: what is scanned, with which probe, dose, step (px), and what is wrong with what is told."""
 
     object: str
     probe: str
@@ -183,7 +183,7 @@ def positions_of(step: int) -> np.ndarray:
     return np.round(moved - moved.min(axis=0)) + MARGIN
 
 
-def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P·O)|²``, zero frequency in the middle."""
     found, N = [], len(probe)
     for row, col in positions:
@@ -201,12 +201,12 @@ def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> 
     return np.array(found)
 
 
-def light_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def intensity_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P·O)|²`` on the detector of ``probe (N, N)``, of an object of pixels of half the side."""
     N = len(probe)
     far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
     fine = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(np.pad(far, N // 2))))
-    return far_light(object_, fine, 2 * positions)[:, N // 2 : -N // 2, N // 2 : -N // 2]
+    return far_intensity(object_, fine, 2 * positions)[:, N // 2 : -N // 2, N // 2 : -N // 2]
 
 
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
@@ -225,14 +225,16 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
         told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
     if cell.wrong == "finer":
-        light = light_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
+        intensity = intensity_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
     else:
-        light = far_light(object_, probe, true)
+        intensity = far_intensity(object_, probe, true)
     if cell.wrong in ("modes", "all"):
         second = probe * np.linspace(-1, 1, N)
-        light += 0.15 * far_light(object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true)
-    scale = cell.photons / light.sum(axis=(1, 2)).mean()
-    counts = rng.poisson(scale * light + (2.0 if cell.wrong in ("background", "all") else 0.0))
+        intensity += 0.15 * far_intensity(
+            object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true
+        )
+    scale = cell.photons / intensity.sum(axis=(1, 2)).mean()
+    counts = rng.poisson(scale * intensity + (2.0 if cell.wrong in ("background", "all") else 0.0))
     amplitudes = np.sqrt(counts).astype(np.float32)
     power = np.mean(np.sum(amplitudes**2, axis=(1, 2)))
     known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(told) ** 2))
@@ -250,11 +252,11 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
 
 
 def error_of(found: np.ndarray, truth: np.ndarray, beam: Beam, probe: np.ndarray) -> float:
-    """Of the part that gets a tenth of the strongest light."""
-    light, N = np.zeros(truth.shape), beam.N
+    """Of the part that gets a tenth of the strongest illumination."""
+    illumination, N = np.zeros(truth.shape), beam.N
     for row, col in beam.positions.astype(int):
-        light[row : row + N, col : col + N] += np.abs(probe) ** 2
-    mask = light > LIT * light.max()
+        illumination[row : row + N, col : col + N] += np.abs(probe) ** 2
+    mask = illumination > ILLUMINATED * illumination.max()
     flat = align(np.where(mask, found, 0), truth, mask).object
     placed, there = in_frame(truth, flat, mask)
     there &= mask
@@ -448,10 +450,10 @@ def six(cells_: list[Cell]) -> Figure:
     for column, cell in enumerate(cells_):
         data, truth, probe = scan_of(cell)
         still = {"probe": False, "positions": False, "flux": False, "background": False}
-        light, N = np.zeros(truth.shape), data.N
+        illumination, N = np.zeros(truth.shape), data.N
         for row, col in data.positions.astype(int):
-            light[row : row + N, col : col + N] += np.abs(probe) ** 2
-        mask = light > LIT * light.max()
+            illumination[row : row + N, col : col + N] += np.abs(probe) ** 2
+        mask = illumination > ILLUMINATED * illumination.max()
         objects = {"truth": truth}
         for name in ("edge_preserving", "learned"):
             found = solve(data, ModelOptions(prior=name, **still), 0).estimate.object
@@ -465,8 +467,11 @@ def six(cells_: list[Cell]) -> Figure:
         ]
         wrong = np.abs(objects["learned"] - truth)
         rows.append(("|learned − truth|", wrong, (0, np.quantile(wrong[mask], 0.99))))
-        lit = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-        box = slice(lit[0][0], lit[0][-1] + 1), slice(lit[1][0], lit[1][-1] + 1)
+        illuminated = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        box = (
+            slice(illuminated[0][0], illuminated[0][-1] + 1),
+            slice(illuminated[1][0], illuminated[1][-1] + 1),
+        )
         for place, (name, image, (low, high)) in enumerate(rows):
             shown = np.where(mask, image, np.nan)[box]
             axes[place, column].imshow(shown, cmap="gray", vmin=low, vmax=high)

@@ -12,7 +12,7 @@ Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns 
 told are the true positions, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of scale and
 turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on
 a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is the
-relative complex one, of what gets a tenth of the strongest light.
+relative complex one, of what gets a tenth of the strongest illumination.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.panel import MARGIN, far_light, object_of, probe_of
+from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
 from ptycho.align.affine_map import find_map, score_map
 from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
@@ -79,8 +79,10 @@ def scan_of(case: tuple[str, str, float, int], scale: float, turn: float, error_
     """A scan whose positions are told so many times as far apart, and turned."""
     name, kind, photons, step = case
     rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
-    light = far_light(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
-    amplitudes = np.sqrt(rng.poisson(light * photons / light.sum(axis=(1, 2)).mean())).astype(np.float32)
+    intensity = far_intensity(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
+    amplitudes = np.sqrt(rng.poisson(intensity * photons / intensity.sum(axis=(1, 2)).mean())).astype(
+        np.float32
+    )
     told = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
     power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
     return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), told)
@@ -102,8 +104,8 @@ def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Data
 
 
 def photons(way: str) -> Iterator[Row]:
-    for name, kind, light, step in CASES:
-        case = name, kind, 1e4 if way == "dim" else light, step
+    for name, kind, mean_dose, step in CASES:
+        case = name, kind, 1e4 if way == "dim" else mean_dose, step
         for edit, (scale, turn) in EDITS.items():
             data = scan_of(case, scale, turn, 0.7 if way == "jittered" else 0.0)
             if way == "guessed":
@@ -123,8 +125,8 @@ def photons(way: str) -> Iterator[Row]:
 
 def gains() -> Iterator[Row]:
     """Yield the score test of a map, of right positions and of scales that err by a few per cent."""
-    for name, kind, light, step in CASES:
-        for dose in (light, 1e4):
+    for name, kind, mean_dose, step in CASES:
+        for dose in (mean_dose, 1e4):
             for scale in (1.0, 1.02, 1.03, 0.96, 0.8):
                 found = score_map(scan_of((name, kind, dose, step), scale, 0.0, 0.0))
                 assert found is not None
@@ -166,8 +168,8 @@ def electrons() -> Iterator[Row]:
     for defocus, kind, dose in ELECTRONS:
         rng, true = np.random.default_rng(1), places(7, 15, 0.1)
         image = atoms(N + int(true.max()) + 20, kind)
-        light = far_light(image, lens(defocus), true)
-        counts = rng.poisson(light * dose / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+        intensity = far_intensity(image, lens(defocus), true)
+        counts = rng.poisson(intensity * dose / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
         told = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
         with tempfile.TemporaryDirectory() as name:
             file, out = Path(name) / "electrons.npz", Path(name) / "run"
@@ -186,14 +188,14 @@ def electrons() -> Iterator[Row]:
             with np.load(out / "recons" / "solver" / "recon.npz") as stored:
                 found = stored["object"][0]
                 beam = (stored[key] for key in ("probe", "positions", "flux"))
-                light = object_illumination(Estimate(found, *beam, np.zeros((N, N))))
+                illumination = object_illumination(Estimate(found, *beam, np.zeros((N, N))))
         row = metrics["solver"]
         yield {
             "defocus, nm": defocus,
             "object": kind,
             "electrons": dose,
             "rotation": metrics["findings"].get("rotation", ["not found"])[0],
-            "error": error_of(found, image, light > 0.1 * light.max()),
+            "error": error_of(found, image, illumination > 0.1 * illumination.max()),
             "r_factor": row["r_factor"],
             "r_noise": row["r_noise"],
             "flags": row["flags"],

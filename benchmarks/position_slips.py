@@ -33,7 +33,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ptycho
-from benchmarks.panel import far_light, object_of, probe_of
+from benchmarks.panel import far_intensity, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
 from ptycho.align.context import RunContext
 from ptycho.align.position_jumps import find_jumps
@@ -124,12 +124,12 @@ def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndar
     """The scan as it is told, its true positions, and the object."""
     rng, probe, true = np.random.default_rng(5), probe_of(case.probe, N), places(case)
     image = object_of(case.object, N + int(true.max()) + ROOM)
-    light = far_light(image, probe, true)
+    intensity = far_intensity(image, probe, true)
     if case.spoilt == "modes":
         second = probe * np.linspace(-1, 1, N)
         second *= np.sqrt(0.15) * np.linalg.norm(probe) / np.linalg.norm(second)
-        light += far_light(image, second, true)
-    counts = rng.poisson(light * case.photons / light.sum(axis=(1, 2)).mean()).astype(float)
+        intensity += far_intensity(image, second, true)
+    counts = rng.poisson(intensity * case.photons / intensity.sum(axis=(1, 2)).mean()).astype(float)
     if case.spoilt == "frames":  # dark, hot, dimmed
         counts[37], counts[222] = rng.poisson(3, (N, N)), rng.poisson(case.photons / N**2, (N, N))
         counts[300] *= 0.3
@@ -155,8 +155,8 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_pro
         probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
     estimate = solve(there, wishes, 0).estimate
-    light = object_illumination(estimate)
-    return error_of(estimate.object, image, light > 0.1 * light.max())
+    illumination = object_illumination(estimate)
+    return error_of(estimate.object, image, illumination > 0.1 * illumination.max())
 
 
 def row_of(case: Case, kind: str, refine_probe: bool) -> Row:

@@ -30,7 +30,7 @@ from scipy.ndimage import gaussian_filter
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, error_of, far_light, object_of, probe_of
+from benchmarks.panel import MARGIN, error_of, far_intensity, object_of, probe_of
 from benchmarks.study import framework
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -50,7 +50,7 @@ PARTS = {
 
 
 class Cell(NamedTuple):
-    """A scan: half of the panel, object, probe, light, step (px), what is done to it, how it is told."""
+    """A scan: half of the panel, object, probe, dose, step (px), what is done to it, how it is told."""
 
     part: str
     object: str
@@ -86,7 +86,7 @@ class Scene:
     told: np.ndarray
     photons: float
     modes: list[np.ndarray] = field(default_factory=list)
-    light: Callable[[np.ndarray], np.ndarray] = lambda rate: rate
+    intensity: Callable[[np.ndarray], np.ndarray] = lambda rate: rate
     frames: np.ndarray = field(default_factory=lambda: np.zeros(0))
     domain: str = "counts"
     good: np.ndarray | None = None
@@ -102,7 +102,7 @@ def nothing(scene: Scene) -> None:
 # ---- what is done before the measurement
 
 
-def more_light(factor: float) -> Edit:
+def more_photons(factor: float) -> Edit:
     def edit(scene: Scene) -> None:
         scene.photons *= factor
 
@@ -178,27 +178,27 @@ def first(count: int) -> Edit:
 
 def background(counts: float) -> Edit:
     def edit(scene: Scene) -> None:
-        scene.light = lambda rate: rate + counts
+        scene.intensity = lambda rate: rate + counts
 
     return edit
 
 
 def flickering(scene: Scene) -> None:
     factors = 1 + 0.05 * scene.rng.standard_normal(len(scene.true))
-    scene.light = lambda rate: rate * factors[:, None, None]
+    scene.intensity = lambda rate: rate * factors[:, None, None]
 
 
 def blurred(scene: Scene) -> None:
-    scene.light = lambda rate: gaussian_filter(rate, (0, 2.5, 2.5), mode="wrap")
+    scene.intensity = lambda rate: gaussian_filter(rate, (0, 2.5, 2.5), mode="wrap")
 
 
 def only_noise(scene: Scene) -> None:
-    scene.light = lambda rate: np.broadcast_to(rate.mean(), rate.shape)
+    scene.intensity = lambda rate: np.broadcast_to(rate.mean(), rate.shape)
 
 
 def nothing_scanned(scene: Scene) -> None:
     """No object in the beam."""
-    scene.light = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
+    scene.intensity = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
 
 
 # ---- what is done to the frames
@@ -257,8 +257,8 @@ def dead(scene: Scene) -> None:
 
 HARMLESS: dict[str, tuple[Edit, Edit]] = {
     "nothing": (nothing, nothing),
-    "much light": (more_light(100), nothing),
-    "little light": (more_light(0.1), nothing),
+    "high dose": (more_photons(100), nothing),
+    "low dose": (more_photons(0.1), nothing),
     "weak": (contrast(0.2), nothing),
     "strong": (contrast(2.5), nothing),
     "probe a little off": (defocused(25), nothing),
@@ -289,7 +289,7 @@ HARMFUL: dict[str, tuple[Edit, Edit]] = {
     "misplaced": (misplaced(8), nothing),
     "there and back": (there_and_back, nothing),
     "drifting": (drifting, nothing),
-    "dark": (more_light(3e-4), nothing),
+    "dark": (more_photons(3e-4), nothing),
     "blurred": (blurred, nothing),
     "beam stop": (nothing, stopped),
     "logarithm": (nothing, logarithm),
@@ -329,8 +329,8 @@ def scene_of(cell: Cell) -> Scene:
     scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
     before, after = EDITS[cell.edit]
     before(scene)
-    light = sum(far_light(scene.object, mode, scene.true) for mode in (scene.probe, *scene.modes))
-    rate = scene.light(light * scene.photons / light.sum(axis=(1, 2)).mean())
+    intensity = sum(far_intensity(scene.object, mode, scene.true) for mode in (scene.probe, *scene.modes))
+    rate = scene.intensity(intensity * scene.photons / intensity.sum(axis=(1, 2)).mean())
     scene.frames, scene.domain = measured(rate, cell.form, rng)
     after(scene)
     return scene
@@ -387,7 +387,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
 
 
 def true_error(recon, scene: Scene) -> float:
-    """Relative error against the object, where the scan lit it, as in ``panel.py``."""
+    """Relative error against the object, where the scan illuminates it, as in ``panel.py``."""
     image = recon.object
     if not np.isfinite(image).all():
         return np.inf

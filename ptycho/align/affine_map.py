@@ -286,8 +286,8 @@ def _placed(data: Dataset, start: Start) -> Estimate:
     room = np.ceil(0.15 * np.ptp(positions, axis=0).max()) + 3
     positions += room - np.floor(positions.min(axis=0))
     side = data.N + int(np.ceil(positions.max()) + room) + 1
-    lit = replace(data, beam=data.beam.with_probe(start.modes))
-    return replace(constant_object(lit, side), positions=positions)
+    probed = replace(data, beam=data.beam.with_probe(start.modes))
+    return replace(constant_object(probed, side), positions=positions)
 
 
 def _apart(one: np.ndarray, other: np.ndarray, limit: float) -> bool:

@@ -362,7 +362,7 @@ class Registration:
         return (there, lower) if lower < self.options.better * share else (move, share)
 
     def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those patterns of whose light enough falls where the object is known, and around which more is
+        """Those patterns whose illumination is mostly where the object is known, and around which more is
         known than before; moves that they may have, and what is known around them.
 
         ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
@@ -401,10 +401,13 @@ class Registration:
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
-        light = object_illumination(replace(self.estimate, positions=places, flux=self.estimate.flux[placed]))
-        known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(
-            np.float32
+        illumination = object_illumination(
+            replace(self.estimate, positions=places, flux=self.estimate.flux[placed])
         )
+        known = (
+            illumination
+            > self.options.illuminated * np.median(illumination[illumination > 0.1 * illumination.max()])
+        ).astype(np.float32)
         window = intensity_of(self.estimate.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover

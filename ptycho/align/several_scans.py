@@ -40,7 +40,7 @@ class PlaceOptions:
     steps: int = 30  # of a scan's object alone
     probe_steps: int = 60  # and then with the probe
     smooth: float = 4.0  # σ in pixels of what is subtracted from an object before it is correlated
-    lit: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
+    illuminated: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
     overlap: float = 0.1  # of the pixels of the smaller object, at least
     clear: float = 6.0  # the largest C·√n over the rms of all; of unrelated images it is below 4
     known: float = 0.75  # of a pattern's intensity on the other object, for the pattern to be shifted
@@ -166,7 +166,7 @@ def place_scan(
         likelihood: of the patterns of this scan at their nominal positions, in the units of both estimates.
     """
     options = options or PlaceOptions()
-    masks = [illuminated(object_illumination(estimate), options.lit) for estimate in (known, own)]
+    masks = [illuminated(object_illumination(estimate), options.illuminated) for estimate in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
     if clear < options.clear:

@@ -82,10 +82,10 @@ def _fit(
     options, visits = context.options, state.patterns["visits"][chosen]
     block = block_of(state.estimate, chosen)
     start = cut(state.estimate, block)
-    light = state.illumination[block.window]
-    start = replace(start, object=fill(start.object, light, context.N, context.options))
+    illumination = state.illumination[block.window]
+    start = replace(start, object=fill(start.object, illumination, context.N, context.options))
     likelihood = context.likelihood_of(amplitudes, start)
-    others = np.maximum(light - _light_of(state, block, visits > 1), 0)
+    others = np.maximum(illumination - _illumination_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
     objective = Objective(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
     if not state.illumination.any():
@@ -96,26 +96,28 @@ def _fit(
     return _taken(state, fit(objective, start, refined, steps, 0.0).estimate, block, options)
 
 
-def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
+def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
     """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
-    light = np.zeros(block.shape, np.float32)
+    illumination = np.zeros(block.shape, np.float32)
     corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
     one = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
-    add_windows_to(light, np.broadcast_to(one, (len(corners), *one.shape)), corners)
-    return light
+    add_windows_to(illumination, np.broadcast_to(one, (len(corners), *one.shape)), corners)
+    return illumination
 
 
 def _taken(state: LiveState, fitted: Estimate, block: Block, options: LiveOptions) -> LiveState:
     """The state with what a fit of a block's patterns has found."""
-    old, light = state.estimate, state.illumination.copy()
+    old, illumination = state.estimate, state.illumination.copy()
     image, positions = old.object.copy(), old.positions.copy()
-    light[block.window] += _light_of(state, block, state.patterns["visits"][block.patterns] == 1)
+    illumination[block.window] += _illumination_of(
+        state, block, state.patterns["visits"][block.patterns] == 1
+    )
     image[block.window] = fitted.object
     positions[block.patterns] = fitted.positions + np.array(block.corner)
     share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     modes = (old.modes + np.float32(share) * (fitted.modes - old.modes)).astype(np.complex64)
     estimate = replace(old, object=image, positions=positions, modes=modes)
-    return replace(state, estimate=estimate, illumination=light)
+    return replace(state, estimate=estimate, illumination=illumination)
 
 
 def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> np.ndarray:
@@ -123,9 +125,9 @@ def held_out(state: LiveState, context: LiveContext, most: int | None = None) ->
     chosen = np.flatnonzero(state.patterns["held_out"])
     if not len(chosen) or not state.illumination.any():
         return chosen[:0]
-    light, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
-    typical = np.median(light[light > 0.1 * light.max()])
-    chosen = chosen[light[centres[:, 0], centres[:, 1]] > 0.5 * typical]
+    illumination, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
+    typical = np.median(illumination[illumination > 0.1 * illumination.max()])
+    chosen = chosen[illumination[centres[:, 0], centres[:, 1]] > 0.5 * typical]
     chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
     if not len(chosen):
         return chosen

@@ -148,7 +148,7 @@ def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, An
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
     An object whose pixel is not stated has that of all of the file's detector. Scored is a rectangle of the
-    covered part, without the rim that the scan lit poorly.
+    covered part, without the poorly illuminated rim.
     """
     scan, truth, size = prepared.scan, prepared.scan.raw.object, prepared.scan.raw.object_pixel_m
     if truth is None:
@@ -217,8 +217,8 @@ def trust_row(
     share = share_of_noise(made, data, region)
     if amplitude_in_noise(share):
         flags.append(IN_NOISE)
-    level, lit = well_lit_part(made, data)
-    artefact = raster_artefact(level, lit, data.positions[data.image == 0])
+    level, illuminated = well_illuminated_part(made, data)
+    artefact = raster_artefact(level, illuminated, data.positions[data.image == 0])
     if artefact is not None and artefact.contrast > RasterLimits.contrast:
         flags.append(RASTER)
     flags += flags_of((*prepared.decisions, *made.decisions))
@@ -236,7 +236,7 @@ def trust_row(
         "noise_share": share,
         **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
-        "phase_residues": len(residues(np.where(lit, np.angle(level), np.nan))),
+        "phase_residues": len(residues(np.where(illuminated, np.angle(level), np.nan))),
         "raster_artefact": None if artefact is None else asdict(artefact),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
@@ -313,21 +313,23 @@ def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) 
     return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
 
 
-def well_lit_part(made: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def well_illuminated_part(made: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the strongly illuminated part of the object, without its phase plane, and its mask."""
-    lit = made.covered & bright(data)
-    part = scan_figures.box_of(lit)
-    return levelled(made.object[part], lit[part]), lit[part]
+    illuminated = made.covered & bright(data)
+    part = scan_figures.box_of(illuminated)
+    return levelled(made.object[part], illuminated[part]), illuminated[part]
 
 
 def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:
     """Return medians of the error map where the illumination is strong, the amplitude's over its mean."""
     assert made.errors is not None
-    lit = made.covered & bright(data)
-    if not lit.any():
+    illuminated = made.covered & bright(data)
+    if not illuminated.any():
         return {"amplitude": None, "phase_rad": None}
-    amplitude = np.median(made.errors.amplitude[0][lit]) / max(float(np.abs(made.object[lit]).mean()), 1e-30)
-    phase = np.median(made.errors.phase[0][lit])
+    amplitude = np.median(made.errors.amplitude[0][illuminated]) / max(
+        float(np.abs(made.object[illuminated]).mean()), 1e-30
+    )
+    phase = np.median(made.errors.phase[0][illuminated])
     return {"amplitude": _finite(float(amplitude)), "phase_rad": _finite(float(phase))}
 
 
@@ -356,10 +358,10 @@ def probe_caustic(prepared: Prepared, made: Reconstruction) -> Caustic | None:
 
 def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
     probe = prepared.beam_under(made).probe[0]
-    return scan_figures.Picture.of(made.object, made.covered, well_lit(made, prepared), probe)
+    return scan_figures.Picture.of(made.object, made.covered, well_illuminated(made, prepared), probe)
 
 
-def well_lit(made: Reconstruction, prepared: Prepared) -> np.ndarray:
+def well_illuminated(made: Reconstruction, prepared: Prepared) -> np.ndarray:
     """Return where an object is strongly illuminated, ``(M, M)`` bool."""
     return bright(prepared.fitted(prepared.beam_under(made)))
 

@@ -105,10 +105,10 @@ def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunCo
 
 def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:
     """Return a warning of patterns that hold too little to determine object and beam; or none."""
-    lit, others = probe_mask(probe, data.N), 0
+    support, others = probe_mask(probe, data.N), 0
     if probe.learn is not False:
         modes = probe.modes or max(len(data.probe), 2)
-        others = 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+        others = 2 * modes * (data.N**2 if support is None else int(support.sum()))
     ratio = values_per_parameter(data, others)
     if ratio >= LIMITS.measured:
         return []

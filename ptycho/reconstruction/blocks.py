@@ -2,12 +2,12 @@
 
 1. The positions are halved again and again until a block has few enough patterns. Its own patterns are those
    in its part of the scan; the patterns *around* it, half a probe away at most, are fitted with them, since
-   they light what is its own, too.
+   they illuminate what is its own, too.
 2. Every block is fitted alone. Each then has a phase (and, where the flux is refined, a scale) that no
    pattern tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap,
    the phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20),
    the logarithms of the scales the least-squares solution of the overlaps' ratios.
-3. The blocks are joined by their light: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
+3. The blocks are joined by their illumination: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
 4. A few steps of the whole object find what varies slowly from block to block, unless it is too large.
 5. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
    ptychography: Nashed et al., Opt. Express 22 (2014) 32082).
@@ -52,7 +52,7 @@ class Block(NamedTuple):
     Attributes:
         patterns: indices ``(n,)`` of those that are fitted.
         own: ``(n,)`` bool, those in its part; the others lie around it.
-        corner, shape: the window of the object which they light.
+        corner, shape: the window of the object which they illuminate.
     """
 
     patterns: np.ndarray
@@ -329,7 +329,7 @@ def digest_of_task(task: Task) -> str:
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
     """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
     count = len(blocks)
-    lights = [object_illumination(found.estimate) for found in fits]
+    illuminations = [object_illumination(found.estimate) for found in fits]
     products = np.eye(count, dtype=complex)
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
@@ -338,16 +338,16 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
             if shared is None:
                 continue
             here, there = shared
-            light = np.sqrt(lights[a][here].astype(float) * lights[b][there])
+            illumination = np.sqrt(illuminations[a][here].astype(float) * illuminations[b][there])
             one, two = fits[a].estimate.object[here], fits[b].estimate.object[there]
-            powers = [float(np.sum(light * np.abs(image) ** 2)) for image in (one, two)]
-            product = np.sum(light * one * two.conj())
+            powers = [float(np.sum(illumination * np.abs(image) ** 2)) for image in (one, two)]
+            product = np.sum(illumination * one * two.conj())
             if min(powers) <= 0 or not product:
                 continue
             products[a, b] = product / np.sqrt(powers[0] * powers[1])
             products[b, a] = products[a, b].conj()
             ratios[a, b], ratios[b, a] = np.array([1, -1]) * np.log(powers[0] / powers[1]) / 2
-            weights[a, b] = weights[b, a] = light.sum()
+            weights[a, b] = weights[b, a] = illumination.sum()
     vector = np.linalg.eigh(products)[1][:, -1]
     phases = np.exp(-1j * np.angle(vector * np.conj(vector[0])))
     logs = _least_squares(ratios, weights) if scaled else np.zeros(count)
@@ -377,16 +377,16 @@ def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
 
 
 def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> Estimate:
-    """The blocks' objects joined by their light, and of each its own positions and flux."""
+    """The blocks' objects weighted by their illumination, and of each its own positions and flux."""
     total, weight = np.zeros_like(estimate.object), np.zeros(estimate.object.shape, np.float32)
     positions, flux, weights = (
         part.copy() for part in (estimate.positions, estimate.flux, estimate.opr_weights)
     )
     for found, block, factor in zip(fits, blocks, scale, strict=True):
-        light = object_illumination(found.estimate)
-        light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
-        total[block.window] += light * factor * found.estimate.object
-        weight[block.window] += light
+        illumination = object_illumination(found.estimate)
+        illumination = np.square(illumination / max(illumination.max(), 1e-30)) + np.float32(1e-12)
+        total[block.window] += illumination * factor * found.estimate.object
+        weight[block.window] += illumination
         mine = block.patterns[block.own]
         positions[mine] = found.estimate.positions[block.own] + np.array(block.corner, float)
         flux[mine] = found.estimate.flux[block.own] / abs(factor)

@@ -44,30 +44,34 @@ def difference_map(
         least_decrease: by this share; else it ends.
         floor: share of the strongest illumination that holds each pixel at its present value.
     """
-    light = _light(likelihood, start)
-    held = np.float32(floor * light.max())
+    illumination = _illumination(likelihood, start)
+    held = np.float32(floor * illumination.max())
     image, waves, gaps = start.object, dict[int, Any](), list[float]()
     for k in range(iterations):
-        image, gap = _iterate(likelihood, replace(start, object=image), waves, light, held)
+        image, gap = _iterate(likelihood, replace(start, object=image), waves, illumination, held)
         gaps.append(gap)
         if k >= 2 * every and gap > (1 - least_decrease) * gaps[k - every]:
             break
     return replace(start, object=image)
 
 
-def _light(likelihood: ScanLikelihood, estimate: Estimate) -> np.ndarray:
+def _illumination(likelihood: ScanLikelihood, estimate: Estimate) -> np.ndarray:
     """``Σ_j Σ_m |P_jm|²`` on the object, of the probes at their positions, ``(M, M)`` float32."""
     corners, fractions = likelihood.places(estimate)
     windows = windows_of(np.zeros(estimate.object.shape, np.complex64), likelihood.data.N)
     for part in likelihood.slices:
         probe = physics.shifted_probe(estimate.modes[None], fractions[part])
-        light = tf.reduce_sum(physics.intensity(probe), axis=1) * estimate.flux[part, None, None] ** 2
-        windows.add(windows.part(tf.cast(light, tf.complex64), corners[part]))
+        intensity = tf.reduce_sum(physics.intensity(probe), axis=1) * estimate.flux[part, None, None] ** 2
+        windows.add(windows.part(tf.cast(intensity, tf.complex64), corners[part]))
     return windows.sum.real
 
 
 def _iterate(
-    likelihood: ScanLikelihood, estimate: Estimate, waves: dict[int, Any], light: np.ndarray, held: np.float32
+    likelihood: ScanLikelihood,
+    estimate: Estimate,
+    waves: dict[int, Any],
+    illumination: np.ndarray,
+    held: np.float32,
 ) -> tuple[np.ndarray, float]:
     """Return the object after an iteration, and the squared distance between the constraints.
 
@@ -94,7 +98,7 @@ def _iterate(
     for gap, piece in side_by_side(of_chunk, likelihood.slices):
         windows.add(piece)
         total += gap
-    return ((windows.sum + held * estimate.object) / (light + held)).astype(np.complex64), total
+    return ((windows.sum + held * estimate.object) / (illumination + held)).astype(np.complex64), total
 
 
 @lru_cache(8)
@@ -125,8 +129,8 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         probe = physics.shifted_probe(modes[None], fractions) if moved else modes[None]
         probe = physics.scaled(probe, flux[:, None, None, None])
         ours = physics.illuminate(windows, probe)
-        light = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
-        wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(light, 0.0)), -1.0)
+        intensity = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
+        wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(intensity, 0.0)), -1.0)
         waves = tf.where(first, ours, waves)
         reflected = 2 * ours - waves
         change = physics.modulus_change(reflected, wanted, masked=True) + reflected - ours

@@ -4,10 +4,10 @@
     minimise  −log p + R(O) + ½ Σ w |O − Z|²,  w = κ/σ²
 
 in turns (half-quadratic splitting), R being a classical regulariser. σ is the noise that photons leave in
-a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That more light
-leaves less to the prior is the network's doing, which changes less the less noise there is. Sources: Zoran &
-Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for:
-Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
+a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That a stronger
+illumination leaves less to the prior is the network's doing, which changes less the less noise there is.
+Sources: Zoran & Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the
+data ask for: Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
 """
 
 from __future__ import annotations
@@ -58,38 +58,39 @@ class View:
     Attributes:
         inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
         relative: ν ``(H, W, 1)`` float32, the logarithm of each pixel's noise over ``noise``.
-        noise: σ₀, the root mean square of σ where the object is lit.
+        noise: σ₀, the root mean square of σ where the object is illuminated.
         deviation: σ, ``(M, M)`` float32.
-        light: of the strongest, ``(M, M)`` float32.
-        box: rows and columns of the object that are lit, whose size is (H, W) or, at most three pixels, less.
+        illumination: over the strongest, ``(M, M)`` float32.
+        box: illuminated rows and columns of the object, whose size is (H, W) or, at most three pixels, less.
     """
 
     inputs: np.ndarray
     relative: np.ndarray
     noise: float
     deviation: np.ndarray
-    light: np.ndarray
+    illumination: np.ndarray
     box: tuple[slice, slice]
 
 
 def view(likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW) -> View:
     """Return the illuminated part of an object, and ``−σ²`` times the gradient of −log p there."""
     curvature = (2 / likelihood.photon**2) * object_illumination(estimate)
-    light = curvature / curvature.max()
-    deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, options.least**2))
+    illumination = curvature / curvature.max()
+    deviation = 1 / np.sqrt(curvature.max() * np.maximum(illumination, options.least**2))
     gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
-    lit = light > options.least
-    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    illuminated = illumination > options.least
+    rows, columns = (np.flatnonzero(illuminated.any(axis=axis)) for axis in (1, 0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    noise = float(np.sqrt(np.mean(deviation[light > options.bright] ** 2)))
+    noise = float(np.sqrt(np.mean(deviation[illumination > options.bright] ** 2)))
     object_, request = (
-        _filled(np.where(lit, wave, 0)[box]) / noise for wave in (estimate.object, -(deviation**2) * gradient)
+        _filled(np.where(illuminated, wave, 0)[box]) / noise
+        for wave in (estimate.object, -(deviation**2) * gradient)
     )
     inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
     relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)[
         ..., None
     ]
-    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
+    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, illumination, box)
 
 
 def opinion(
@@ -104,11 +105,11 @@ def opinion(
     change = apply(learned.network, seen.inputs, seen.relative)
     height, width = estimate.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
-    share = np.clip((seen.light[seen.box] - options.least) / (options.bright - options.least), 0, 1)
+    share = np.clip((seen.illumination[seen.box] - options.least) / (options.bright - options.least), 0, 1)
     target = estimate.object.copy()
     target[seen.box] += (share * change).astype(np.complex64)
     brightest = np.min(seen.deviation) ** -2
-    weight = learned.strength * np.maximum(seen.light, options.bright) * brightest
+    weight = learned.strength * np.maximum(seen.illumination, options.bright) * brightest
     return Anchor(target, weight.astype(np.float32))
 
 

@@ -108,8 +108,8 @@ def likelihood_step(
             each_its_own = modes if len(modes.shape) == 4 else modes[None]
             probe = physics.shifted_probe(each_its_own, fractions) if moved else each_its_own
             aside = fractions if moved else None
-            light = physics.expected_light(windows, probe, flux, background, fresnel, aside, between)
-            pixels = deviance(light / tf.square(photon), known, noise, excess)
+            intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, aside, between)
+            pixels = deviance(intensity / tf.square(photon), known, noise, excess)
             each = tf.reduce_sum(seen * pixels, (1, 2))
             half = tf.reduce_sum(each) / 2
         return each, tape.gradient(half, wanted)

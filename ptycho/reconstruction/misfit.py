@@ -137,7 +137,7 @@ def predictions(
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
         windows = tf.constant(inner_windows(image, corners, n + 1))
-        light = physics.forward(
+        intensity = physics.forward(
             windows,
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
             tf.constant(data.model_probes(chunk)),
@@ -148,7 +148,7 @@ def predictions(
             fresnel=data.fresnel,
             between=between,
         )
-        yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
+        yield physics.uncentre(data.measured(chunk)), tf.sqrt(intensity)[:, 0]
 
 
 def _chunks(patterns: np.ndarray, N: int, pixels: int = 2**20) -> list[np.ndarray]:

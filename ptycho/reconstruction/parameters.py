@@ -4,8 +4,8 @@
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
     H_V = H_P,   H_w = 4 Σ |c_j V_k O_j|² / f²
 
-H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon; OPR weights w
-have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
+H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the intensity of one photon; OPR weights
+w have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
 where Π takes off what their model leaves out; the mean flux stays as it is where object or probe are refined,
 which can take it; a background is β², so that it stays positive. Modes by which a probe varies with weights
 that are refined change orthogonally to its first mode: the flux takes what is along it.
@@ -197,14 +197,14 @@ class Parameters:
 def object_illumination(estimate: Estimate) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(estimate.positions + 0.5).astype(np.int64)
-    intensity, light = (
+    intensity, illumination = (
         np.sum(np.abs(estimate.modes) ** 2, axis=0),
         np.zeros(estimate.object.shape[-2:], np.float32),
     )
     for part in _parts(len(corners)):
         flux = estimate.flux[part].astype(np.float32) ** 2
-        add_windows_to(light, flux[:, None, None] * intensity, corners[part])
-    return light
+        add_windows_to(illumination, flux[:, None, None] * intensity, corners[part])
+    return illumination
 
 
 def probe_curvature(estimate: Estimate) -> np.ndarray:
@@ -267,9 +267,9 @@ def illuminated_pixels(estimate: Estimate) -> int:
     return int(np.count_nonzero(illuminated(object_illumination(estimate))))
 
 
-def illuminated(light: np.ndarray, share: float = 0.1) -> np.ndarray:
+def illuminated(illumination: np.ndarray, share: float = 0.1) -> np.ndarray:
     """Return where an illumination ``(M, M)`` is above a ``share`` of its maximum."""
-    return light > share * light.max()
+    return illumination > share * illumination.max()
 
 
 def floored(curvature: np.ndarray, share: float = 1e-3) -> np.ndarray:

@@ -8,10 +8,10 @@ and halves of the scan err alike. So a known smooth phase χ is added to what wa
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
 
 O′ is what some steps of the solver on the patterns alone (no prior) make of it, with the same parts of
-the beam refined: a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit
-pixels, where χ is orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with
-χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons,
-too.
+the beam refined: a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the
+well-illuminated pixels, where χ is orthogonal to a constant and a plane, which no pattern tells; noise is not
+correlated with χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be wrong for
+other reasons, too.
 """
 
 from __future__ import annotations
@@ -67,21 +67,23 @@ def phase_left(
             replace(objective, likelihood=patterns_of(objective.likelihood, block)),
             cut(estimate, block),
         )
-    light = object_illumination(estimate)
-    lit = light > options.bright * light.max()
-    put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
+    illumination = object_illumination(estimate)
+    illuminated = illumination > options.bright * illumination.max()
+    put_in = draw_phase(illuminated, np.random.default_rng([seed, 11]), options)
     start = replace(estimate, object=(estimate.object * np.exp(1j * put_in)).astype(np.complex64))
     after = fit(objective, start, refine, options.steps, enough=0.0).estimate.object
     left = np.angle(after * estimate.object.conj())
-    return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
+    return float(
+        np.vdot(put_in[illuminated], left[illuminated]) / np.vdot(put_in[illuminated], put_in[illuminated])
+    )
 
 
 def draw_phase(
-    lit: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
+    illuminated: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
 ) -> np.ndarray:
-    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the pixels ``lit (M, M)`` bool."""
-    rows, columns = np.indices(lit.shape)
-    planes = np.stack([np.ones(lit.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
-    noise = gaussian_filter(rng.normal(size=lit.shape), options.grain)
-    smooth = noise - planes @ np.linalg.lstsq(planes[lit], noise[lit], rcond=None)[0]
-    return options.height * smooth / smooth[lit].std()
+    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the ``illuminated`` pixels."""
+    rows, columns = np.indices(illuminated.shape)
+    planes = np.stack([np.ones(illuminated.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
+    noise = gaussian_filter(rng.normal(size=illuminated.shape), options.grain)
+    smooth = noise - planes @ np.linalg.lstsq(planes[illuminated], noise[illuminated], rcond=None)[0]
+    return options.height * smooth / smooth[illuminated].std()

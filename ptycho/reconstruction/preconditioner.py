@@ -9,7 +9,7 @@ the mean weight of the regulariser at the present object, and p the order of its
     Σ_i w_i F⁻¹ [1/(H_i + c s(k)^p)] F w_i g,    s(k) = 4 sin²(π k_row) + 4 sin²(π k_column),
 
 with a few levels H_i and weights w_i (of each pixel) such that Σ_i w_i²/H_i = 1/H. It is symmetric and
-positive; without a regulariser it is the diagonal 1/H, and under uniform light the exact inverse.
+positive; without a regulariser it is the diagonal 1/H, and under uniform illumination the exact inverse.
 
 **Slow phases**: a phase that is constant over the probe changes no pattern, and one that varies slowly moves
 the far field by little. Along a phase of k cycles per pixel the curvature is about H k²/k_c² below k_c, the
@@ -111,8 +111,8 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
 
 def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
     """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
-    lit = np.pi * (energy_diameter(estimate.modes) / 2) ** 2
-    return len(estimate.positions) * lit >= fewest * illuminated_pixels(estimate)
+    area = np.pi * (energy_diameter(estimate.modes) / 2) ** 2
+    return len(estimate.positions) * area >= fewest * illuminated_pixels(estimate)
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
@@ -157,8 +157,8 @@ def slow_phases(
     """
     shape, size = estimate.object.shape[-2:], np.abs(estimate.object)
     unit = np.divide(estimate.object, size, out=np.ones_like(estimate.object), where=size > 0)
-    light = object_illumination(estimate)
-    lit = illuminated(light)
+    illumination = object_illumination(estimate)
+    region = illuminated(illumination)
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0
     lengths = [energy_diameter(estimate.modes) / cutoff]
@@ -171,8 +171,8 @@ def slow_phases(
     else:
         squares = squares * lengths[0] ** 2
     if stiffness is not None:
-        squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., lit])
-    gain, inside = (1 / (squares + held)).astype(np.float32), lit.astype(np.float32)
+        squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., region])
+    gain, inside = (1 / (squares + held)).astype(np.float32), region.astype(np.float32)
 
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag

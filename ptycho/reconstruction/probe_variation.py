@@ -39,11 +39,11 @@ def add_variation(
         bulk: number of the singular value, by size, that noise alone gives.
         slow: number of cosines over the scan in which a drift is looked for.
     """
-    light = floored(probe_curvature(estimate) / len(estimate.positions))
-    step = likelihood.probe_gradients(estimate) * np.float32(-(likelihood.photon**2) / 4) / light
+    brightness = floored(probe_curvature(estimate) / len(estimate.positions))
+    step = likelihood.probe_gradients(estimate) * np.float32(-(likelihood.photon**2) / 4) / brightness
     first = estimate.modes[0]
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
-    root = np.sqrt(light) * np.abs(first) / np.abs(first).max()
+    root = np.sqrt(brightness) * np.abs(first) / np.abs(first).max()
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
     powers, vectors = _leading(rows, max(bulk, count))
     strength = float(powers[0] / max(powers[:bulk][-1], 1e-30))
@@ -53,7 +53,7 @@ def add_variation(
     if count == 1 and drift > strength:
         vectors, strength = waves @ turns, drift
     left = vectors[:, :count] * np.float32(np.sqrt(len(rows)))
-    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(light)
+    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(brightness)
     varied = replace(
         estimate,
         opr_modes=np.concatenate([estimate.opr_modes, found]).astype(np.complex64),

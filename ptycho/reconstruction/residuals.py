@@ -136,12 +136,12 @@ def residuals(
     chosen = np.arange(len(data.positions)) if patterns is None else patterns
     for x, predicted in predictions(image, data, chosen):
         seen = np.asarray(x) >= 0
-        light = np.square(np.asarray(x, float))
-        flux = np.sum(light * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))
-        left = _neighbours(weight * (light - np.square(np.asarray(predicted, float))), seen)
+        intensity = np.square(np.asarray(x, float))
+        flux = np.sum(intensity * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))
+        left = _neighbours(weight * (intensity - np.square(np.asarray(predicted, float))), seen)
         missed.append(left[0])
         error.append(left[1])
-        varied.append(_neighbours(weight * (light - flux[:, None, None] * known), seen)[0])
+        varied.append(_neighbours(weight * (intensity - flux[:, None, None] * known), seen)[0])
     return Residuals(np.concatenate(missed), np.concatenate(varied), np.concatenate(error))
 
 

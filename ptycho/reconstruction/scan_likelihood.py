@@ -118,8 +118,8 @@ class ScanLikelihood:
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
             places, offsets, flux = self.filled(corners[part], fractions[part], estimate.flux[part])
             modes = tf.constant(self.filled(estimate.probes(part))[0]) if estimate.varies else shared
-            lit, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
-            values, gradients = step(lit, *known, self.measured(part), *scales)
+            patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
+            values, gradients = step(patches, *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
@@ -163,8 +163,8 @@ class ScanLikelihood:
         found = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
         for part in self.slices:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
-            lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step(lit, *known, background, self.measured(part), *scales)
+            patches, known = windows.cut(given[0]), map(tf.constant, given[1:])
+            _, slopes = step(patches, *known, background, self.measured(part), *scales)
             found[part] = slopes["modes"][: part.stop - part.start, 0]
         return found
 
@@ -181,7 +181,7 @@ class ScanLikelihood:
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
     def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The last chunk filled up with patterns of which nothing is measured, without light."""
+        """The last chunk filled up with patterns of which nothing is measured, under no illumination."""
         short = self.chunk - len(arrays[0])
         if not short:
             return arrays

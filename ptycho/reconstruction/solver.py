@@ -301,14 +301,14 @@ def _value_and_gradient(
         estimate = parameters.estimate(u)
         found = objective.likelihood.evaluate(estimate, parameters.names)
         gradients, value = dict(found.gradients), found.value
-        light = _power(estimate)
-        alpha = np.float32(np.sqrt(light / power) ** (1 / estimate.slices))
+        current = _power(estimate)
+        alpha = np.float32(np.sqrt(current / power) ** (1 / estimate.slices))
         if "object" in gradients and (penalty := objective.penalty(alpha * estimate.object)) is not None:
             more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
                 along = float(np.vdot(slope, estimate.object).real)
-                share = np.float32(along * alpha / light / estimate.slices)
+                share = np.float32(along * alpha / current / estimate.slices)
                 gradients["modes"] = gradients["modes"] + share * estimate.modes
         return value, parameters.gradient(u, gradients)
 

@@ -158,7 +158,7 @@ def _weighted_mean(
     data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
-    light, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
+    illumination, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
     for start in range(0, data.n_groups, layout.chunk):
         part = slice(start, start + layout.chunk)
         w = weights(layout, part)
@@ -167,13 +167,13 @@ def _weighted_mean(
             mine = image == i
             inferred, where = turned[mine], origins[mine]
             total[i] += add_windows(w[mine] * inferred, where, shape[1:])
-            light[i] += add_windows(w[mine], where, shape[1:])
+            illumination[i] += add_windows(w[mine], where, shape[1:])
             stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
             square[i] += add_windows(w[mine] * np.abs(inferred) ** 2, where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
-    total, light = total[:, inner, inner], light[:, inner, inner]
+    total, illumination = total[:, inner, inner], illumination[:, inner, inner]
     stated, square = stated[:, inner, inner], square[:, inner, inner]
-    mask = above(light)
+    mask = above(illumination)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]

@@ -7,7 +7,7 @@
    in which the network sees the draw) lead to the object O* of each draw; its whole phase, which no pattern
    tells, is put back.
 3. Of d = (O* − O) · conj(O)/|O| the real part is the change of the amplitude, the imaginary part over |O|
-   that of the phase. Neighbours are lit alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
+   that of the phase. Neighbours are illuminated alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
 
        σ_a² = G[L ⟨(Re d)²⟩] / (L G[1]),   σ_φ² = G[L ⟨(Im d)²⟩] / (L G[1] |O|²)
 
@@ -79,12 +79,15 @@ def _as_in_the_middle(
         cut(estimate, block),
     )
     part = object_illumination(here)
-    lit = mask[block.window] & illuminated(part)
+    region = mask[block.window] & illuminated(part)
     both = _deviations(inside, here, mask[block.window], seed, options)
-    light = object_illumination(estimate)
-    known = mask & (light > 0)
-    spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
-    whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
+    illumination = object_illumination(estimate)
+    known = mask & (illumination > 0)
+    spread = [float(np.median(deviation[region] ** 2 * part[region])) for deviation in both]
+    whole = [
+        np.sqrt(np.divide(s, illumination, out=np.full(illumination.shape, np.inf), where=known))
+        for s in spread
+    ]
     return _error_map(estimate, mask, *whole)
 
 
@@ -100,18 +103,20 @@ def _deviations(
     objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
-    light = object_illumination(estimate)
+    illumination = object_illumination(estimate)
     found = estimate.projection.astype(complex)
     size = np.abs(found)
     along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
-    radial, across = np.zeros(light.shape), np.zeros(light.shape)
+    radial, across = np.zeros(illumination.shape), np.zeros(illumination.shape)
     for draw in range(options.draws):
         likelihood = measure_again(objective.likelihood, [seed, 9, draw])
         again = fit_again(replace(objective, likelihood=likelihood), estimate, options).projection
-        change = along * (turn_towards(found, again, light * mask) - found)
+        change = along * (turn_towards(found, again, illumination * mask) - found)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
-    amplitude, sideways = (np.sqrt(smooth(part, light, mask, options.width)) for part in (radial, across))
+    amplitude, sideways = (
+        np.sqrt(smooth(part, illumination, mask, options.width)) for part in (radial, across)
+    )
     return amplitude, sideways
 
 
@@ -128,15 +133,15 @@ def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np
 
 
 def smooth(
-    variance: np.ndarray, light: np.ndarray, mask: np.ndarray, width: float = OPTIONS.width
+    variance: np.ndarray, illumination: np.ndarray, mask: np.ndarray, width: float = OPTIONS.width
 ) -> np.ndarray:
     """Return ``G[L v] / (L G[1])`` of ``variance (M, M)`` over the illuminated mask; else infinite."""
-    known = mask & (light > 0)
+    known = mask & (illumination > 0)
     over, under = (
         gaussian_filter(np.where(known, part, 0.0), width, mode="constant")
-        for part in (light * variance, 1.0)
+        for part in (illumination * variance, 1.0)
     )
-    return np.divide(over, light * under, out=np.full(light.shape, np.inf), where=known)
+    return np.divide(over, illumination * under, out=np.full(illumination.shape, np.inf), where=known)
 
 
 def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood:

@@ -72,13 +72,14 @@ class Scans(Distributions[DenoiserConfig]):
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A fit and its truth, where the object is lit; one of :class:`~ptycho.reconstruction.learned.View`.
+    """An illuminated part of a fit and its truth; as :class:`~ptycho.reconstruction.learned.View` shows it.
 
     Attributes:
         inputs: x ``(H, W, 4)`` float32.
         relative: ν ``(H, W, 1)`` float32.
         change: truth less object in units of the noise, real and imaginary part, ``(H, W, 2)`` float32.
-        light: of the strongest ``(H, W, 1)`` float32, zero where too little falls.
+        light: illumination over the strongest, ``(H, W, 1)`` float32, zero where it is too weak. The name is
+            that in stored examples.
     """
 
     inputs: np.ndarray
@@ -121,15 +122,15 @@ def _compared(likelihood: ScanLikelihood, estimate: Estimate, truth: np.ndarray,
     A wrong beam makes a phase plane and a scale of its own, which no prior can know.
     """
     seen = view(likelihood, estimate)
-    lit = seen.light > VIEW.least
+    illuminated = seen.illumination > VIEW.least
     if exact:
-        along = np.vdot(np.where(lit, truth, 0), estimate.object)
+        along = np.vdot(np.where(illuminated, truth, 0), estimate.object)
         there = truth * (along / abs(along))
     else:
-        there = align(truth, estimate.object, lit).object
+        there = align(truth, estimate.object, illuminated).object
     height, width, _ = seen.inputs.shape
     pad = [(0, n - part) for n, part in zip((height, width), there[seen.box].shape, strict=True)]
-    light = np.pad(np.where(lit, seen.light, 0)[seen.box], pad)
+    illumination = np.pad(np.where(illuminated, seen.illumination, 0)[seen.box], pad)
     change = np.pad(((there - estimate.object) / seen.noise)[seen.box], pad)
     pair = np.stack([change.real, change.imag], axis=-1).astype(np.float32)
-    return Example(seen.inputs, seen.relative, pair, light[..., None].astype(np.float32))
+    return Example(seen.inputs, seen.relative, pair, illumination[..., None].astype(np.float32))

@@ -150,8 +150,8 @@ def test_the_share_by_loops(scan, known):
     noise = np.minimum(mean**2, 0.25).sum()
     varied = np.mean([left(np.sqrt(n), mean) for n in counts]) - noise
     for j, move in ((20, (0, 0)), (33, (1, 0)), (71, (-1, 2))):
-        light = intensity_of(scan.object, scan.modes, scan.positions[j] + move)
-        expected = (left(np.sqrt(counts[j]), np.sqrt(light)) - noise) / varied
+        intensity = intensity_of(scan.object, scan.modes, scan.positions[j] + move)
+        expected = (left(np.sqrt(counts[j]), np.sqrt(intensity)) - noise) / varied
         assert known.shares(j, np.array([move]))[0] == pytest.approx(expected, abs=2e-3)
 
 

@@ -28,8 +28,8 @@ SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon c
 def counts_of(image, probe, positions, rng):
     """Photons of each pattern by brute force, zero frequency in the middle; 10⁵ a pattern."""
     waves = [probe * image[row : row + N, col : col + N] for row, col in positions]
-    light = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
-    return rng.poisson(1e5 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+    intensity = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
+    return rng.poisson(1e5 * intensity / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
 
 
 @pytest.fixture(autouse=True)

@@ -135,7 +135,8 @@ def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, 
     np.testing.assert_allclose(beam.probe[0], probe, atol=1e-5 * np.abs(probe).max())
     np.testing.assert_array_equal(beam.positions, data.positions)
 
-    whole = np.where(mask, found.object, image)[None].astype(np.complex64)  # what is dimly lit matters, too
+    # what is weakly illuminated matters, too
+    whole = np.where(mask, found.object, image)[None].astype(np.complex64)
     fit = misfit(whole, data.under(beam))
     assert fit.r_factor == pytest.approx(result.r_factors[-1], abs=1e-4)
     assert fit.r_factor == pytest.approx(fit.r_noise, rel=0.02)

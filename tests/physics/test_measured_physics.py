@@ -66,9 +66,9 @@ def test_a_moved_probe_is_a_moved_object():
     window = fourier_shifted(truth, *position)[:N, :N]
     expected = np.abs(np.fft.fftshift(np.fft.fft2(probe * window))) / N
     objects, at = tf.constant(truth[None]), tf.constant(position[None, None], tf.float32)
-    light = tf.constant(probe[None], tf.complex64)
-    exact = physics.detect(physics.forward(objects, at, light, exact=True)).numpy()[0, 0]
-    bilinear = diffract(objects, at, light).numpy()[0, 0]
+    modes = tf.constant(probe[None], tf.complex64)
+    exact = physics.detect(physics.forward(objects, at, modes, exact=True)).numpy()[0, 0]
+    bilinear = diffract(objects, at, modes).numpy()[0, 0]
     scale = expected.max()
     missed = np.abs(exact - expected).max()  # what the object has beyond the probe's window and Nyquist
     assert missed < 3e-3 * scale

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import likelihood_of
-from helpers.multislice import BETWEEN, DISTANCE, PIXEL, WAVELENGTH, spectrum, thick_light, thick_scan
+from helpers.multislice import BETWEEN, DISTANCE, PIXEL, WAVELENGTH, spectrum, thick_intensity, thick_scan
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -31,7 +31,7 @@ def test_it_is_fresnels_where_angles_are_small_and_decays_beyond_the_wavelength(
 
 def test_forward_by_loops():
     scan, slices = thick_scan(slices=3)
-    expected = np.array([thick_light(slices, scan.modes, r) for r in scan.positions])
+    expected = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
     modes, stack = tf.constant(scan.modes, tf.complex64), tf.constant(slices[None], tf.complex64)
     places = tf.constant(scan.positions[None], tf.float32)
     found = physics.forward(stack, places, modes, exact=True, between=BETWEEN)[0].numpy()
@@ -78,8 +78,8 @@ def test_gradients_by_finite_differences(part):
         there = {name: getattr(estimate, name).astype(complex) for name in ("object", "modes")}
         there["positions"] = estimate.positions
         there[part] = there[part] + step * move
-        lit = [thick_light(there["object"], there["modes"] / f, r) for r in there["positions"]]
-        return kl_div(counts + 0.02, np.array(lit) + 0.02).sum()
+        intensity = [thick_intensity(there["object"], there["modes"] / f, r) for r in there["positions"]]
+        return kl_div(counts + 0.02, np.array(intensity) + 0.02).sum()
 
     shape = getattr(estimate, part).shape
     move = rng.normal(size=shape) if part == "positions" else random_complex(rng, shape)

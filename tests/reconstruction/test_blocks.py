@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, distance, illuminated_mask, likelihood_of
 
 from ptycho.reconstruction import blocks
 from ptycho.reconstruction.blocks import (
@@ -109,20 +109,20 @@ def test_blocks_of_any_phase_and_scale_are_brought_together(scan):
     rest = scale * factors
     assert np.abs(rest / rest[0] - 1).max() < 1e-3
     joined = blocks._joined(estimate, fits, parts, scale)
-    lit = lit_mask(scan, 0.01)
-    assert distance(joined.object, scan.object, lit) < 1e-3
+    illuminated = illuminated_mask(scan, 0.01)
+    assert distance(joined.object, scan.object, illuminated) < 1e-3
     np.testing.assert_allclose(joined.flux, joined.flux[0], rtol=2e-3)
-    far = np.abs(joined.object * joined.flux[0])[lit]
-    np.testing.assert_allclose(far, np.abs(scan.object)[lit], rtol=2e-3)
+    far = np.abs(joined.object * joined.flux[0])[illuminated]
+    np.testing.assert_allclose(far, np.abs(scan.object)[illuminated], rtol=2e-3)
     np.testing.assert_allclose(joined.positions, estimate.positions, atol=1e-9)
 
 
 def test_blocks_come_to_what_the_whole_comes_to(scan, objective, found):
     whole = fit(objective, scan.rough(objective.likelihood.normalisation), OBJECT_ALONE, 60).estimate
-    lit = lit_mask(scan)
-    at_once, in_blocks = (distance(one.object, scan.object, lit) for one in (whole, found.estimate))
+    illuminated = illuminated_mask(scan)
+    at_once, in_blocks = (distance(one.object, scan.object, illuminated) for one in (whole, found.estimate))
     assert in_blocks < 1.05 * at_once + 1e-3
-    assert distance(found.estimate.object, whole.object, lit) < 0.5 * at_once
+    assert distance(found.estimate.object, whole.object, illuminated) < 0.5 * at_once
 
 
 def test_one_round_leaves_seams_that_the_second_takes_off(scan, objective, found):
@@ -215,7 +215,7 @@ def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
     used = []
     found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
-    assert distance(found.estimate.object, scan.object, lit_mask(scan)) < 0.05
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 
 
 def in_a_file(path, seed):

@@ -23,10 +23,10 @@ def by_loops(estimate, amplitudes, good, iterations):
         ramp = np.exp(-2j * np.pi * np.add.outer((row - whole[0]) * q, (column - whole[1]) * q))
         probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in estimate.modes])
         windows.append((slice(whole[0], whole[0] + N), slice(whole[1], whole[1] + N)))
-    light = np.zeros(estimate.object.shape)
+    illumination = np.zeros(estimate.object.shape)
     for probe, window in zip(probes, windows, strict=True):
-        light[window] += sum(np.abs(mode) ** 2 for mode in probe)
-    held, image = FLOOR * light.max(), estimate.object.astype(complex)
+        illumination[window] += sum(np.abs(mode) ** 2 for mode in probe)
+    held, image = FLOOR * illumination.max(), estimate.object.astype(complex)
     waves = [[mode * image[window] for mode in probe] for probe, window in zip(probes, windows, strict=True)]
     for _ in range(iterations):
         total = held * image
@@ -41,7 +41,7 @@ def by_loops(estimate, amplitudes, good, iterations):
                 for wave, one, mine in zip(waves[j], far, ours, strict=True)
             ]
             total[window] += sum(mode.conj() * wave for mode, wave in zip(probe, waves[j], strict=True))
-        image = total / (light + held)
+        image = total / (illumination + held)
     return image
 
 
@@ -61,7 +61,7 @@ def test_two_iterations_by_loops():
 
 
 def test_a_probe_with_a_sharp_edge_half_a_pixel_beside_the_grid():
-    """It has more light than on the grid where that has next to none; the object stays small."""
+    """It has more intensity than on the grid where that has next to none; the object stays small."""
     rng = np.random.default_rng(5)
     disk = 30.0 * (np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2]) < N / 4)
     scan = Scan.of(rng, modes=disk[None].astype(complex))

@@ -91,7 +91,7 @@ def test_photons_are_kept_out_of_every_count(scans, unit):
 def test_photons_kept_out_are_independent_of_the_rest():
     """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
     plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
-    data, mean = plain.dataset(np.random.default_rng(4)), plain.light()
+    data, mean = plain.dataset(np.random.default_rng(4)), plain.intensity()
     kept, judge = hold_out(likelihood_of(data), 1)
     stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, judge.likelihood))
     bright = mean > 20

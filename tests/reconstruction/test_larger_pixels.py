@@ -28,12 +28,14 @@ def start_of(data: Dataset) -> tuple[Objective, Estimate]:
 
 
 def error_of(estimate: Estimate, truth: np.ndarray) -> float:
-    """Weighted by light, a constant factor aside."""
-    light = object_illumination(estimate)
-    found, light = estimate.object, np.where(light > 0.1 * light.max(), light, 0)
-    factor = np.sum(light * found.conj() * truth) / np.sum(light * np.abs(found) ** 2)
-    left = np.sum(light * np.abs(factor * found - truth) ** 2)
-    return float(np.sqrt(left / np.sum(light * np.abs(truth - np.average(truth, weights=light)) ** 2)))
+    """Weighted by illumination, a constant factor aside."""
+    illumination = object_illumination(estimate)
+    found, illumination = estimate.object, np.where(illumination > 0.1 * illumination.max(), illumination, 0)
+    factor = np.sum(illumination * found.conj() * truth) / np.sum(illumination * np.abs(found) ** 2)
+    left = np.sum(illumination * np.abs(factor * found - truth) ** 2)
+    return float(
+        np.sqrt(left / np.sum(illumination * np.abs(truth - np.average(truth, weights=illumination)) ** 2))
+    )
 
 
 @pytest.mark.parametrize("how", [None, Blockwise(patterns=5)])

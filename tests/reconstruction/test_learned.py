@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.likelihood import Scan, distance, lit_mask
+from helpers.likelihood import Scan, distance, illuminated_mask
 
 from ptycho.reconstruction import learned
 from ptycho.reconstruction.estimate import Estimate
@@ -41,7 +41,7 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = learned._filled(np.where(seen.light > VIEW.least, target, 0)[seen.box]) / seen.noise
+        there = learned._filled(np.where(seen.illumination > VIEW.least, target, 0)[seen.box]) / seen.noise
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
@@ -70,23 +70,25 @@ def _complex(rng, shape):
 
 def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
     seen = view(likelihood, estimate)
-    light, power = (
+    illumination, power = (
         np.zeros(estimate.object.shape),
         np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0),
     )
     N = data.N
     for row, col in np.floor(estimate.positions + 0.5).astype(int):
-        light[row : row + N, col : col + N] += power
-    np.testing.assert_allclose(seen.light, light / light.max(), atol=1e-5)
-    lit = light > VIEW.least * light.max()
-    sigma = likelihood.photon / np.sqrt(2 * light[lit])
-    np.testing.assert_allclose(seen.deviation[lit], sigma, rtol=1e-4)
-    bright = light > VIEW.bright * light.max()
-    assert seen.noise == pytest.approx(np.sqrt(np.mean(likelihood.photon**2 / (2 * light[bright]))), rel=1e-4)
+        illumination[row : row + N, col : col + N] += power
+    np.testing.assert_allclose(seen.illumination, illumination / illumination.max(), atol=1e-5)
+    illuminated = illumination > VIEW.least * illumination.max()
+    sigma = likelihood.photon / np.sqrt(2 * illumination[illuminated])
+    np.testing.assert_allclose(seen.deviation[illuminated], sigma, rtol=1e-4)
+    bright = illumination > VIEW.bright * illumination.max()
+    assert seen.noise == pytest.approx(
+        np.sqrt(np.mean(likelihood.photon**2 / (2 * illumination[bright]))), rel=1e-4
+    )
     rows, columns = seen.box
-    assert lit[rows, columns].sum() == lit.sum()
+    assert illuminated[rows, columns].sum() == illuminated.sum()
     gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
-    inside = lit[seen.box]
+    inside = illuminated[seen.box]
     height, width = inside.shape
     shown = seen.inputs[:height, :width][inside] * seen.noise
     np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], estimate.object[seen.box][inside], atol=1e-5)
@@ -110,7 +112,7 @@ def test_tiles_give_what_the_whole_gives():
 
 
 def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
-    mask = lit_mask(scan, 0.5)
+    mask = illuminated_mask(scan, 0.5)
     before = distance(estimate.object, scan.object, mask)
     along = np.vdot(scan.object[mask], estimate.object[mask])
     truth = (scan.object * along / abs(along)).astype(np.complex64)
@@ -122,10 +124,13 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
     pull = opinion(replace(prior, strength=2.0), likelihood, estimate)
     seen = view(likelihood, estimate)
-    lit = seen.light > VIEW.least
-    bright, between = seen.light >= VIEW.bright, np.abs(seen.light - (VIEW.bright + VIEW.least) / 2) < 0.01
+    illuminated = seen.illumination > VIEW.least
+    bright, between = (
+        seen.illumination >= VIEW.bright,
+        np.abs(seen.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
+    )
     np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
-    np.testing.assert_array_equal(pull.target[~lit], estimate.object[~lit])
+    np.testing.assert_array_equal(pull.target[~illuminated], estimate.object[~illuminated])
     went = np.abs(pull.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]
     assert np.all((went > 0.3) & (went < 0.7)) and between.any()
     np.testing.assert_allclose(pull.weight[bright], 2 / seen.deviation[bright] ** 2, rtol=1e-5)

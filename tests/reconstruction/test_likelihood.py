@@ -1,4 +1,4 @@
-"""How likely patterns are: deviances by SciPy, expected light by loops, gradients by finite differences."""
+"""How likely patterns are: deviances by SciPy, intensities by loops, gradients by finite differences."""
 
 import re
 from dataclasses import replace
@@ -119,18 +119,18 @@ def test_forward_by_loops(scan):
         background=known[2],
         exact=True,
     )
-    np.testing.assert_allclose(found[0], scan.light(), rtol=2e-4, atol=2e-3)
+    np.testing.assert_allclose(found[0], scan.intensity(), rtol=2e-4, atol=2e-3)
     windows = np.array([estimate.object[r : r + N, c : c + N] for r, c in whole])
     probe = physics.shifted_probe(known[0], tf.constant(scan.positions - whole, tf.float32))
-    same = physics.expected_light(tf.constant(windows), probe, known[1], known[2])
-    np.testing.assert_allclose(same, scan.light(), rtol=2e-4, atol=2e-3)
+    same = physics.expected_intensity(tf.constant(windows), probe, known[1], known[2])
+    np.testing.assert_allclose(same, scan.intensity(), rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_deviance_of_every_pattern(scan, data, compiled):
     found = likelihood_of(data, compile_xla=compiled).evaluate(scan.estimate(data.normalisation))
     counts = np.fft.ifftshift(np.rint(data.amplitudes[:].astype(float) ** 2), axes=(-2, -1))
-    pixels = 2 * kl_div(counts + 0.02, scan.light() + 0.02)
+    pixels = 2 * kl_div(counts + 0.02, scan.intensity() + 0.02)
     seen = np.fft.ifftshift(data.good)
     np.testing.assert_allclose(found.deviance, pixels[:, seen].sum(axis=1), rtol=1e-4)
     assert found.value == pytest.approx(pixels[:, seen].sum() / 2, rel=1e-5)
@@ -161,9 +161,9 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
     )
     np.testing.assert_allclose(one.deviance, other.deviance, rtol=1e-4)
     residual = 0.0  # of the data's own beam: no flux and no background
-    light = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).light()
+    intensity = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).intensity()
     measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
-    residual = 4 * (np.sqrt(light / 9 + 1e-4) - measured / 3) ** 2
+    residual = 4 * (np.sqrt(intensity / 9 + 1e-4) - measured / 3) ** 2
     np.testing.assert_allclose(one.deviance, residual.sum(axis=(1, 2)), rtol=1e-3)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, lit_mask, smooth_object
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.estimate import Refine
@@ -52,7 +52,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     np.testing.assert_array_equal(found.estimate.positions, data.positions)
     assert np.all(found.estimate.flux == 1) and not found.estimate.background.any()
     bound = {1e5: 0.02, 1e3: 0.12}[photons]
-    assert distance(found.estimate.object, scan.object, lit_mask(scan, 0.5)) < bound
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < bound
 
 
 def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
@@ -60,7 +60,7 @@ def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     found = run(data, ModelOptions(), 0)
     told = decided(found)
     assert told["probe"] == "refined" and (told["modes"], told["background"]) == ("1", "not refined")
-    everywhere, mask = np.ones((N, N), bool), lit_mask(scan, 0.5)
+    everywhere, mask = np.ones((N, N), bool), illuminated_mask(scan, 0.5)
     assert distance(found.estimate.modes[0], scan.modes[0], everywhere) < 0.06
     assert distance(found.estimate.object, scan.object, mask) < 0.1
     kept = run(data, NOTHING, 0)
@@ -179,14 +179,16 @@ def test_what_is_asked_for_is_done(scan):
 
 def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
-    lit = np.hypot(axis[:, None], axis) < 6
-    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
+    inside = np.hypot(axis[:, None], axis) < 6
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * inside)
     found = run(
         data,
-        ModelOptions(True, False, False, False, support=ProbeSupport(lit), modes=1, prior="none", steps=30),
+        ModelOptions(
+            True, False, False, False, support=ProbeSupport(inside), modes=1, prior="none", steps=30
+        ),
         0,
     )
-    assert not found.estimate.modes[:, ~lit].any()
+    assert not found.estimate.modes[:, ~inside].any()
 
 
 def test_few_photons_of_a_smooth_object_are_smoothed():
@@ -197,14 +199,14 @@ def test_few_photons_of_a_smooth_object_are_smoothed():
 
 
 def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
-    """The error is that of no regulariser; the weight that is chosen acts where little light falls."""
+    """The error is that of no regulariser; the weight that is chosen acts where the illumination is weak."""
     rng = np.random.default_rng(10)
     scan = Scan.of(rng, 1e7, count=8, step=2.2)
     shape = scan.object.shape
     scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    data, lit = scan.dataset(rng), lit_mask(scan, 0.3)
+    data, illuminated = scan.dataset(rng), illuminated_mask(scan, 0.3)
     found = (run(data, replace(NOTHING, prior=kind), 0).estimate.object for kind in ("quadratic", "none"))
-    smoothed, plain = (distance(one, scan.object, lit) for one in found)
+    smoothed, plain = (distance(one, scan.object, illuminated) for one in found)
     assert plain < 0.01 and smoothed < 1.1 * plain
 
 
@@ -225,7 +227,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     for one in (data, milli):
         found = run(one, wishes, 0)
         assert decided(found)["probe"] == "refined" and found.objective.likelihood.noise == "gaussian"
-        assert distance(found.estimate.object, scan.object, lit_mask(scan, 0.5)) < 0.1
+        assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1
         units.append(found.objective.likelihood.unit)
     assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
@@ -243,7 +245,7 @@ def test_the_object_alone(scan):
     objective = run(data, NOTHING, 0).objective
     found = fit_object(objective, data, 200)
     assert found.shape == (1, *scan.object.shape)
-    assert distance(found[0], scan.object, lit_mask(scan, 0.5)) < 0.03
+    assert distance(found[0], scan.object, illuminated_mask(scan, 0.5)) < 0.03
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of):
@@ -274,4 +276,4 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     found = run(data, options, 0)
     assert found.refine == Refine(True) and found.estimate.positions.shape == (121, 2)
     assert found.objective.likelihood.data.beam is data.beam
-    assert distance(found.estimate.object, scan.object, lit_mask(scan, 0.5)) < 0.1
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1

@@ -54,7 +54,7 @@ def data(scan):
     return scan.dataset(amplitudes=shown, fresnel=WAY, exact=True)
 
 
-def test_light_of_every_pattern(scan, data):
+def test_the_intensity_of_every_pattern(scan, data):
     """Modes, fractions of positions; what is judged by is the same as what is fitted."""
     plain = replace(scan, flux=np.ones(9), background=np.zeros((N, N)))
     f = data.normalisation
@@ -105,11 +105,11 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
     start = Estimate.of(data, np.ones((data.object_size,) * 2))
     alone = fit(objective, start, OBJECT_ALONE, 5).estimate
     found = fit(objective, alone, Refine(), 180).estimate.object
-    lit = illumination(data)[0] > 0.5 * illumination(data).max()
+    illuminated = illumination(data)[0] > 0.5 * illumination(data).max()
     rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
     near = np.ones(found.shape, complex)
     near[rows : rows + len(truth.object), cols : cols + len(truth.object)] = truth.object
-    known, there = in_frame(truth.object, align(found, near, lit).object, lit)
+    known, there = in_frame(truth.object, align(found, near, illuminated).object, illuminated)
     error = relative_error(align(np.where(there, found, 0), known, there).object, known)
     assert there.sum() > 2000 and error < 0.05
 

@@ -73,8 +73,8 @@ def test_gradient_is_the_chain_rule(estimate, model):
     """Of a toy function of all parts, quadratic or cubic in each; β is negative in places."""
     rng = np.random.default_rng(2)
     axis = np.arange(N) - N // 2
-    lit = np.hypot(axis[:, None], axis) < 6
-    parameters = Parameters.of(estimate, ALL, 0.1, model, ProbeSupport(lit))
+    inside = np.hypot(axis[:, None], axis) < 6
+    parameters = Parameters.of(estimate, ALL, 0.1, model, ProbeSupport(inside))
     weights = {part: rng.normal(size=getattr(estimate, part).shape) for part in PARTS}
 
     def toy(at):
@@ -161,13 +161,13 @@ def test_a_background_is_never_negative(estimate):
 
 
 def test_outside_its_mask_the_probe_stays_zero(estimate):
-    lit = np.random.default_rng(6).random((N, N)) > 0.4
-    parameters = Parameters.of(estimate, Refine(True), 0.1, support=ProbeSupport(lit))
+    inside = np.random.default_rng(6).random((N, N)) > 0.4
+    parameters = Parameters.of(estimate, Refine(True), 0.1, support=ProbeSupport(inside))
     found = parameters.estimate(moved(parameters, np.random.default_rng(7))).modes
-    assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
+    assert not found[:, ~inside].any() and np.all(found[:, inside] != 0)
     ones = {part: np.ones_like(getattr(estimate, part)) for part in ("object", "modes")}
     gradient = parameters._parts(parameters.gradient(parameters.start(), ones))["modes"]
-    assert not gradient[:, ~lit].any() and gradient[:, lit].all()
+    assert not gradient[:, ~inside].any() and gradient[:, inside].all()
 
 
 def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estimate):
@@ -186,27 +186,31 @@ def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estima
 
 def slow_curvatures(estimate):
     """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, and ``Σ|P O|²`` of each pattern, by loops."""
-    light, bright, energy = np.zeros(estimate.object.shape), np.zeros((N, N)), np.zeros(len(estimate.flux))
+    illumination, bright, energy = (
+        np.zeros(estimate.object.shape),
+        np.zeros((N, N)),
+        np.zeros(len(estimate.flux)),
+    )
     power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
     for j, (row, col) in enumerate(np.floor(estimate.positions + 0.5).astype(int)):
         for y, x in np.ndindex(N, N):
             value = abs(complex(estimate.object[row + y, col + x])) ** 2
-            light[row + y, col + x] += estimate.flux[j] ** 2 * power[y, x]
+            illumination[row + y, col + x] += estimate.flux[j] ** 2 * power[y, x]
             bright[y, x] += estimate.flux[j] ** 2 * value
             energy[j] += power[y, x] * value
-    return light, bright, energy
+    return illumination, bright, energy
 
 
 def test_scales_are_roots_of_the_curvature(estimate):
-    light, bright, energy = slow_curvatures(estimate)
+    illumination, bright, energy = slow_curvatures(estimate)
     parameters = Parameters.of(estimate, ALL, 0.1, diagonal=2e3)
-    floored = np.maximum(light, 1e-3 * light.max())
+    floored = np.maximum(illumination, 1e-3 * illumination.max())
     np.testing.assert_allclose(parameters.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
     for mode in parameters.scales["modes"]:
         np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)
     np.testing.assert_allclose(parameters.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
     np.testing.assert_allclose(parameters.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
-    assert illuminated_pixels(estimate) == np.count_nonzero(light > 0.1 * light.max())
+    assert illuminated_pixels(estimate) == np.count_nonzero(illumination > 0.1 * illumination.max())
 
 
 def test_scales_of_modes_by_which_the_probe_varies(estimate):

@@ -1,4 +1,4 @@
-"""Whether patterns of a near field tell phases: told by a structured light, not by a flat one."""
+"""Whether near fields determine phases: under a structured illumination, not under a flat one."""
 
 import math
 
@@ -27,7 +27,7 @@ def free_space(number):
 
 
 def objective_and_truth(structure, rows, cols, photons=1e5):
-    """Patterns without noise of a smooth object behind a wave whose light varies by ``structure``."""
+    """Patterns without noise of a smooth object behind a wave whose intensity varies by ``structure``."""
     rng = np.random.default_rng(3)
     grains = gaussian_filter(rng.normal(size=(2, N, N)), (0, 1, 1), mode="wrap")
     probe = 1 + structure * (grains[0] + 1j * grains[1]) / grains.std()
@@ -36,9 +36,9 @@ def objective_and_truth(structure, rows, cols, photons=1e5):
     side = N + STEP * (COUNT - 1)
     image = smooth_object(rng, side + side % 2)
     down, across = free_space(rows), free_space(cols)
-    light = [np.abs(down @ (probe * image[r : r + N, c : c + N]) @ across.T) ** 2 for r, c in places]
+    intensity = [np.abs(down @ (probe * image[r : r + N, c : c + N]) @ across.T) ** 2 for r, c in places]
     data = Dataset(
-        amplitudes=np.sqrt(light).astype(np.float32),
+        amplitudes=np.sqrt(intensity).astype(np.float32),
         beam=Beam(probe[None].astype(np.complex64), places.astype(np.float32)),
         image=np.zeros(len(places), np.int32),
         groups=np.arange(len(places), dtype=np.int32)[:, None],
@@ -57,21 +57,21 @@ def test_the_truth_explains_the_patterns():
 
 @pytest.mark.parametrize("refine", [OBJECT_ALONE, Refine()], ids=["object", "probe, too"])
 @pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
-def test_which_light_tells_phases(structure, number, told, refine):
+def test_which_illumination_determines_phases(structure, number, told, refine):
     left = phase_left(*objective_and_truth(structure, number, 0.8 * number), refine, seed=0)
     assert left < 0.35 if told else left > 0.7
     assert phase_insensitive(left) is not told
 
 
 def test_a_phase_that_no_constant_and_no_plane_takes_away():
-    lit = np.zeros((30, 41), bool)
-    lit[3:25, 8:40] = True
-    lit[:12, :15] = False
-    phase = draw_phase(lit, np.random.default_rng(0))
-    rows, columns = np.nonzero(lit)
+    illuminated = np.zeros((30, 41), bool)
+    illuminated[3:25, 8:40] = True
+    illuminated[:12, :15] = False
+    phase = draw_phase(illuminated, np.random.default_rng(0))
+    rows, columns = np.nonzero(illuminated)
     for plane in (np.ones(len(rows)), rows, columns):
-        assert abs(phase[lit] @ plane) < 1e-9 * np.abs(plane).sum()
-    assert phase[lit].std() == pytest.approx(PhaseOptions.height)
+        assert abs(phase[illuminated] @ plane) < 1e-9 * np.abs(plane).sum()
+    assert phase[illuminated].std() == pytest.approx(PhaseOptions.height)
 
 
 def test_the_flag():

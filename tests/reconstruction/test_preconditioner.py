@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from helpers.likelihood import Scan, distance, likelihood_of, lit_mask
+from helpers.likelihood import Scan, distance, illuminated_mask, likelihood_of
 from helpers.reference import random_complex
 
 from ptycho.reconstruction import preconditioner
@@ -41,14 +41,14 @@ def test_the_operator_is_symmetric_and_positive(prior):
 
 
 def test_without_a_regulariser_it_is_the_diagonal():
-    """Σ w²/H_i = 1/H: in the units of the parameters the identity, however the light varies."""
+    """Σ w²/H_i = 1/H: in the units of the parameters the identity, however the illumination varies."""
     rng = np.random.default_rng(1)
     scale = np.exp(rng.normal(size=(9, 12))).astype(np.float32)
     wave, _ = waves(rng, scale.shape)
     np.testing.assert_allclose(regularised(scale, np.zeros(scale.shape))(wave), wave, rtol=2e-4, atol=2e-5)
 
 
-def test_under_uniform_light_it_is_the_inverse():
+def test_under_uniform_illumination_it_is_the_inverse():
     """Of H + λ·2·s(k) for a quadratic regulariser, by its eigenvectors, which are plane waves."""
     shape, H, i, j = (16, 20), 3.0, *np.mgrid[:16, :20]
     scale = np.full(shape, np.sqrt(H), np.float32)
@@ -64,11 +64,11 @@ def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
     rng, scan = np.random.default_rng(1), Scan.of(np.random.default_rng(1), count=8)
     estimate = replace(scan.estimate(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
     side, width = len(estimate.object), energy_diameter(estimate.modes)
-    lit, scale = lit_mask(scan, 0.1), np.ones(scan.object.shape, np.float32)
+    illuminated, scale = illuminated_mask(scan, 0.1), np.ones(scan.object.shape, np.float32)
     more = slow_phases(estimate, scale, 0.0, None)
     amplitude = (rng.standard_normal((side, side)) * np.exp(0.7j)).astype(np.complex64)
     np.testing.assert_allclose(more(amplitude), 0, atol=1e-5)
-    longer = more((1j * np.exp(0.7j) * lit).astype(np.complex64))
+    longer = more((1j * np.exp(0.7j) * illuminated).astype(np.complex64))
     gain = (longer / np.exp(0.7j)).imag[side // 2, side // 2]
     largest = (0.5 * side / width) ** 2
     assert 0.3 * largest < gain < largest
@@ -102,11 +102,11 @@ def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
         Objective(likelihood_of(data), Prior("edge_preserving", 1.0)),
         scan.rough(data.normalisation),
     )
-    lit = lit_mask(scan, 0.3)
+    illuminated = illuminated_mask(scan, 0.3)
     scaled = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(preconditioner, "overlaps_well", lambda estimate: False)
     same = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
-    errors = [distance(found.estimate.object, scan.object, lit) for found in (scaled, same)]
+    errors = [distance(found.estimate.object, scan.object, illuminated) for found in (scaled, same)]
     assert errors[0] < 0.85 * errors[1], errors
 
 

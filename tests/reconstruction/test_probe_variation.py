@@ -1,10 +1,10 @@
-"""A probe that varies along the scan: light by loops, gradients by differences, and when it is chosen."""
+"""A probe that varies along the scan: intensities by loops, gradients by differences, its selection."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, intensity_of, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, intensity_of, likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -35,7 +35,7 @@ def own_probes(scan, varied, weights):
     return probes
 
 
-def light_under(scan, probes):
+def intensity_under(scan, probes):
     parts = zip(probes, scan.positions, scan.flux, strict=True)
     return np.array([intensity_of(scan.object, probe, r, c, scan.background) for probe, r, c in parts])
 
@@ -48,7 +48,7 @@ def varied():
     scan = replace(scan, flux=rng.uniform(0.8, 1.2, 25))
     modes = 30 * random_complex(rng, (2, N, N)) * np.abs(beam())
     weights = random_complex(rng, (25, 2))
-    return scan, modes, weights, light_under(scan, own_probes(scan, modes, weights))
+    return scan, modes, weights, intensity_under(scan, own_probes(scan, modes, weights))
 
 
 def estimate_of(varied, f):
@@ -58,14 +58,14 @@ def estimate_of(varied, f):
 
 
 def data_of(varied, rng=None):
-    scan, _, _, light = varied
-    counts = light if rng is None else rng.poisson(light)
+    scan, _, _, intensity = varied
+    counts = intensity if rng is None else rng.poisson(intensity)
     return scan.dataset(
         amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32), exact=True
     )
 
 
-def test_light_by_loops_in_fits_and_in_scores(varied):
+def test_intensities_by_loops_in_fits_and_in_scores(varied):
     data = data_of(varied)
     estimate = estimate_of(varied, data.normalisation)
     assert likelihood_of(data).evaluate(estimate).deviance.max() < 0.02 * N**2
@@ -96,7 +96,7 @@ def test_gradients_by_differences(varied):
         def half_deviance(step, part=part, way=way):
             there = given | {part: given[part] + step * way}
             probes = own_probes(replace(scan, modes=there["modes"]), there["opr_modes"], there["opr_weights"])
-            return kl_div(counts + 0.02, light_under(scan, probes) + 0.02).sum()
+            return kl_div(counts + 0.02, intensity_under(scan, probes) + 0.02).sum()
 
         slope = (half_deviance(1e-5) - half_deviance(-1e-5)) / 2e-5
         unit = 1 if part == "opr_weights" else f
@@ -117,8 +117,8 @@ def test_vector_and_gauge_keep_the_patterns(varied):
     one = replace(estimate, modes=estimate.modes[:1])
     for before in (estimate, one):
         after, pixels = centre_variation(before), N**2
-        lights = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
-        np.testing.assert_allclose(lights[1], lights[0], rtol=1e-3, atol=2e-3)
+        intensities = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
+        np.testing.assert_allclose(intensities[1], intensities[0], rtol=1e-3, atol=2e-3)
         flat = after.opr_modes.reshape(2, -1)
         gram = flat.conj() @ flat.T
         assert abs(gram[0, 1]) < 1e-4 * gram[0, 0].real and gram[0, 0].real >= gram[1, 1].real
@@ -155,7 +155,7 @@ def drifting():
     wave -= beam() * np.vdot(beam(), wave)
     weights = np.linspace(-0.2, 0.2, 64)[:, None]
     probes = own_probes(scan, np.sqrt(1e5) * wave[None] / np.linalg.norm(wave), weights)
-    amplitudes = np.sqrt(np.random.default_rng(3).poisson(light_under(scan, probes)))
+    amplitudes = np.sqrt(np.random.default_rng(3).poisson(intensity_under(scan, probes)))
     amplitudes = np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32)
     return scan, scan.dataset(amplitudes=amplitudes), weights[:, 0]
 
@@ -169,7 +169,7 @@ def test_a_probe_that_drifts_is_found(drifting):
     decided = {one.what: one.value for one in found.decisions}
     assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
     assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.estimate.varies
-    mask = lit_mask(scan, 0.5)
+    mask = illuminated_mask(scan, 0.5)
     errors = [distance(one.estimate.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
     assert abs(np.corrcoef(found.estimate.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
@@ -226,7 +226,7 @@ def test_fixed_weights_are_probes_of_their_own():
     probes = np.repeat(scan.modes[None], 25, axis=0).astype(complex)
     second = np.arange(25) % 2 == 1
     probes[second, 0] = np.sqrt(1e5) * beam(row=1.5, curvature=-0.05)
-    amplitudes = np.sqrt(rng.poisson(light_under(scan, probes)))
+    amplitudes = np.sqrt(rng.poisson(intensity_under(scan, probes)))
     data = scan.dataset(amplitudes=np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32))
     f = data.normalisation
     start = replace(
@@ -288,10 +288,10 @@ def test_what_has_a_constant_probe_is_refused():
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a live run is constant; set"):
         LiveConfig(watch="scan.h5", solver=varied)
     lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
-    light, places = (
+    intensity, places = (
         np.random.default_rng(0).poisson(9.0, (30, 32, 32)),
         5.0 * np.indices((5, 6)).reshape(2, -1).T,
     )
-    near = ptycho.Scan.from_arrays(light, places, counts=True, physics="near_field", **lengths)
+    near = ptycho.Scan.from_arrays(intensity, places, counts=True, physics="near_field", **lengths)
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a near field is constant; set"):
         ptycho.reconstruct(near, probe_variation=2, progress=False)

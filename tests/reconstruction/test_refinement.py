@@ -66,8 +66,8 @@ def by_loops(objects, data):
     """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
     measured = []
     for i, position in zip(data.image, data.positions.astype(float), strict=True):
-        light = intensity_of(objects[i], data.photon_scale * data.probe, position)
-        measured.append(np.fft.fftshift(np.sqrt(light)))
+        intensity = intensity_of(objects[i], data.photon_scale * data.probe, position)
+        measured.append(np.fft.fftshift(np.sqrt(intensity)))
     return replace(data, amplitudes=np.array(measured, np.float32))
 
 

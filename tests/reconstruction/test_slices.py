@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, likelihood_of, lit_mask
-from helpers.multislice import BETWEEN, thick_light, thick_scan
+from helpers.likelihood import N, illuminated_mask, likelihood_of
+from helpers.multislice import BETWEEN, thick_intensity, thick_scan
 from helpers.reference import random_complex
 
 import ptycho
@@ -74,8 +74,8 @@ def test_what_is_alike_along_depth_is_found_so():
     """Of few photons: the weight along depth that is selected brings the slices nearer to the truth."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e2)
     alike = np.stack([slices[0]] * 2)
-    light = np.array([thick_light(alike, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(6).poisson(100 * light / light.mean())
+    intensity = np.array([thick_intensity(alike, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(6).poisson(100 * intensity / intensity.mean())
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
     data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
     selection = select_model(data, replace(KNOWN, slices=2, prior="edge_preserving", strength=None), 0, True)
@@ -95,7 +95,7 @@ def test_errors_of_slices_are_those_of_their_product():
     thin = fit(Objective(likelihood_of(data)), scan.estimate(data.normalisation), OBJECT_ALONE, 100).estimate
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
     two = replace(thin, object=root_of(thin.object, 2))
-    mask = lit_mask(scan)
+    mask = illuminated_mask(scan)
     one, both = (
         map_errors(Objective(likelihood_of(each)), estimate, mask, 0)
         for each, estimate in ((data, thin), (near, two))
@@ -108,8 +108,8 @@ def test_errors_of_slices_are_those_of_their_product():
 def thick():
     """Patterns of two slices, and the fits of one slice and of two, probe known."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e4)
-    light = np.array([thick_light(slices, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(5).poisson(light)
+    intensity = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(5).poisson(intensity)
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
     data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
     objective = Objective(likelihood_of(data, compile_xla=True))
@@ -128,7 +128,7 @@ def thick():
 
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
     scan, slices, _, one, two = thick
-    mask = lit_mask(replace(scan, object=slices[0]))
+    mask = illuminated_mask(replace(scan, object=slices[0]))
     deviances = [
         solved.objective.likelihood.evaluate(solved.estimate).deviance.sum() for solved in (one, two)
     ]

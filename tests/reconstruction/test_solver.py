@@ -10,9 +10,9 @@ from helpers.likelihood import (
     beam,
     distance,
     fisher_matrix,
+    illuminated_mask,
     intensity_of,
     likelihood_of,
-    lit_mask,
     moved_probes,
     smooth_object,
 )
@@ -57,7 +57,7 @@ def without_common_moves(moves, positions):
 def predicted_error(scan, mask):
     """Relative error that photon noise leaves on a mask: the trace of the inverse of a dense Fisher matrix.
 
-    What almost no light tells of is left out.
+    What is hardly illuminated is left out.
     """
     side = len(scan.object)
     values, vectors = np.linalg.eigh(fisher_matrix(scan))
@@ -70,13 +70,13 @@ def predicted_error(scan, mask):
 def error_of_one():
     """Relative error of the object by one photon a pattern: it falls with the root of their number."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
-    return predicted_error(small, lit_mask(small, 0.5)) * np.sqrt(1e5)
+    return predicted_error(small, illuminated_mask(small, 0.5)) * np.sqrt(1e5)
 
 
 @pytest.mark.parametrize("photons", [1e5, 1e6])
 def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     small = Scan.of(np.random.default_rng(3), photons, count=4)
-    data, mask = small.dataset(np.random.default_rng(4)), lit_mask(small, 0.5)
+    data, mask = small.dataset(np.random.default_rng(4)), illuminated_mask(small, 0.5)
     found = fit(Objective(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
     expected = error_of_one / np.sqrt(photons)
     assert 0.5 * expected < distance(found.estimate.object, small.object, mask) < 1.2 * expected
@@ -163,7 +163,7 @@ def test_pixels_that_were_not_measured_have_no_weight(scan, data):
         likelihood = likelihood_of(masked, instead=values)
         ends.append(fit(Objective(likelihood), scan.rough(f), OBJECT, 150).estimate.object)
     np.testing.assert_array_equal(*ends)
-    mask = lit_mask(scan)
+    mask = illuminated_mask(scan)
     assert distance(ends[0], scan.object, mask) < 0.03
     ignorant = fit(Objective(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).estimate.object
     assert distance(ignorant, scan.object, mask) > 0.2
@@ -172,7 +172,7 @@ def test_pixels_that_were_not_measured_have_no_weight(scan, data):
 def test_a_prior_smooths(scan):
     """Few photons: the error is less with it, and the more of it, the smoother."""
     dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
-    data, mask = dim.dataset(np.random.default_rng(8)), lit_mask(scan)
+    data, mask = dim.dataset(np.random.default_rng(8)), illuminated_mask(scan)
     found = [
         fit(
             Objective(likelihood_of(data), Prior("quadratic", strength)),
@@ -209,10 +209,10 @@ def test_a_wrong_probe_becomes_right(scan, data):
 
 def test_a_probe_stays_where_it_may_be(scan, data):
     axis = np.arange(N) - N // 2
-    lit = np.hypot(axis[:, None], axis) < 6
-    start = with_probe(scan, data.normalisation, beam(width=7) * lit)
-    found = fit(Objective(likelihood_of(data), support=ProbeSupport(lit)), start, PROBE, 60)
-    assert not found.estimate.modes[:, ~lit].any() and found.estimate.modes[:, lit].all()
+    inside = np.hypot(axis[:, None], axis) < 6
+    start = with_probe(scan, data.normalisation, beam(width=7) * inside)
+    found = fit(Objective(likelihood_of(data), support=ProbeSupport(inside)), start, PROBE, 60)
+    assert not found.estimate.modes[:, ~inside].any() and found.estimate.modes[:, inside].all()
 
 
 def test_wrong_positions_come_back(scan, data):
@@ -299,11 +299,11 @@ def test_normalise_leaves_far_fields_as_they_are(data):
     estimate = some_estimate(np.random.default_rng(13), data)
     found = normalise(estimate, 7.0, Refine(True, flux=True))
     for j in (0, 17, 35):
-        lights = [
+        intensities = [
             intensity_of(s.object, s.modes, s.positions[j], s.flux[j], s.background)
             for s in (estimate, found)
         ]
-        np.testing.assert_allclose(*lights, rtol=1e-3)
+        np.testing.assert_allclose(*intensities, rtol=1e-3)
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(7, rel=1e-5)
     assert np.mean(found.flux**2) == pytest.approx(1, rel=1e-5)
     assert abs(np.vdot(*found.modes)) < 1e-4
@@ -311,7 +311,7 @@ def test_normalise_leaves_far_fields_as_they_are(data):
 
 
 def test_normalise_leaves_the_priors_scale_as_it_is(data):
-    """What the objective is, prior and all, does not depend on where the light's scale stands."""
+    """What the objective is, prior and all, does not depend on which of object and probe holds the scale."""
     estimate = some_estimate(np.random.default_rng(14), data)
     prior = Prior("edge_preserving", 500.0)
     assert value_of(data, estimate, prior, 50.0) == pytest.approx(
@@ -354,12 +354,12 @@ def test_slope_of_the_whole_objective(scan, data, refine):
         assert slope == pytest.approx(float(np.dot(way, gradient)), rel=3e-3, abs=limit)
 
 
-def test_light_does_not_drift_from_object_to_probe(scan, data):
+def test_no_factor_drifts_from_object_to_probe(scan, data):
     """A prior is least for an object of zero; under a refined probe it must not get there."""
     objective = Objective(likelihood_of(data), Prior("quadratic", 300.0))
     start = fit(objective, scan.rough(data.normalisation), OBJECT, 60).estimate
     found = fit(objective, start, PROBE, 150).estimate
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(np.sum(np.abs(start.modes) ** 2), rel=1e-4)
-    mask = lit_mask(scan, 0.5)
+    mask = illuminated_mask(scan, 0.5)
     size = np.mean(np.abs(found.object[mask])) / np.mean(np.abs(scan.object[mask]))
     assert size == pytest.approx(1, abs=0.05)

@@ -67,7 +67,7 @@ def test_the_best_comes_first(tmp_path):
 
 
 def wide(image):
-    """A run's arrays with positions that light all of an object of ``WIDE`` pixels."""
+    """A run's arrays with positions that illuminate all of an object of ``WIDE`` pixels."""
     return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
 
 
@@ -98,7 +98,7 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_holdout": 1.0})
     first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
     off = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first).off[0]
-    top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
+    top, left = (np.flatnonzero(first.scan.read("solver").illuminated.any(axis=axis))[0] for axis in (1, 0))
     inside = off[22 - top : 24 - top, 22 - left : 24 - left]
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
 

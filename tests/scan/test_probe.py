@@ -74,7 +74,7 @@ def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
         (np.pad(np.ones((1, 1)), ((16, 15), (20, 11))), 10),
     ],
 )
-def test_probe_support_holds_every_lit_sample(probe, support):
+def test_probe_support_holds_every_illuminated_sample(probe, support):
     assert probe_support(probe) == support
     start = (32 - support) // 2
     assert probe[start : start + support, start : start + support].sum() == probe.sum()

@@ -82,9 +82,9 @@ def test_the_learned_probe_by_hand(data):
     columns = find_ambiguities(probe).astype(float)
     flat = np.concatenate([change.real.ravel(), change.imag.ravel()])
     real, imag = (flat - columns @ (columns.T @ flat)).reshape(2, 1, 32, 32)
-    for learner, lit in ((plain, np.ones_like(mask)), (masked, mask)):
+    for learner, support in ((plain, np.ones_like(mask)), (masked, mask)):
         learner.change.assign(np.stack([change.real, change.imag]))
-        expected = (probe + real + 1j * imag) * lit
+        expected = (probe + real + 1j * imag) * support
         expected *= np.sqrt(np.sum(np.abs(probe) ** 2) / np.sum(np.abs(expected) ** 2))
         np.testing.assert_allclose(learner.apply_change(tf.constant(probe)), expected, atol=1e-4)
         found = learner.modes(probe)
