@@ -1,4 +1,4 @@
-"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user is told.
+"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user reads.
 
 Every case starts from a good file of one of the formats (:class:`ScanWorld`) and spoils one thing. Nothing
 here imports TensorFlow.

@@ -88,7 +88,7 @@ ILLUMINATED = 0.1  # of the strongest illumination: what is scored
 
 
 class Cell(NamedTuple):
-    """A scan: what is scanned, with which probe, dose, step (px), and what is wrong with what is told."""
+    """A scan: what is scanned, with which probe, dose, step (px), and what is wrong with its file."""
 
     object: str
     probe: str
@@ -210,12 +210,12 @@ def intensity_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.nda
 
 
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as it is told, its true object, and the true probe."""
+    """The scan as its file has it, its true object, and the true probe."""
     rng, N, probe = np.random.default_rng(11), cell.side, probe_of(cell.probe, cell.side)
     positions = positions_of(cell.step)
     side = N + int(positions.max()) + MARGIN + 1
     object_, true = object_of(cell.object, side), positions.copy()
-    told = probe
+    initial = probe
     if cell.wrong in ("positions", "all"):
         true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
     if cell.wrong == "fraction":
@@ -223,7 +223,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     if cell.wrong in ("probe", "all", "slight"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
         defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
-        told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
+        initial = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
     if cell.wrong == "finer":
         intensity = intensity_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
     else:
@@ -237,11 +237,11 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     counts = rng.poisson(scale * intensity + (2.0 if cell.wrong in ("background", "all") else 0.0))
     amplitudes = np.sqrt(counts).astype(np.float32)
     power = np.mean(np.sum(amplitudes**2, axis=(1, 2)))
-    known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(told) ** 2))
+    known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(initial) ** 2))
     each = np.arange(len(positions), dtype=np.int32)[:, None]
     data = Dataset(
         amplitudes=amplitudes,
-        beam=Beam(told.astype(np.complex64), positions.astype(np.float32)),
+        beam=Beam(initial.astype(np.complex64), positions.astype(np.float32)),
         image=np.zeros(len(positions), np.int32),
         groups=each,
         photon_scale=float(known),

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Are positions of another scale or turn found, and right ones left alone? And the turn of electrons?
 
-    python benchmarks/position_map.py told               the probe as it is
-    python benchmarks/position_map.py guessed            guessed for the positions as they are told
+    python benchmarks/position_map.py nominal            the probe as it is
+    python benchmarks/position_map.py guessed            guessed for the nominal positions
     python benchmarks/position_map.py jittered           positions err by 0.7 px besides
     python benchmarks/position_map.py dim                10⁴ photons
     python benchmarks/position_map.py gains              the score test that comes before the search
     python benchmarks/position_map.py electrons          the default command, no probe, turned by −121°
 
 Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² under three lenses;
-told are the true positions, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of scale and
-turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on
-a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is the
-relative complex one, of what gets a tenth of the strongest illumination.
+nominal positions are the true ones, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of
+scale and turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of
+0.5 rad on a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is
+the relative complex one, of what gets a tenth of the strongest illumination.
 """
 
 from __future__ import annotations
@@ -76,28 +76,28 @@ def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarr
 
 
 def scan_of(case: tuple[str, str, float, int], scale: float, turn: float, error_px: float) -> Dataset:
-    """A scan whose positions are told so many times as far apart, and turned."""
+    """A scan whose nominal positions are so many times as far apart, and turned."""
     name, kind, photons, step = case
     rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
     intensity = far_intensity(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
     amplitudes = np.sqrt(rng.poisson(intensity * photons / intensity.sum(axis=(1, 2)).mean())).astype(
         np.float32
     )
-    told = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
+    nominal = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
     power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
-    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), told)
+    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), nominal)
 
 
-def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Dataset:
+def dataset(amplitudes: np.ndarray, probe: np.ndarray, nominal: np.ndarray) -> Dataset:
     """Patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
-    told = told - np.floor(told.min(axis=0)) + 6
+    nominal = nominal - np.floor(nominal.min(axis=0)) + 6
     return Dataset(
         amplitudes=amplitudes.astype(np.float32),
-        beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
-        image=np.zeros(len(told), np.int32),
-        groups=np.arange(len(told), dtype=np.int32)[:, None],
+        beam=Beam(probe.astype(np.complex64), nominal.astype(np.float32)),
+        image=np.zeros(len(nominal), np.int32),
+        groups=np.arange(len(nominal), dtype=np.int32)[:, None],
         photon_scale=1.0,
-        object_size=N + int(np.ceil(told.max())) + 7,
+        object_size=N + int(np.ceil(nominal.max())) + 7,
         region_size=N + 2,
         exact=True,
     )
@@ -115,7 +115,7 @@ def photons(way: str) -> Iterator[Row]:
             assert found is not None
             yield {
                 "scan": f"{name} {kind} {case[2]:.0e} {step}",
-                "told": edit,
+                "nominal": edit,
                 "scale off, %": 100 * (found.scale * scale - 1),
                 "turn off, °": found.degrees + turn,
                 "flagged": bool(found.scale_differs or found.turn_differs),
@@ -170,10 +170,10 @@ def electrons() -> Iterator[Row]:
         image = atoms(N + int(true.max()) + 20, kind)
         intensity = far_intensity(image, lens(defocus), true)
         counts = rng.poisson(intensity * dose / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
-        told = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
+        nominal = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
         with tempfile.TemporaryDirectory() as name:
             file, out = Path(name) / "electrons.npz", Path(name) / "run"
-            np.savez(file, diff3d=counts, xcoords=told[:, 1], ycoords=told[:, 0])
+            np.savez(file, diff3d=counts, xcoords=nominal[:, 1], ycoords=nominal[:, 0])
             said = ("data.domain=counts", "data.unit=angstrom", "data.electrons_keV=80")
             began = time.perf_counter()
             subprocess.run(
@@ -213,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("way", choices=("told", "guessed", "jittered", "dim", "gains", "electrons"))
+    parser.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", "gains", "electrons"))
     way = parser.parse_args().way
     rows = {"electrons": electrons, "gains": gains}.get(way, lambda: photons(way))
     for row in rows():

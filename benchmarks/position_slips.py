@@ -9,9 +9,9 @@
 400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
 patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
-drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or told out of focus (60
+drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or initially out of focus (60
 rad·px² more) and refined. Positions: rms error, without the shift that most have in common. Object: relative
-complex error of the solver's (no prior, 100 steps) with positions as they are told, as they are found, and
+complex error of the solver's (no prior, 100 steps) with nominal positions, those that are found, and
 as they are; in all three they are refined by gradients, too.
 """
 
@@ -99,7 +99,7 @@ def places(case: Case) -> np.ndarray:
 
 
 def errors(kind: str, case: Case) -> np.ndarray:
-    """What is told too much, ``(J, 2)`` px."""
+    """What nominal positions have too much, ``(J, 2)`` px."""
     count, rng = case.side**2, np.random.default_rng(1)
     found = np.zeros((count, 2))
     if kind.endswith("slips"):
@@ -121,7 +121,7 @@ def errors(kind: str, case: Case) -> np.ndarray:
 
 
 def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as it is told, its true positions, and the object."""
+    """The scan as its file has it, its true positions, and the object."""
     rng, probe, true = np.random.default_rng(5), probe_of(case.probe, N), places(case)
     image = object_of(case.object, N + int(true.max()) + ROOM)
     intensity = far_intensity(image, probe, true)
@@ -161,25 +161,25 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_pro
 
 def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
-    told, began = data.positions, time.perf_counter()
+    nominal, began = data.positions, time.perf_counter()
     slips = find_jumps(data, refine_probe)
     seconds, found = time.perf_counter() - began, data.positions + slips.moves
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "refined" if refine_probe else "initial",
-        "positions, px": [off(places, true) for places in (told, found)],
-        "object": [error_at(data, places, image, refine_probe) for places in (told, found, true)],
-        "told as": slips.text if slips.moved.any() else "nothing",
+        "positions, px": [off(places, true) for places in (nominal, found)],
+        "object": [error_at(data, places, image, refine_probe) for places in (nominal, found, true)],
+        "reported as": slips.text if slips.moved.any() else "nothing",
         "flagged": slips.lost,
         "s": seconds,
     }
 
 
-def program_row(case: Case, kind: str, told_probe: bool) -> Row:
+def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
     """What the program makes of a scan before it is reconstructed, every judgement included."""
     data, true, _ = scan_of(case, errors(kind, case))
-    probe = data.probe[0] if told_probe else None
+    probe = data.probe[0] if initial_probe else None
     patterns = np.rint(data.amplitudes[:].astype(float) ** 2)
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
@@ -188,9 +188,9 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
-        "probe": "initial" if told_probe else "guessed",
+        "probe": "initial" if initial_probe else "guessed",
         "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
-        "told as": [one.value for one in each.decisions if one.what.startswith("positions")],
+        "reported as": [one.value for one in each.decisions if one.what.startswith("positions")],
         "warnings": [*each.scan.warnings, *warnings_of(each.decisions)],
         "flagged": flags_of(each.decisions),
         "s": time.perf_counter() - began,
@@ -236,26 +236,26 @@ def maps() -> Iterator[Row]:
 
 def table(rows: list[Row]) -> str:
     lines = [
-        "| scan | errors | probe | positions, rms px | object: told → found (true) | told as | s |",
+        "| scan | errors | probe | positions, rms px | object: nominal → found (true) | reported as | s |",
         "|---" * 7 + "|",
     ]
     for row in rows:
         before, after = row["positions, px"]  # type: ignore[misc]
-        told, found, true = row["object"]  # type: ignore[misc]
+        nominal, found, true = row["object"]  # type: ignore[misc]
         lines.append(
             f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | "
-            f"{told:.3f} → {found:.3f} ({true:.3f}) | {row['told as']} | {row['s']:.0f} |"
+            f"{nominal:.3f} → {found:.3f} ({true:.3f}) | {row['reported as']} | {row['s']:.0f} |"
         )
     return "\n".join(lines)
 
 
 def table_of_maps(rows: list[Row]) -> str:
-    lines = ["| scan | errors | probe | positions, rms px | told as | flags | s |", "|---" * 7 + "|"]
+    lines = ["| scan | errors | probe | positions, rms px | reported as | flags | s |", "|---" * 7 + "|"]
     for row in rows:
         before, after = row["positions, px"]  # type: ignore[misc]
-        told, flags = (", ".join(row[key]) or "–" for key in ("told as", "flagged"))  # type: ignore[arg-type]
+        reported, flags = (", ".join(row[key]) or "–" for key in ("reported as", "flagged"))  # type: ignore[arg-type]
         lines.append(
-            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {told} | "
+            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {reported} | "
             f"{flags} | {row['s']:.0f} |"
         )
     return "\n".join(lines)

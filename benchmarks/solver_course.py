@@ -100,11 +100,11 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
     refine = Refine(True, True, True, options.background)
     for one in (Refine(False), refine):
         fit(Objective(likelihood), rough, one, 1)  # compiles
-    told = Course(likelihood, truth)
-    counted = Objective(replace(likelihood, advance=told.count))
-    first = fit(counted, rough, Refine(False), FIT.first, watch=told.watch)
-    fit(counted, first.estimate, refine, options.steps, watch=told.watch)
-    return told.rows
+    course = Course(likelihood, truth)
+    counted = Objective(replace(likelihood, advance=course.count))
+    first = fit(counted, rough, Refine(False), FIT.first, watch=course.watch)
+    fit(counted, first.estimate, refine, options.steps, watch=course.watch)
+    return course.rows
 
 
 def main(words: Sequence[str] | None = None) -> None:

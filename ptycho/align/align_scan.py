@@ -234,12 +234,12 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned
     index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
     view = coarser(aligned.data)
-    seen = aligned.data if view is None else view.data
+    scan_data = aligned.data if view is None else view.data
     ratio = 1.0 if view is None else view.ratio
     own: Callable[[Dataset], np.ndarray] | None = None
     if config.data.shared == "object":
         own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
-    placed = place_on_the_largest(seen, index, config.probe.learn is not False, own)
+    placed = place_on_the_largest(scan_data, index, config.probe.learn is not False, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
     found: list[Finding] = []
@@ -296,8 +296,8 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
     """Read the scan the way that explains it clearly better, or warn that there is one."""
     data, config = aligned.data, aligned.config
     view = coarser(data)
-    seen = data if view is None else view.data
-    trials = orientations(replace(seen, beam=seen.beam.with_probe(seen.probe[0])))
+    scan_data = data if view is None else view.data
+    trials = orientations(replace(scan_data, beam=scan_data.beam.with_probe(scan_data.probe[0])))
     clear = better(trials)
     if clear is None:
         return aligned

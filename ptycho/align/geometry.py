@@ -135,13 +135,13 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
     if not is_open:
         sure = own.curl < options.curl and abs(own.degrees) > max(options.least_turn, 4 * own.error)
         return CoarseRotation(own.degrees if sure else 0.0)
-    seen, mirrored = parallax(some)
-    if mirrored.lead > options.lead and mirrored.height > options.mirrored * seen.height:
+    direct, mirrored = parallax(some)
+    if mirrored.lead > options.lead and mirrored.height > options.mirrored * direct.height:
         return CoarseRotation(transposed=True)
-    if seen.lead > options.lead:
-        c = np.pi * data.N / seen.magnification
+    if direct.lead > options.lead:
+        c = np.pi * data.N / direct.magnification
         curvatures = tuple(sign * f * c for f in options.curvatures for sign in (-1, 1))
-        return CoarseRotation(seen.degrees, curvatures=curvatures)
+        return CoarseRotation(direct.degrees, curvatures=curvatures)
     if own.error < options.exact and own.curl < options.curl:
         return CoarseRotation(own.degrees)
     return CoarseRotation(transposed=other.error < options.exact and other.curl < options.curl, unknown=True)

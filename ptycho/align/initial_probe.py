@@ -21,7 +21,7 @@ from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, mi
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
+from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
 
 
 @dataclass(frozen=True)
@@ -149,5 +149,5 @@ def guess_lens(
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """Scale ``probe (…, N, N)`` so that an object of one gives the patterns' mean energy; complex64."""
-    energy = data.amplitudes.statistics.mean_energy / seen_power(probe, data.fresnel, data.good)
+    energy = data.amplitudes.statistics.mean_energy / measured_power(probe, data.fresnel, data.good)
     return (np.sqrt(energy) / data.photon_scale * probe).astype(np.complex64)

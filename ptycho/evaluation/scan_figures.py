@@ -86,8 +86,8 @@ def draw_inspection(
 
 def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> None:
     top = float(np.nanmax(image)) if np.isfinite(image).any() else 1.0
-    seen = image[image > 0]  # of few photons, a single one is not black
-    low = max(top * 1e-6, min(float(seen.min()), top / 10)) if seen.size else 1e-3
+    positive = image[image > 0]  # of few photons, a single one is not black
+    low = max(top * 1e-6, min(float(positive.min()), top / 10)) if positive.size else 1e-3
     shown = axes.imshow(
         np.maximum(image, low), norm=LogNorm(low, max(top, low * 10)), cmap="magma", interpolation="nearest"
     )

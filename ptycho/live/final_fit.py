@@ -1,4 +1,4 @@
-"""The patterns of a scan together, once all have come: what no part of it tells is found.
+"""The patterns of a scan together, once all have come: what no part of it determines is found.
 
 The object alone (phases that vary slowly over the scan), then what else is refined, then the object near what
 a network takes it for; of each the share of the time that is left for it. A stage after the first is kept

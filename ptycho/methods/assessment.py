@@ -253,7 +253,7 @@ def judged_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
-    ``nominal_positions (J, 2)`` as the file tells them, ``held_out``; ring correlation of the halves; and of
+    ``nominal_positions (J, 2)`` of the file, ``held_out``; ring correlation of the halves; and of
     each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_holdout_patterns`` with
     their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
     objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel. ``caustic_…`` is of

@@ -113,7 +113,7 @@ def half_scans(
 
 
 def illuminated_frequency(data: Dataset) -> float:
-    """Return the largest spatial frequency, of Nyquist, that the patterns tell of.
+    """Return the largest spatial frequency, of Nyquist, that the patterns determine.
 
     It is the radius on the detector up to which all patterns over a point of the object hold one photon in a
     pixel together. Regularisation may fill in what lies beyond, in both halves alike. 1: no far field, or

@@ -135,9 +135,9 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
-    how = Blockwise(config.solver.block, context.crew, context.cache)
+    blockwise = Blockwise(config.solver.block, context.crew, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
-    passes = in_blocks if how.divides(data) else options.steps
+    passes = in_blocks if blockwise.divides(data) else options.steps
     count = len(prepared.kept)
     passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
@@ -146,19 +146,27 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
             log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
         watch = Course(prepared, context.on_event).watch
 
-        def tell(decision: Finding) -> None:
+        def on_decision(decision: Finding) -> None:
             log.info("solver: %s", decision)
             context.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
         warm_start = None if prepared.start is None else warm_start_of(prepared.start, data, options)
         solved = solve(
-            data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, warm_start
+            data,
+            options,
+            config.seed,
+            config.xla.compile,
+            progress.advance,
+            watch,
+            blockwise,
+            on_decision,
+            warm_start,
         )
         space = solved.objective.likelihood.data.between if solved.estimate.slices > 1 else None
         prepared = prepared.with_space(space)
         made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
         if len(prepared.out):
-            solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)
+            solved, last = _completed(solved, made, prepared, options.steps, blockwise, progress.advance)
             made = replace(last, before=made)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
@@ -243,7 +251,12 @@ def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconst
 
 
 def _completed(
-    solved: Solved, made: Reconstruction, prepared: Prepared, steps: int, how: Blockwise, advance: Advance
+    solved: Solved,
+    made: Reconstruction,
+    prepared: Prepared,
+    steps: int,
+    blockwise: Blockwise,
+    advance: Advance,
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
     whole, f = prepared.whole, solved.objective.likelihood.normalisation
@@ -257,8 +270,8 @@ def _completed(
     estimate = replace(joined, flux=flux, **shared)
     likelihood = replace(solved.objective.likelihood, data=whole, advance=advance)
     objective = replace(solved.objective, likelihood=likelihood)
-    if how.divides(whole):
-        last = fit_in_blocks(objective, estimate, solved.refine, steps, how, ONCE_MORE, advance)
+    if blockwise.divides(whole):
+        last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
     else:
         last = fit_further(objective, estimate, steps)
     solved = _ended(solved, last, whole)

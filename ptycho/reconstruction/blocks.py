@@ -4,9 +4,9 @@
    in its part of the scan; the patterns *around* it, half a probe away at most, are fitted with them, since
    they illuminate what is its own, too.
 2. Every block is fitted alone. Each then has a phase (and, where the flux is refined, a scale) that no
-   pattern tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap,
-   the phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20),
-   the logarithms of the scales the least-squares solution of the overlaps' ratios.
+   pattern determines, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks
+   overlap, the phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30
+   (2011) 20), the logarithms of the scales the least-squares solution of the overlaps' ratios.
 3. The blocks are joined by their illumination: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
 4. A few steps of the whole object find what varies slowly from block to block, unless it is too large.
 5. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
@@ -230,7 +230,7 @@ def fit_in_blocks(
     start: Estimate,
     refine: Refine,
     steps: int,
-    how: Blockwise,
+    blockwise: Blockwise,
     stages: Sequence[Stage] = FROM_NOTHING,
     advance: Advance = silent,
 ) -> Fit:
@@ -242,7 +242,7 @@ def fit_in_blocks(
         refine: what is refined, of a block: what belongs to all is not, nor is an affine map of all
             positions.
         steps: of a fit, at most.
-        how: the blocks.
+        blockwise: the blocks.
         stages: what is done with each.
         advance: called with a number of patterns, each as often as it was used.
 
@@ -256,11 +256,11 @@ def fit_in_blocks(
     estimate, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
-            if estimate.object.size <= how.whole_pixels:
+            if estimate.object.size <= blockwise.whole_pixels:
                 levelled = stage.fit(objective, estimate, own, steps)
                 estimate, evaluations = levelled.estimate, evaluations + levelled.evaluations
             continue
-        found = _all_blocks(objective, estimate, own, steps, stage, how, advance)
+        found = _all_blocks(objective, estimate, own, steps, stage, blockwise, advance)
         estimate, converged, evaluations = found.estimate, found.converged, evaluations + found.evaluations
         course += found.course
     return Fit(estimate, course, evaluations, converged)
@@ -272,12 +272,12 @@ def _all_blocks(
     refine: Refine,
     steps: int,
     stage: Stage,
-    how: Blockwise,
+    blockwise: Blockwise,
     advance: Advance,
 ) -> Fit:
     """A stage of every block, and the blocks joined."""
-    blocks = divide(estimate, how.most(objective.likelihood.data.N))
-    fits = list(_fits(objective, estimate, refine, steps, stage, blocks, how, advance))
+    blocks = divide(estimate, blockwise.most(objective.likelihood.data.N))
+    fits = list(_fits(objective, estimate, refine, steps, stage, blocks, blockwise, advance))
     scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
         _joined(estimate, fits, blocks, scale),
@@ -294,7 +294,7 @@ def _fits(
     steps: int,
     stage: Stage,
     blocks: Sequence[Block],
-    how: Blockwise,
+    blockwise: Blockwise,
     advance: Advance,
 ) -> Iterator[Fit]:
     """The fits of all blocks in order, of those that are not on the cache by the crew."""
@@ -304,17 +304,17 @@ def _fits(
         return Task(stage.fit, replace(objective, likelihood=likelihood), cut(estimate, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
-        digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
+        digest = "" if isinstance(blockwise.cache, NoCache) else digest_of_task(make(block))
         return f"{stage.name}-{number:04d}-{digest}"
 
     names = [name_of(number, block) for number, block in enumerate(blocks)]
-    kept = [how.cache.get(name) for name in names]
+    kept = [blockwise.cache.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
-    new = how.crew(missing, advance)
+    new = blockwise.crew(missing, advance)
     for name, known in zip(names, kept, strict=True):
         found = next(new) if known is None else Fit.of(known)
         if known is None:
-            how.cache.put(name, found.arrays())
+            blockwise.cache.put(name, found.arrays())
         yield found
 
 

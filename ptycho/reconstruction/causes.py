@@ -128,23 +128,23 @@ def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = 
     offsets -= offsets.mean(axis=0)
     step = (limits or CauseLimits()).step
     sums = {name: _Sums() for name in CAUSES}
-    excess, by_pixel, seen_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
-    for counts, rate, around, seen in _expected(image, data, chosen, step):
+    excess, by_pixel, measured_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
+    for counts, rate, around, measured in _expected(image, data, chosen, step):
         far, done = offsets[done : done + len(counts)], done + len(counts)
-        weight = seen / (rate + 0.5)
+        weight = measured / (rate + 0.5)
         residual = counts - rate
         for name, directions in _directions(rate, around, far, step).items():
             sums[name].add(directions, weight, residual)
         squared = weight * residual**2
         excess += float((squared - weight * rate).sum())
         by_pixel += squared.sum(axis=0)
-        seen_by_pixel += seen.sum(axis=0)
+        measured_by_pixel += measured.sum(axis=0)
     solved = {name: one.solved() for name, one in sums.items()}
     return Causes(
         {name: gain for name, (gain, _) in solved.items()},
         {name: size for name, (_, size) in solved.items()},
         excess,
-        by_pixel / np.maximum(seen_by_pixel, 1),
+        by_pixel / np.maximum(measured_by_pixel, 1),
     )
 
 

@@ -87,11 +87,11 @@ def _iterate(
 
     def of_chunk(part: slice) -> tuple[float, Any]:
         places, offsets, flux = likelihood.filled(corners[part], fractions[part], estimate.flux[part])
-        seen, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
+        patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
         before, first = waves.get(part.start), tf.constant(part.start not in waves)
         before = tf.zeros((len(places), *estimate.modes.shape), tf.complex64) if before is None else before
         measured = likelihood.measured(part)
-        waves[part.start], back, gap = step(seen, *known, measured, photon, before, first)
+        waves[part.start], back, gap = step(patches, *known, measured, photon, before, first)
         return float(gap), windows.part(back, corners[part])
 
     total = 0.0

@@ -15,15 +15,15 @@ from ptycho.scan.patterns import MiddleRows
 
 
 def begin_at_larger_pixels(
-    objective: Objective, start: Estimate, steps: int, how: Blockwise | None = None
+    objective: Objective, start: Estimate, steps: int, blockwise: Blockwise | None = None
 ) -> Estimate | None:
-    """An estimate with the object that the middle of the patterns tells, from a constant; the beam stays.
+    """Return an estimate with the object of the middle of the patterns, from a constant; the beam stays.
 
     Args:
         objective: of the patterns.
         start: the beam.
         steps: of a fit, at most.
-        how: the middles are fitted where they are more than a block's.
+        blockwise: the middles are fitted where they are more than a block's.
 
     Returns:
         None where there are no larger pixels to begin at; see :func:`~ptycho.scan.coarser.coarser`.
@@ -36,8 +36,8 @@ def begin_at_larger_pixels(
     other = None if likelihood.instead is None else MiddleRows(likelihood.instead[:], good)
     likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
     there, objective = estimate_of(view, start), Objective(likelihood, objective.prior)
-    if how is not None and how.divides(view.data):
-        found = fit_in_blocks(objective, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
+    if blockwise is not None and blockwise.divides(view.data):
+        found = fit_in_blocks(objective, there, OBJECT_ALONE, steps, blockwise, FROM_NOTHING)
     else:
         found = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
     return replace(start, object=view.finer_object(found.estimate.object))

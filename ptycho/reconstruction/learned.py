@@ -101,15 +101,15 @@ def opinion(
     Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest
     illumination.
     """
-    seen = view(likelihood, estimate, options)
-    change = apply(learned.network, seen.inputs, seen.relative)
-    height, width = estimate.object[seen.box].shape
-    change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
-    share = np.clip((seen.illumination[seen.box] - options.least) / (options.bright - options.least), 0, 1)
+    shown = view(likelihood, estimate, options)
+    change = apply(learned.network, shown.inputs, shown.relative)
+    height, width = estimate.object[shown.box].shape
+    change = shown.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
+    share = np.clip((shown.illumination[shown.box] - options.least) / (options.bright - options.least), 0, 1)
     target = estimate.object.copy()
-    target[seen.box] += (share * change).astype(np.complex64)
-    brightest = np.min(seen.deviation) ** -2
-    weight = learned.strength * np.maximum(seen.illumination, options.bright) * brightest
+    target[shown.box] += (share * change).astype(np.complex64)
+    brightest = np.min(shown.deviation) ** -2
+    weight = learned.strength * np.maximum(shown.illumination, options.bright) * brightest
     return Anchor(target, weight.astype(np.float32))
 
 
@@ -126,8 +126,8 @@ def apply(
     found = np.zeros((height, width, 2), np.float32)
     parts = (_tiles(side, tile, reach) for side in (height, width))
     for (row, rows), (column, columns) in itertools.product(*parts):
-        seen = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
-        part = network(*seen).numpy()[0]
+        shown = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
+        part = network(*shown).numpy()[0]
         inner = part[row.start - rows.start :, column.start - columns.start :]
         found[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
     return found

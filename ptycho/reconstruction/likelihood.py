@@ -102,7 +102,7 @@ def likelihood_step(
         wanted = {name: values[name] for name in refined}
         measured = amplitudes > UNMEASURED
         known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
-        seen = tf.cast(measured, tf.float32)
+        weight = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
             each_its_own = modes if len(modes.shape) == 4 else modes[None]
@@ -110,7 +110,7 @@ def likelihood_step(
             aside = fractions if moved else None
             intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, aside, between)
             pixels = deviance(intensity / tf.square(photon), known, noise, excess)
-            each = tf.reduce_sum(seen * pixels, (1, 2))
+            each = tf.reduce_sum(weight * pixels, (1, 2))
             half = tf.reduce_sum(each) / 2
         return each, tape.gradient(half, wanted)
 

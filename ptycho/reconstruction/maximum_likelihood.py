@@ -109,8 +109,8 @@ def solve(
     compile_xla: bool = True,
     advance: Advance = silent,
     watch: Watch = unwatched,
-    how: Blockwise | None = None,
-    tell: Callable[[Finding], object] = lambda decision: None,
+    blockwise: Blockwise | None = None,
+    on_decision: Callable[[Finding], object] = lambda decision: None,
     warm_start: WarmStart | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
@@ -122,18 +122,18 @@ def solve(
         compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
         watch: called after every step on the whole scan, if it is one block.
-        how: it is fitted where it is more.
-        tell: called with each decision when it is made.
+        blockwise: it is fitted where it is more.
+        on_decision: called with each decision when it is made.
         warm_start: an earlier result; the data's beam is that of it.
     """
-    how = how or Blockwise()
-    if how.divides(data):
+    blockwise = blockwise or Blockwise()
+    if blockwise.divides(data):
         options = replace(options, slices=1)
     if warm_start is not None and warm_start.refine is not None:
-        noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
-        return _go_on(noise, options, warm_start, watch, how)
+        noise = replace(first_noise(data, options, compile_xla, blockwise.cache), data=data, advance=advance)
+        return _go_on(noise, options, warm_start, watch, blockwise)
     initial_object = None if warm_start is None else warm_start.object
-    selection = select_model(data, options, seed, compile_xla, how.cache, tell, initial_object)
+    selection = select_model(data, options, seed, compile_xla, blockwise.cache, on_decision, initial_object)
     data = replace(data, between=selection.noise.data.between)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
@@ -153,11 +153,13 @@ def solve(
     stages: tuple[Stage, ...] = TO_THE_END
     if initial_object is not None:
         start = replace(start, object=initial_object.astype(np.complex64))
-    elif how.divides(data):
+    elif blockwise.divides(data):
         start = _beam_in_the_middle(selection, objective, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(objective, prior=selection.prior)
-        if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, options.steps, how)):
+        if not selection.projected and (
+            coarse := begin_at_larger_pixels(weak, start, options.steps, blockwise)
+        ):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
@@ -167,14 +169,14 @@ def solve(
         start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
         start = replace(start, object=root_of(start.object, count))
-    if varies and not how.divides(data):
+    if varies and not blockwise.divides(data):
         start = weigh_variation(objective.likelihood, start)
-    last = _finish(objective, start, selection.refine, options.steps, watch, how, stages)
+    last = _finish(objective, start, selection.refine, options.steps, watch, blockwise, stages)
     return Solved(last.estimate, selection.refine, objective, tuple(selection.decisions), last)
 
 
 def _go_on(
-    noise: ScanLikelihood, options: ModelOptions, warm_start: WarmStart, watch: Watch, how: Blockwise
+    noise: ScanLikelihood, options: ModelOptions, warm_start: WarmStart, watch: Watch, blockwise: Blockwise
 ) -> Solved:
     """Fit what was refined in an earlier run further, under its regulariser."""
     assert warm_start.refine is not None
@@ -190,7 +192,7 @@ def _go_on(
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
-    last = _finish(objective, start, warm_start.refine, options.steps, watch, how, TO_THE_END)
+    last = _finish(objective, start, warm_start.refine, options.steps, watch, blockwise, TO_THE_END)
     return Solved(last.estimate, warm_start.refine, objective, warm_start.decisions, last)
 
 
@@ -200,7 +202,7 @@ def _finish(
     refine: Refine,
     steps: int,
     watch: Watch,
-    how: Blockwise,
+    blockwise: Blockwise,
     stages: Sequence[Stage],
 ) -> Fit:
     """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
@@ -208,8 +210,8 @@ def _finish(
     watched = partial(watch, refine=refine, likelihood=likelihood)
     if start.slices > 1:
         return fit(objective, start, refine, 2 * steps, objective.options.enough / 5, watched)
-    if how.divides(likelihood.data):
-        return fit_in_blocks(objective, start, refine, steps, how, stages, likelihood.advance)
+    if blockwise.divides(likelihood.data):
+        return fit_in_blocks(objective, start, refine, steps, blockwise, stages, likelihood.advance)
     return fit_to_the_end(objective, start, refine, steps, watched)
 
 

@@ -28,7 +28,7 @@ from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.slice_selection import offer_slices
+from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import (
     FIT,
     OBJECT_ALONE,
@@ -166,7 +166,7 @@ class Selection:
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
         projected: the object begins with the difference map.
         support: of the probe.
-        decisions: in order; each is passed to ``tell``.
+        decisions: in order; each is passed to ``on_decision``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
     """
@@ -184,12 +184,12 @@ class Selection:
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
     refused: dict[str, float] = field(default_factory=dict)
-    tell: Callable[[Finding], object] = lambda decision: None
+    on_decision: Callable[[Finding], object] = lambda decision: None
 
-    def note(self, what: str, value: str, why: str) -> None:
-        """Keep a decision, and tell it."""
+    def record(self, what: str, value: str, why: str) -> None:
+        """Keep a decision, and pass it to ``on_decision``."""
         self.decisions.append(Finding(what, value, why))
-        self.tell(self.decisions[-1])
+        self.on_decision(self.decisions[-1])
 
     def forget(self, what: str) -> None:
         """Drop the decisions of this name: another one takes their place."""
@@ -227,7 +227,7 @@ class Selection:
         self.estimate, self.refine, self.last = found.estimate, refine, found
         self.scores = self.holdout.score(found.estimate, refine) if scores is None else scores
 
-    def offer(
+    def try_model(
         self,
         what: str,
         start: Estimate,
@@ -236,7 +236,7 @@ class Selection:
         values: tuple[str, str] = ("refined", "not refined"),
         support: ProbeSupport | None = None,
     ) -> None:
-        """Refine something more: as it is specified, or where that explains what is held out better."""
+        """Try another model: it is taken if it is specified, or if it explains what is held out better."""
         if specified is False:
             return
         found = self.fit(start, refine, self.prior, support=support)
@@ -252,7 +252,7 @@ class Selection:
         why = self.describe(gain, taken)
         if not taken and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
-        self.note(what, values[not taken], why if specified is None else f"specified; {why}")
+        self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(found, refine, scores)
             self.support = support or self.support
@@ -306,7 +306,7 @@ def select_model(
     seed: int,
     compile_xla: bool,
     cache: Cache | None = None,
-    tell: Callable[[Finding], object] = lambda decision: None,
+    on_decision: Callable[[Finding], object] = lambda decision: None,
     initial_object: np.ndarray | None = None,
 ) -> Selection:
     """Select what is refined, on the core of a scan; fits are kept in the ``cache``.
@@ -318,7 +318,9 @@ def select_model(
     flat = np.ones((kept.data.object_size,) * 2)
     image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
     estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
-    selection = Selection(noise, kept, held, options, estimate, support=options.support, tell=tell)
+    selection = Selection(
+        noise, kept, held, options, estimate, support=options.support, on_decision=on_decision
+    )
     first = (
         _begin(selection)
         if initial_object is None
@@ -352,21 +354,21 @@ def _begin(selection: Selection) -> Fit:
     gain = compare_shares(scores, selection.scores)
     selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
     value = "by the difference map" if selection.projected else "a constant"
-    selection.note("initial object", value, selection.describe(gain, selection.projected))
+    selection.record("initial object", value, selection.describe(gain, selection.projected))
     return other if selection.projected else found
 
 
-def _offer(part: str) -> Callable[[Selection], None]:
+def _try_part(part: str) -> Callable[[Selection], None]:
     """Return the hypothesis that a part of the beam is to be refined."""
 
     def hypothesis(selection: Selection) -> None:
         refine = replace(selection.refine, **{part: True})
-        selection.offer(part, selection.estimate, refine, getattr(selection.options, part))
+        selection.try_model(part, selection.estimate, refine, getattr(selection.options, part))
 
     return hypothesis
 
 
-def _offer_modes(selection: Selection) -> None:
+def _try_modes(selection: Selection) -> None:
     """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
     wanted = selection.options.modes
     if wanted is None and selection.estimate.slices > 1:
@@ -376,34 +378,34 @@ def _offer_modes(selection: Selection) -> None:
         count = before + 1 if wanted is None else wanted
         start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
         specified = None if wanted is None else True
-        selection.offer("modes", start, selection.refine, specified, (str(count), str(before)))
+        selection.try_model("modes", start, selection.refine, specified, (str(count), str(before)))
         if wanted is None and (len(selection.estimate.modes) == before or count >= selection.limits.modes):
             return
 
 
-def _offer_background(selection: Selection) -> None:
+def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
         start = replace(
             selection.estimate,
             background=first_background(selection.kept, selection.estimate, selection.limits),
         )
         refine = replace(selection.refine, background=True)
-        selection.offer("background", start, refine, selection.options.background)
+        selection.try_model("background", start, refine, selection.options.background)
 
 
-def _offer_fewer_modes(selection: Selection) -> None:
+def _try_fewer_modes(selection: Selection) -> None:
     """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
     known, refine = len(selection.kept.data.probe), selection.refine
     if selection.options.modes is not None or not refine.background:
         return
     while (count := len(selection.estimate.modes)) > known:
         start = replace(selection.estimate, modes=selection.estimate.modes[:-1])
-        selection.offer("modes", start, refine, None, (str(count - 1), str(count)))
+        selection.try_model("modes", start, refine, None, (str(count - 1), str(count)))
         if len(selection.estimate.modes) == count:
             return
 
 
-def _offer_less_variation(selection: Selection) -> None:
+def _try_less_variation(selection: Selection) -> None:
     """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
     if selection.options.probe_variation is not None:
         return
@@ -411,15 +413,15 @@ def _offer_less_variation(selection: Selection) -> None:
         kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
         start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
         refine = replace(selection.refine, probe_variation=count > 1)
-        selection.offer("OPR modes", start, refine, None, (str(count - 1), str(count)))
+        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)))
         if len(selection.estimate.opr_modes) == count:
             return
 
 
-def _offer_pupil(selection: Selection) -> None:
+def _try_pupil(selection: Selection) -> None:
     """Limit the far field of the probe to where it is bright, in far fields, if no support is specified.
 
-    Weak modes, which then explain less of the noise, are offered again.
+    Weak modes, which then explain less of the noise, are tried again.
     """
     specified = selection.options.pupil
     near = selection.kept.data.fresnel is not None
@@ -431,18 +433,18 @@ def _offer_pupil(selection: Selection) -> None:
         start = replace(
             estimate, modes=pupil.project(estimate.modes), opr_modes=pupil.project(estimate.opr_modes)
         )
-        selection.offer("pupil", start, selection.refine, specified, values, pupil)
+        selection.try_model("pupil", start, selection.refine, specified, values, pupil)
         if selection.support is pupil:
-            _offer_modes(selection)
+            _try_modes(selection)
 
 
-def _offer_slices_again(selection: Selection) -> None:
-    """Offer slices under further modes, without which they may have explained too little."""
+def _try_slices_again(selection: Selection) -> None:
+    """Try slices under further modes, without which they may have explained too little."""
     if len(selection.estimate.modes) > len(selection.kept.data.probe):
-        offer_slices(selection)
+        try_slices(selection)
 
 
-def _offer_variation(selection: Selection) -> None:
+def _try_variation(selection: Selection) -> None:
     """Let the probe vary by one OPR mode more, as long as that helps; or by as many as are specified.
 
     Probe and flux are refined, too: the flux takes what varies along the probe itself.
@@ -459,22 +461,22 @@ def _offer_variation(selection: Selection) -> None:
                 why = (
                     f"score test of a probe that varies {strength:.2f}; must be at least {limits.variation:g}"
                 )
-                selection.note("OPR modes", "0", why)
+                selection.record("OPR modes", "0", why)
             return
         flux = selection.options.flux is not False
         refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
         names, fixed = (str(before + count), str(before)), selection.refine
-        selection.offer("OPR modes", start, refine, None if wanted is None else True, names)
+        selection.try_model("OPR modes", start, refine, None if wanted is None else True, names)
         if len(selection.estimate.opr_modes) == before:
             return
         for part in ("probe", "flux"):
             if getattr(refine, part) and not getattr(fixed, part):
                 selection.forget(part)
-                selection.note(part, "refined", "as the probe varies")
+                selection.record(part, "refined", "as the probe varies")
 
 
-def _offer_again(selection: Selection) -> None:
-    """Offer positions and flux again where they were refused under a beam that explained clearly less.
+def _try_again(selection: Selection) -> None:
+    """Try positions and flux again where they were refused under a beam that explained clearly less.
 
     A wrong probe hides errors of the positions.
     """
@@ -482,22 +484,22 @@ def _offer_again(selection: Selection) -> None:
         hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
         if hidden and not getattr(selection.refine, part):
             selection.forget(part)
-            _offer(part)(selection)
+            _try_part(part)(selection)
 
 
 HYPOTHESES = (
-    _offer("probe"),
-    _offer("positions"),
-    _offer("flux"),
-    offer_slices,
-    _offer_modes,
-    _offer_slices_again,
-    _offer_variation,
-    _offer_background,
-    _offer_fewer_modes,
-    _offer_again,
-    _offer_less_variation,
-    _offer_pupil,
+    _try_part("probe"),
+    _try_part("positions"),
+    _try_part("flux"),
+    try_slices,
+    _try_modes,
+    _try_slices_again,
+    _try_variation,
+    _try_background,
+    _try_fewer_modes,
+    _try_again,
+    _try_less_variation,
+    _try_pupil,
 )
 """What is tried, in order; a new one is an entry."""
 
@@ -553,9 +555,9 @@ def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: Sel
     """
     data, f = likelihood.data, likelihood.normalisation
     mean = data.amplitudes.statistics.mean_intensity
-    seen = np.sort(mean.ravel() if data.good is None else mean[data.good])
-    dark = seen[: max(1, round(limits.darkest * len(seen)))].mean()
-    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
+    counted = np.sort(mean.ravel() if data.good is None else mean[data.good])
+    dark = counted[: max(1, round(limits.darkest * len(counted)))].mean()
+    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * counted.mean()), np.float32)
     for _ in range(limits.background_steps):
         there = replace(estimate, background=background)
         slope = likelihood.evaluate(there, ("background",)).gradients["background"]

@@ -223,9 +223,9 @@ def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
     for part in _parts(len(corners)):
         flux = estimate.flux[part].astype(np.float32) ** 2
-        seen = inner_windows(square, corners[part], N)
-        brightness += np.einsum("j,jyx->yx", flux, seen)
-        energies[part] = np.einsum("yx,jyx->j", intensity, seen)
+        windows = inner_windows(square, corners[part], N)
+        brightness += np.einsum("j,jyx->yx", flux, windows)
+        energies[part] = np.einsum("yx,jyx->j", intensity, windows)
         slopes[part] = np.einsum("yx,jyx->j", intensity, inner_windows(slope, corners[part], N)) * flux
     return brightness, slopes, energies
 
@@ -236,8 +236,8 @@ def weight_curvature(estimate: Estimate) -> np.ndarray:
     powers, square = np.abs(estimate.opr_modes) ** 2, np.abs(estimate.projection) ** 2
     found = np.zeros(estimate.opr_weights.shape, np.float32)
     for part in _parts(len(corners) if estimate.varies else 0):
-        seen = inner_windows(square, corners[part], N) * estimate.flux[part, None, None] ** 2
-        found[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
+        windows = inner_windows(square, corners[part], N) * estimate.flux[part, None, None] ** 2
+        found[part] = np.einsum("jyx,kyx->jk", windows, powers, optimize=True)
     return found
 
 

@@ -1,7 +1,8 @@
-"""Whether patterns tell the phase of an object: is a small phase that is put into it taken out again?
+"""Whether patterns determine the phase of an object: is a small phase that is put into it taken out again?
 
-One pattern of a near field does not tell the phase of the wave on the detector; patterns together do, as far
-as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and phase
+One pattern of a near field does not determine the phase of the wave on the detector; patterns together do, as
+far as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and
+phase
 make up for each other: steps gain next to nothing, patterns that were held out are explained all the same,
 and halves of the scan err alike. So a known smooth phase χ is added to what was found,
 
@@ -9,9 +10,9 @@ and halves of the scan err alike. So a known smooth phase χ is added to what wa
 
 O′ is what some steps of the solver on the patterns alone (no prior) make of it, with the same parts of
 the beam refined: a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the
-well-illuminated pixels, where χ is orthogonal to a constant and a plane, which no pattern tells; noise is not
-correlated with χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be wrong for
-other reasons, too.
+well-illuminated pixels, where χ is orthogonal to a constant and a plane, which no pattern determines; noise
+is not correlated with χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be
+wrong for other reasons, too.
 """
 
 from __future__ import annotations

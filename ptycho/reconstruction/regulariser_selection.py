@@ -70,7 +70,7 @@ def select_regulariser(selection: Selection) -> Regularisation:
         found = replace(found, learned=Learned(options.network, options.strength))
         compared = f"κ as specified; {compared}"
     selection.tried, selection.estimate = [none, *tried], chosen.estimate
-    selection.note("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
+    selection.record("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
     return found
 
 

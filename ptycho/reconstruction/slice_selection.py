@@ -68,7 +68,7 @@ class Layers:
         return float(np.log(self.scores).mean())
 
 
-def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
+def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
     """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
 
     A selection of which lengths are not known, or that has slices, stays as it is.
@@ -79,16 +79,18 @@ def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> No
     refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
     selection.forget("slices")
     if options.slices is not None:
-        best = _try(selection, root_of(thin.object, options.slices), thin, space, refine, 2 * limits.steps)
+        best = _fit_slices(
+            selection, root_of(thin.object, options.slices), thin, space, refine, 2 * limits.steps
+        )
         clearly = compare_shares(best.scores, selection.scores)
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
         _take(selection, best, refine, why)
         return
-    best = _try(selection, root_of(thin.object, 2), thin, space, refine, limits.steps)
+    best = _fit_slices(selection, root_of(thin.object, 2), thin, space, refine, limits.steps)
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
-        selection.note("slices", "1", f"two: {selection.describe(gain, False)}")
+        selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return
     if not options.thickness_specified:
         best = _distance(selection, best, refine, limits)
@@ -98,7 +100,7 @@ def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> No
         start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
         mode = selection.fit(start, refine, selection.prior)
         if not compare_shares(best.scores, selection.holdout.score(mode.estimate, refine)).passes(REFINED):
-            selection.note("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
+            selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
 
@@ -114,10 +116,10 @@ def root_of(image: np.ndarray, count: int) -> np.ndarray:
 
 def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> None:
     """Make slices the estimate, with a refined probe: a thin object may have hidden that it is wrong."""
-    selection.note("slices", str(layers.estimate.slices), why)
+    selection.record("slices", str(layers.estimate.slices), why)
     if refine.probe and not selection.refine.probe:
         selection.forget("probe")
-        selection.note("probe", "refined", "as the object has slices")
+        selection.record("probe", "refined", "as the object has slices")
     selection.kept, selection.holdout = layers.kept, layers.holdout
     selection.noise = _apart(selection.noise, layers.space)
     selection.estimate, selection.refine, selection.scores, selection.last = (
@@ -133,7 +135,7 @@ def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
     return replace(likelihood, data=replace(likelihood.data, between=space))
 
 
-def _try(
+def _fit_slices(
     selection: Selection, slices: np.ndarray, beam: Estimate, space: FreeSpace, refine: Refine, steps: int
 ) -> Layers:
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
@@ -152,7 +154,7 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
         for _ in range(limits.rounds):
             start, length = best.estimate, best.space.length
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
-            tried = [_try(selection, start.object, start, one, refine, limits.steps) for one in spaces]
+            tried = [_fit_slices(selection, start.object, start, one, refine, limits.steps) for one in spaces]
             best = min(tried, key=lambda one: one.mean)
             if best is tried[0]:
                 break
@@ -166,7 +168,7 @@ def _number(
     steps, best = limits.rounds * limits.steps, two
     for count in range(2, limits.slices + 1):
         space = replace(two.space, length=2 * two.space.length / count)
-        tried = _try(selection, root_of(thin.object, count), two.estimate, space, refine, steps)
+        tried = _fit_slices(selection, root_of(thin.object, count), two.estimate, space, refine, steps)
         if count > 2 and not compare_shares(tried.scores, best.scores).passes(REFINED):
             break
         best = tried

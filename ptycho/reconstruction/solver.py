@@ -233,7 +233,7 @@ def fit_to_the_end(
 
 
 def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
-    """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
+    """Fit the object further under the beam as it is, from the end of a fit that lacked a few patterns."""
     if objective.learned is None:
         return fit(objective, start, OBJECT_ALONE, steps)
     return fit_learned(

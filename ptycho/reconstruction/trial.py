@@ -25,7 +25,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
-from ptycho.scan.optics import seen_power
+from ptycho.scan.optics import measured_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.split import split_patterns
@@ -141,7 +141,7 @@ class Sample:
 
 def constant_object(data: Dataset, side: int) -> Estimate:
     """Return an object of ``(side, side)`` equal pixels that gives the patterns' mean energy."""
-    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
+    bright = data.N / 2 / np.sqrt(measured_power(data.model_probe, data.fresnel, data.good))
     return Estimate.of(data, np.full((side, side), bright))
 
 

@@ -121,16 +121,16 @@ def _compared(likelihood: ScanLikelihood, estimate: Estimate, truth: np.ndarray,
 
     A wrong beam makes a phase plane and a scale of its own, which no prior can know.
     """
-    seen = view(likelihood, estimate)
-    illuminated = seen.illumination > VIEW.least
+    shown = view(likelihood, estimate)
+    illuminated = shown.illumination > VIEW.least
     if exact:
         along = np.vdot(np.where(illuminated, truth, 0), estimate.object)
         there = truth * (along / abs(along))
     else:
         there = align(truth, estimate.object, illuminated).object
-    height, width, _ = seen.inputs.shape
-    pad = [(0, n - part) for n, part in zip((height, width), there[seen.box].shape, strict=True)]
-    illumination = np.pad(np.where(illuminated, seen.illumination, 0)[seen.box], pad)
-    change = np.pad(((there - estimate.object) / seen.noise)[seen.box], pad)
+    height, width, _ = shown.inputs.shape
+    pad = [(0, n - part) for n, part in zip((height, width), there[shown.box].shape, strict=True)]
+    illumination = np.pad(np.where(illuminated, shown.illumination, 0)[shown.box], pad)
+    change = np.pad(((there - estimate.object) / shown.noise)[shown.box], pad)
     pair = np.stack([change.real, change.imag], axis=-1).astype(np.float32)
-    return Example(seen.inputs, seen.relative, pair, illumination[..., None].astype(np.float32))
+    return Example(shown.inputs, shown.relative, pair, illumination[..., None].astype(np.float32))

@@ -1,4 +1,4 @@
-"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are told."""
+"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are worded."""
 
 from dataclasses import replace
 

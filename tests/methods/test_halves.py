@@ -1,4 +1,4 @@
-"""Two halves of a scan compared: what they tell, and when they tell nothing."""
+"""Two halves of a scan compared: what they say, and when they say nothing."""
 
 import logging
 from dataclasses import replace

@@ -109,9 +109,9 @@ def test_without_pty_chi_it_is_said_how_to_get_it(tmp_path):
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no installed package at all
     bare.chmod(0o755)
-    told = available(str(bare))
-    assert told is not None and len(told.splitlines()) == 1
-    assert "No module named" in told and INSTALL in told and "iterative.python=" in told
+    message = available(str(bare))
+    assert message is not None and len(message.splitlines()) == 1
+    assert "No module named" in message and INSTALL in message and "iterative.python=" in message
     missing = available(str(tmp_path / "none"))
     assert "cannot be run (No such file or directory)" in missing and INSTALL in missing
     assert available(program(tmp_path / "fine", "")) is None

@@ -213,9 +213,9 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """Of all patterns, in order; in the end the mean square of the flux is one."""
     made = solver.reconstruct(prepared, ASKED, RunContext(tmp_path))
-    told = prepared.whole.beam
-    same(made.before.beam, told, 1e-5)
-    same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
+    initial = prepared.whole.beam
+    same(made.before.beam, initial, 1e-5)
+    same(made.beam, replace(initial, flux=initial.flux / np.sqrt(np.mean(initial.flux**2))), 1e-5)
     assert len(made.fit.objective.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
     assert len(judge(made, prepared).held_out.residual) == len(prepared.out)
 
@@ -239,12 +239,12 @@ class Echo:
 @pytest.mark.parametrize("general", [True, False])
 def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, general):
     """The solver's; with the probe that its own training has learned, in the solver's power."""
-    told, found = prepared.whole.beam, another(prepared.whole.beam)
+    initial, found = prepared.whole.beam, another(prepared.whole.beam)
     solved = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), found)
     learned = wave((3, N, N), 9)
     scaled = found.with_probe(learned).scaled_to(found.power)
-    for before, modes, beam in ((None, None, told), (solved, None, found), (solved, learned, scaled)):
-        echo = Echo(general, told.probe[0])
+    for before, modes, beam in ((None, None, initial), (solved, None, found), (solved, learned, scaled)):
+        echo = Echo(general, initial.probe[0])
         made = network.reconstruct(prepared, echo, before, modes, None, RunContext(tmp_path))
         same(made.beam, beam)
         same(echo.data.beam, beam.at(prepared.kept))

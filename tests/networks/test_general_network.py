@@ -1,4 +1,4 @@
-"""A network for many scans: the loss that it is trained by, a given start, the misfit that it is told."""
+"""A network for many scans: the loss that it is trained by, a given start, the misfit as its input."""
 
 from dataclasses import replace
 
@@ -161,15 +161,15 @@ def slow_misfit(batch, b, reach):
 def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
     form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
     network = network_of(geometry_of_form(form), stages=1)
-    told = []
+    shown = []
 
     def call(features, _):
-        told.append(features)
+        shown.append(features)
         return features[..., :2], features
 
     monkeypatch.setattr(network.cnns[0], "call", call)
     network(batch["x"], batch["offsets"], batch["probe"])
-    (features,) = told
+    (features,) = shown
     assert features.shape == (2, form.region_size, form.region_size, 6)
     for b in range(2):
         expected = slow_misfit(batch, b, form.reach)

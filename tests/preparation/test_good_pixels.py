@@ -72,7 +72,7 @@ def test_the_spots_of_a_lattice_stay(zero):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["lily_4", "lily_2.5", "cameraman_4", "cameraman_3"])
-def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplog):
+def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, caplog):
     """Up to four fifths of the photons lie in the zero frequency; up to a sixth of the frames are dark."""
     path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
     data = DataConfig(file=str(path), domain="amplitude")

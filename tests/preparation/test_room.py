@@ -1,4 +1,4 @@
-"""Whether there is room for a scan is told before anything is copied, to Python as to the command line."""
+"""Whether there is room for a scan is checked before anything is copied, to Python as to the command line."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -134,8 +134,8 @@ def test_one_round_leaves_seams_that_the_second_takes_off(scan, objective, found
 
 
 def test_positions_of_a_blocks_own_are_found(scan, data):
-    told = scan.positions + np.random.default_rng(7).normal(0, 0.4, scan.positions.shape)
-    moved = data.under(replace(data.beam, positions=np.clip(told, 0, None).astype(np.float32)))
+    nominal = scan.positions + np.random.default_rng(7).normal(0, 0.4, scan.positions.shape)
+    moved = data.under(replace(data.beam, positions=np.clip(nominal, 0, None).astype(np.float32)))
     likelihood = likelihood_of(moved)
     start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
     refine = Refine(False, positions=True)
@@ -213,7 +213,7 @@ def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
         prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
     )
     used = []
-    found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
+    found = solve(data, wishes, 0, False, used.append, blockwise=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 

@@ -78,9 +78,9 @@ def test_short_fits_are_not_worth_a_file(data, tmp_path):
 
 def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
     """Of a solution that was made once hardly any likelihood is computed again, and it is the same."""
-    first = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    first = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     count = len(evaluations)
-    again = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    again = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     assert len(evaluations) - count < count / 4
     assert again.decisions == first.decisions
     np.testing.assert_array_equal(again.estimate.object, first.estimate.object)

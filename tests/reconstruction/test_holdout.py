@@ -100,7 +100,7 @@ def test_photons_kept_out_are_independent_of_the_rest():
 
 
 def test_noise_kept_out_is_independent_of_the_rest(scans):
-    """Amplitudes with normal noise of a known size: neither part tells of the other's noise."""
+    """Amplitudes with normal noise of a known size: neither part depends on the other's noise."""
     scan, rng = scans[5], np.random.default_rng(5)
     clean, sigma = 50 + np.zeros((25, N, N)), 0.7
     noisy = scan.dataset(counts=False, amplitudes=(clean + sigma * rng.standard_normal(clean.shape)))
@@ -185,13 +185,13 @@ def test_patterns_kept_out_find_their_own_places(scans):
     """Positions and flux where they are refined, at two units of deviance a number; else the nominal."""
     scan, whole, _, judge = kept_out(scans, "patterns")
     rng, data = np.random.default_rng(7), judge.likelihood.data
-    told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
-    judge = HoldOut(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
+    nominal = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
+    judge = HoldOut(replace(judge.likelihood, data=data.under(replace(data.beam, positions=nominal))))
     estimate = scan.estimate(whole.normalisation)
     found = judge.places(estimate, Refine(False, positions=True))
-    assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
+    assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(nominal - data.positions).mean()
     still = judge.places(estimate, Refine(True, background=True))
-    np.testing.assert_array_equal(still.positions, told)
+    np.testing.assert_array_equal(still.positions, nominal)
     refine = Refine(False, True, True)
     expected = judge.likelihood.evaluate(judge.places(estimate, refine)).deviance + 2 * 3
     np.testing.assert_allclose(judge.score(estimate, refine), expected / N**2, rtol=1e-5)

@@ -38,11 +38,11 @@ def error_of(estimate: Estimate, truth: np.ndarray) -> float:
     )
 
 
-@pytest.mark.parametrize("how", [None, Blockwise(patterns=5)])
-def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], how: Blockwise | None) -> None:
+@pytest.mark.parametrize("blockwise", [None, Blockwise(patterns=5)])
+def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], blockwise: Blockwise | None) -> None:
     data, truth = scan
     objective, start = start_of(data)
-    found = begin_at_larger_pixels(objective, start, 60, how)
+    found = begin_at_larger_pixels(objective, start, 60, blockwise)
     assert found is not None and found.modes is start.modes and found.positions is start.positions
     assert error_of(found, truth) < 0.25 < error_of(start, truth)
     mirrored = replace(found, object=found.object[:, ::-1])

@@ -41,11 +41,13 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = learned._filled(np.where(seen.illumination > VIEW.least, target, 0)[seen.box]) / seen.noise
+        there = (
+            learned._filled(np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]) / viewed.noise
+        )
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
-    seen = view(likelihood, Estimate.of(likelihood.data, np.ones(target.shape)))
+    viewed = view(likelihood, Estimate.of(likelihood.data, np.ones(target.shape)))
     return network
 
 
@@ -69,7 +71,7 @@ def _complex(rng, shape):
 
 
 def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
-    seen = view(likelihood, estimate)
+    viewed = view(likelihood, estimate)
     illumination, power = (
         np.zeros(estimate.object.shape),
         np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0),
@@ -77,25 +79,25 @@ def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, lik
     N = data.N
     for row, col in np.floor(estimate.positions + 0.5).astype(int):
         illumination[row : row + N, col : col + N] += power
-    np.testing.assert_allclose(seen.illumination, illumination / illumination.max(), atol=1e-5)
+    np.testing.assert_allclose(viewed.illumination, illumination / illumination.max(), atol=1e-5)
     illuminated = illumination > VIEW.least * illumination.max()
     sigma = likelihood.photon / np.sqrt(2 * illumination[illuminated])
-    np.testing.assert_allclose(seen.deviation[illuminated], sigma, rtol=1e-4)
+    np.testing.assert_allclose(viewed.deviation[illuminated], sigma, rtol=1e-4)
     bright = illumination > VIEW.bright * illumination.max()
-    assert seen.noise == pytest.approx(
+    assert viewed.noise == pytest.approx(
         np.sqrt(np.mean(likelihood.photon**2 / (2 * illumination[bright]))), rel=1e-4
     )
-    rows, columns = seen.box
+    rows, columns = viewed.box
     assert illuminated[rows, columns].sum() == illuminated.sum()
     gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
-    inside = illuminated[seen.box]
+    inside = illuminated[viewed.box]
     height, width = inside.shape
-    shown = seen.inputs[:height, :width][inside] * seen.noise
-    np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], estimate.object[seen.box][inside], atol=1e-5)
-    asked = -(seen.deviation**2 * gradient)[seen.box][inside]
+    shown = viewed.inputs[:height, :width][inside] * viewed.noise
+    np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], estimate.object[viewed.box][inside], atol=1e-5)
+    asked = -(viewed.deviation**2 * gradient)[viewed.box][inside]
     np.testing.assert_allclose(shown[:, 1] + 1j * shown[:, 3], asked, atol=1e-4 * np.abs(asked).max())
-    assert not seen.inputs[:height, :width][~inside].any()
-    assert seen.inputs.shape[0] % 4 == seen.inputs.shape[1] % 4 == 0
+    assert not viewed.inputs[:height, :width][~inside].any()
+    assert viewed.inputs.shape[0] % 4 == viewed.inputs.shape[1] % 4 == 0
 
 
 def test_tiles_give_what_the_whole_gives():
@@ -123,17 +125,17 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
         errors.append(distance(found.estimate.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
     pull = opinion(replace(prior, strength=2.0), likelihood, estimate)
-    seen = view(likelihood, estimate)
-    illuminated = seen.illumination > VIEW.least
+    viewed = view(likelihood, estimate)
+    illuminated = viewed.illumination > VIEW.least
     bright, between = (
-        seen.illumination >= VIEW.bright,
-        np.abs(seen.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
+        viewed.illumination >= VIEW.bright,
+        np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
     )
     np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
     np.testing.assert_array_equal(pull.target[~illuminated], estimate.object[~illuminated])
     went = np.abs(pull.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]
     assert np.all((went > 0.3) & (went < 0.7)) and between.any()
-    np.testing.assert_allclose(pull.weight[bright], 2 / seen.deviation[bright] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(pull.weight[bright], 2 / viewed.deviation[bright] ** 2, rtol=1e-5)
     np.testing.assert_allclose(pull.weight[~bright], 0.1 * pull.weight.max(), rtol=1e-4)
 
 

@@ -35,7 +35,7 @@ COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
 RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
 
 
-def told(counts, rates, noise, excess=0.0):
+def deviance_of(counts, rates, noise, excess=0.0):
     return deviance(
         tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise, excess
     ).numpy()
@@ -43,7 +43,9 @@ def told(counts, rates, noise, excess=0.0):
 
 def test_poissons_deviance_is_the_divergence():
     n, rate = COUNTS + 0.02, RATES + 0.02
-    np.testing.assert_allclose(told(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        deviance_of(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 0.3, 0.4999, 0.5001, 0.989, 0.9901, 1, 1.0099, 1.011, 3, 1e6])
@@ -67,18 +69,18 @@ def test_slope_of_the_deviance(ratio):
 def test_gaussian_excess_and_robust_by_their_formulas():
     residual = np.sqrt(RATES + 1e-4) - np.sqrt(COUNTS)
     tolerance = {"rtol": 1e-3, "atol": 2e-5}
-    np.testing.assert_allclose(told(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
     expected = 4 * residual**2 / (1 + 0.03**2 * COUNTS)
-    np.testing.assert_allclose(told(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
     huber = 8 * 1.0**2 * (np.sqrt(1 + (residual / 1.0) ** 2) - 1)
-    np.testing.assert_allclose(told(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
 
 
 def test_all_noise_models_agree_near_the_truth():
     """A deviation of one standard deviation, √n, costs one unit under each."""
     n = np.array([1e4, 1e6])
     for noise in NOISE:
-        found = told(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
+        found = deviance_of(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
         np.testing.assert_allclose(found, 0.01, rtol=0.02)
 
 
@@ -86,8 +88,8 @@ def test_poissons_deviance_is_chi_square_on_average():
     """Of counts drawn from the rate itself: mean one, as of a normal number (brighter than a few photons)."""
     rates = np.full(200_000, 30.0)
     counts = np.random.default_rng(0).poisson(rates)
-    assert told(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
-    assert told(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
+    assert deviance_of(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
+    assert deviance_of(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
 
 
 # ---- of a scan
@@ -131,9 +133,9 @@ def test_deviance_of_every_pattern(scan, data, compiled):
     found = likelihood_of(data, compile_xla=compiled).evaluate(scan.estimate(data.normalisation))
     counts = np.fft.ifftshift(np.rint(data.amplitudes[:].astype(float) ** 2), axes=(-2, -1))
     pixels = 2 * kl_div(counts + 0.02, scan.intensity() + 0.02)
-    seen = np.fft.ifftshift(data.good)
-    np.testing.assert_allclose(found.deviance, pixels[:, seen].sum(axis=1), rtol=1e-4)
-    assert found.value == pytest.approx(pixels[:, seen].sum() / 2, rel=1e-5)
+    measured = np.fft.ifftshift(data.good)
+    np.testing.assert_allclose(found.deviance, pixels[:, measured].sum(axis=1), rtol=1e-4)
+    assert found.value == pytest.approx(pixels[:, measured].sum() / 2, rel=1e-5)
     assert found.gradients == {}
 
 
@@ -186,15 +188,15 @@ def test_several_gradients_at_once_are_those_of_each(scan, data):
 def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
     estimate = scan.estimate(data.normalisation)
     whole = likelihood_of(data).evaluate(estimate, PARTS)
-    seen = []
-    likelihood = likelihood_of(data, advance=seen.append, chunk_pixels=most * N**2)
+    chunks = []
+    likelihood = likelihood_of(data, advance=chunks.append, chunk_pixels=most * N**2)
     assert likelihood.chunk == most
     parts = likelihood.evaluate(estimate, PARTS)
     np.testing.assert_allclose(parts.deviance, whole.deviance, rtol=1e-5)
     for name in PARTS:
         largest = np.abs(whole.gradients[name]).max()
         np.testing.assert_allclose(parts.gradients[name], whole.gradients[name], atol=2e-5 * largest)
-    assert sum(seen) == 25 and max(seen) == min(most, 25)
+    assert sum(chunks) == 25 and max(chunks) == min(most, 25)
 
 
 def test_patterns_that_are_not_kept_are_read_again(scan, data):

@@ -58,8 +58,11 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
 def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, ModelOptions(), 0)
-    told = decided(found)
-    assert told["probe"] == "refined" and (told["modes"], told["background"]) == ("1", "not refined")
+    decisions = decided(found)
+    assert decisions["probe"] == "refined" and (decisions["modes"], decisions["background"]) == (
+        "1",
+        "not refined",
+    )
     everywhere, mask = np.ones((N, N), bool), illuminated_mask(scan, 0.5)
     assert distance(found.estimate.modes[0], scan.modes[0], everywhere) < 0.06
     assert distance(found.estimate.object, scan.object, mask) < 0.1

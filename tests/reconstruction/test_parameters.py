@@ -224,6 +224,6 @@ def test_scales_of_modes_by_which_the_probe_varies(estimate):
         scales = Parameters.of(replace(estimate, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
         np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
     row, column = np.floor(estimate.positions[3] + 0.5).astype(int)
-    seen = np.abs(estimate.object[row : row + N, column : column + N]) ** 2
-    expected = estimate.flux[3] ** 2 * np.sum(seen * np.abs(varied[1]) ** 2)
+    window = np.abs(estimate.object[row : row + N, column : column + N]) ** 2
+    expected = estimate.flux[3] ** 2 * np.sum(window * np.abs(varied[1]) ** 2)
     assert scales["opr_weights"][3, 1] ** 2 == pytest.approx(4 * expected / 0.01, rel=2e-3)

@@ -56,11 +56,11 @@ def test_the_truth_explains_the_patterns():
 
 
 @pytest.mark.parametrize("refine", [OBJECT_ALONE, Refine()], ids=["object", "probe, too"])
-@pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
-def test_which_illumination_determines_phases(structure, number, told, refine):
+@pytest.mark.parametrize(("structure", "number", "determined"), [(0.7, 12.0, True), (0.03, 2.0, False)])
+def test_which_illumination_determines_phases(structure, number, determined, refine):
     left = phase_left(*objective_and_truth(structure, number, 0.8 * number), refine, seed=0)
-    assert left < 0.35 if told else left > 0.7
-    assert phase_insensitive(left) is not told
+    assert left < 0.35 if determined else left > 0.7
+    assert phase_insensitive(left) is not determined
 
 
 def test_a_phase_that_no_constant_and_no_plane_takes_away():

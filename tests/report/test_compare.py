@@ -36,7 +36,7 @@ def test_the_difference_and_its_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "sentence"),
     [
         ([1.2, 1.0, 1.3, 1.2, 1.5], "no difference beyond its error"),
         ([1.5, 1.6, 1.7, 1.8, 1.9], "worse"),
@@ -44,7 +44,7 @@ def test_the_difference_and_its_error(tmp_path):
         ("others", "held out different patterns"),
     ],
 )
-def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
+def test_no_more_is_said_than_is_known(tmp_path, values, sentence):
     judged = (
         False
         if values is None
@@ -54,7 +54,7 @@ def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
     )
     one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, judged=judged)
-    assert told in judgement(*reversed(entries_of(one, two)))
+    assert sentence in judgement(*reversed(entries_of(one, two)))
 
 
 def test_the_best_comes_first(tmp_path):

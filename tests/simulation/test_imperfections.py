@@ -1,4 +1,4 @@
-"""Imperfect measurements: each imperfection by its closed form, alone, and told to nobody but the truth."""
+"""Imperfect measurements: each imperfection by its closed form, alone, and known to nothing but the truth."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -100,7 +100,7 @@ def test_windows_turn_all_arrays_alike():
         rng.uniform(0.1, 1, (20, 12, 1)).astype("f"),
     )
     doubled = np.stack([change[..., 0], 2 * change[..., 0], change[..., 1], 2 * change[..., 1]], axis=-1)
-    example, seen = Example(doubled, 3 * illumination, change, illumination), set()
+    example, drawn = Example(doubled, 3 * illumination, change, illumination), set()
     for _ in range(40):
         inputs, relative, cut, illuminated = cut_window(example, 16, rng)
         assert illuminated.shape == (16, 16, 1) and np.count_nonzero(illuminated) == 16 * 12
@@ -109,8 +109,8 @@ def test_windows_turn_all_arrays_alike():
         np.testing.assert_array_equal(inputs[..., [1, 3]], 2 * cut)
         values = set(np.round(np.abs(cut[illuminated[..., 0] > 0]).ravel(), 5))
         assert values <= set(np.round(np.abs(change).ravel(), 5))
-        seen.add((float(np.sign(cut[..., 1].sum())), illuminated[0, 0, 0] > 0, illuminated[-1, -1, 0] > 0))
-    assert len(seen) > 3
+        drawn.add((float(np.sign(cut[..., 1].sum())), illuminated[0, 0, 0] > 0, illuminated[-1, -1, 0] > 0))
+    assert len(drawn) > 3
 
 
 # ---- the training

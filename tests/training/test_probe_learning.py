@@ -167,8 +167,8 @@ def test_a_wrong_probe_becomes_right(data, within):
     oneDNN; at a rate of 1 instead of 20 .96, with the gradient turned or conjugated more than 3.
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
-    told = wrong(data, given)
-    views = [add_neighbours(CONFIG, told[role]) for role in ("train", "val")]
+    specified = wrong(data, given)
+    views = [add_neighbours(CONFIG, specified[role]) for role in ("train", "val")]
     values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):

@@ -17,7 +17,8 @@ from ptycho.run.loaded import load_model
 from ptycho.simulation.simulate import simulate
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
+# What the solver may refine is specified: to decide it takes most of the time, and the run by default decides
+# it.
 KNOWN = (
     *(
         "probe.learn=false",

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 
 class StandIns:
-    """A solver that gives what it is told to, and a network that gives back what it begins with.
+    """A solver with a given result, and a network that gives back what it begins with.
 
     Attributes:
         begun: what the solver gave.
