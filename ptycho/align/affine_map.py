@@ -164,8 +164,8 @@ class _Search:
 
     def is_unlikely(self) -> bool:
         """Return whether that test finds no map that would explain more."""
-        found, limits = self.gain(), self.options
-        return found is not None and found.chi2 < max(limits.unlikely, limits.unlikely_share * found.deviance)
+        gain, limits = self.gain(), self.options
+        return gain is not None and gain.chi2 < max(limits.unlikely, limits.unlikely_share * gain.deviance)
 
     def along_the_valley(self) -> Trial:
         """Return the best of several scales, each with a probe whose curvature goes with it."""
@@ -257,21 +257,21 @@ def _search_of(data: Dataset, degrees: float, options: AffineOptions) -> _Search
     return _Search(data, sample, Start(rotation(degrees), data.probe[:1]), options)
 
 
-def _judged(search: _Search, found: Trial, nominal: np.ndarray) -> PositionMap:
+def _judged(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
-    if _apart(found.matrix, nominal, options.scale / 2):
+    if _apart(trial.matrix, nominal, options.scale / 2):
         is_own = np.array_equal(nominal, search.nominal.matrix)
         own = search.own if is_own else search.together(replace(search.nominal, matrix=nominal), False)
         own = search.further(own.estimate, positions=False)
-        gain = found.gain_over(own)
-        if found.score > own.score:
+        gain = trial.gain_over(own)
+        if trial.score > own.score:
             gain = Comparison(min(gain.gain, 0.0), gain.error)
         causes = _causes(sample, own.estimate)
         by_shift = causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
-    scale_error, turn_error = _errors(sample, found.estimate, options)
-    probe, skewness = sample.beam_of(found.estimate).probe[0], _skewness(found.estimate, sample.data.N)
-    return PositionMap(found.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
+    scale_error, turn_error = _errors(sample, trial.estimate, options)
+    probe, skewness = sample.beam_of(trial.estimate).probe[0], _skewness(trial.estimate, sample.data.N)
+    return PositionMap(trial.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
 
 
 def _causes(sample: Sample, estimate: Estimate) -> Causes | None:

@@ -108,8 +108,8 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
         drift, applied, kept = texts["alternative"]
         probe = arrays.get("other_probe")
         other = Alternative(arrays["matrix"], probe, drift, _finding(applied), _finding(kept))
-    found = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
-    return found.decided(*map(_finding, texts["steps"]))
+    aligned = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
+    return aligned.decided(*map(_finding, texts["steps"]))
 
 
 def _finding(text: dict[str, Any]) -> Finding:

@@ -119,18 +119,18 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
             return nothing
         if count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
-    found, noise = _registered(data, refine_probe, options)
-    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions, options.registration):
-        return replace(nothing, unplaced=found.unplaced)
-    if found.breaks.mean() > options.at_random:
-        return replace(nothing, unplaced=found.moved | found.unplaced)
-    nominal, moved = (_ended(data, moves, refine_probe, options) for moves in (nothing.moves, found.moves))
+    jumps, noise = _registered(data, refine_probe, options)
+    if jumps.lost or not jumps.moved.any() or _is_map(jumps.moves, data.positions, options.registration):
+        return replace(nothing, unplaced=jumps.unplaced)
+    if jumps.breaks.mean() > options.at_random:
+        return replace(nothing, unplaced=jumps.moved | jumps.unplaced)
+    nominal, moved = (_ended(data, moves, refine_probe, options) for moves in (nothing.moves, jumps.moves))
     gain = compare_shares(moved[1], nominal[1])
     far = np.linalg.norm(moved[0], axis=1) >= options.registration.least
     misfit = np.maximum(nominal[1][far] - noise, 0).sum()
     convincing = far.any() and np.sum(nominal[1][far] - moved[1][far]) > options.convincing * misfit
     moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, nominal[1])
-    return Jumps(moves, found.unplaced, gain, deviance, options.registration)
+    return Jumps(moves, jumps.unplaced, gain, deviance, options.registration)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOptions) -> bool:

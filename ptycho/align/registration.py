@@ -168,9 +168,12 @@ class Registration:
                 tried.append(self._grow_seed(seed, start))
                 if tried[-1].height < self.options.well:
                     break
-            if tried[-1].height < self.options.well or min(one.middle for one in tried) > self.options.well:
+            if (
+                tried[-1].height < self.options.well
+                or min(grown.middle for grown in tried) > self.options.well
+            ):
                 break  # what the beam does not explain in the middle, it does not elsewhere
-        best = min(tried, key=lambda one: one.height)
+        best = min(tried, key=lambda grown: grown.height)
         self.placed, self.estimate = np.isin(np.arange(len(self.nominal)), best.patterns), best.estimate
 
     def _grow_seed(self, seed: np.ndarray, start: Estimate) -> Seed:
@@ -297,10 +300,10 @@ class Registration:
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
         start = replace(self.estimate, positions=places, flux=self.estimate.flux[patterns])
-        found = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
-        self.estimate = replace(self.estimate, object=found.object, modes=found.modes)
+        fitted = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
+        self.estimate = replace(self.estimate, object=fitted.object, modes=fitted.modes)
         if refine.positions:
-            change = found.positions - places
+            change = fitted.positions - places
             self.moves = self.moves.copy()
             self.moves[patterns] += change - change.mean(axis=0)
 
@@ -427,12 +430,12 @@ def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[l
     if 0.25 < forward.mean() < 0.75:
         ways += [forward, ~forward]
     centre, off = np.median(nominal, axis=0), np.ptp(nominal, axis=0) / 4
-    found = []
+    neighbourhoods = []
     for place in (centre, centre - off, centre + off):
         order = np.argsort(np.linalg.norm(nominal - place, axis=1), kind="stable")
         near = [np.sort(order[way[order]][: options.seed]) for way in ways]
-        found.append([seed for seed in near if len(seed) >= options.fewest])
-    return found
+        neighbourhoods.append([seed for seed in near if len(seed) >= options.fewest])
+    return neighbourhoods
 
 
 def square(reach: int, step: int = 1) -> np.ndarray:

@@ -44,7 +44,7 @@ def sections(
     moves: np.ndarray, placed: np.ndarray, options: RegistrationOptions = OPTIONS
 ) -> list[np.ndarray]:
     """Return indices of placed patterns with ``moves (J, 2)`` within ``options.least``, largest first."""
-    left, found = np.flatnonzero(placed), list[np.ndarray]()
+    left, sections = np.flatnonzero(placed), list[np.ndarray]()
     while len(left):
         places, counts = np.unique(np.rint(moves[left]), axis=0, return_counts=True)
         centre = places[counts.argmax()]
@@ -53,9 +53,9 @@ def sections(
             centre = np.median(moves[left[near]], axis=0)
         if near.sum() < options.seed:
             break
-        found.append(left[near])
+        sections.append(left[near])
         left = left[~near]
-    return sorted(found, key=len, reverse=True)
+    return sorted(sections, key=len, reverse=True)
 
 
 def _place_of(

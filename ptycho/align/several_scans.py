@@ -257,13 +257,13 @@ def _refined(
     flux = np.full(len(mine), place.flux, np.float32)
     start = replace(known, positions=there[mine], flux=flux)
     objective = Objective(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
-    found = fit(objective, start, MOVES, options.move_steps).estimate
-    return _rigid(place, nominal[mine], found.positions, options)
+    fitted = fit(objective, start, MOVES, options.move_steps).estimate
+    return _rigid(place, nominal[mine], fitted.positions, options)
 
 
-def _rigid(place: Place, nominal: np.ndarray, found: np.ndarray, options: PlaceOptions) -> Place:
+def _rigid(place: Place, nominal: np.ndarray, positions: np.ndarray, options: PlaceOptions) -> Place:
     """Return the shift and rotation from nominal positions to those found ``(n, 2)``, without outliers."""
-    moves = found - place.of(nominal)
+    moves = positions - place.of(nominal)
     off = np.linalg.norm(moves - np.median(moves, axis=0), axis=1)
     kept = off <= 4 * max(float(np.median(off)), 1e-3)
     arms = (place.of(nominal) - place.centre - place.shift)[kept]

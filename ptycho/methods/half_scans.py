@@ -80,16 +80,16 @@ def half_scans(
     least = max(FEWEST, data.group_size if fixed else 0)
     if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
         return None
-    made = [infer(data.subset(part, group_size)) for part in parts]
-    if not all(half.converged for half in made):
+    reconstructions = [infer(data.subset(part, group_size)) for part in parts]
+    if not all(half.converged for half in reconstructions):
         log.warning(
             "half_scan_frc: a half of the scan is explained worse than the whole, so the halves do not "
             "measure its resolution; raise solver.steps, or measure more patterns"
         )
         return None
-    images = [region.crop(half.objects[0]) for half in made]
+    images = [region.crop(half.objects[0]) for half in reconstructions]
     noise = [region.crop(photon_noise(data.subset(part, 1))[0]) for part in parts]
-    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
+    mask = region.crop(reconstructions[0].mask[0]) & region.crop(reconstructions[1].mask[0])
     if not all(np.isfinite(image).all() and image[mask].any() for image in images):
         return None
     first = np.where(mask, images[0], 0)

@@ -51,9 +51,11 @@ class Prepared:
     alternative: Alternative | None = None
     start: StartingPoint | None = None
 
-    def beam_under(self, made: Reconstruction | None) -> Beam:
+    def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the initial one."""
-        return self.whole.beam if made is None or made.beam is None else made.beam
+        return (
+            self.whole.beam if reconstruction is None or reconstruction.beam is None else reconstruction.beam
+        )
 
     def with_space(self, between: FreeSpace | None) -> Prepared:
         """Return the same with this free space between slices; None: what it has."""
@@ -61,10 +63,14 @@ class Prepared:
             return self
         return replace(self, whole=replace(self.whole, between=between))
 
-    def slice_thickness_m(self, made: Reconstruction) -> float | None:
+    def slice_thickness_m(self, reconstruction: Reconstruction) -> float | None:
         """Return the distance from one slice of a reconstruction to the next; None: it is thin."""
         energy = self.scan.raw.energy_eV
-        return None if made.between is None or energy is None else made.between.length * wavelength_m(energy)
+        return (
+            None
+            if reconstruction.between is None or energy is None
+            else reconstruction.between.length * wavelength_m(energy)
+        )
 
     def fitted(self, beam: Beam) -> Dataset:
         """The patterns that are fitted, under a beam of all."""

@@ -164,17 +164,23 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         )
         space = solved.objective.likelihood.data.between if solved.estimate.slices > 1 else None
         prepared = prepared.with_space(space)
-        made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
+        reconstruction, course, converged = (
+            _reconstruction(solved, prepared),
+            solved.fit.course,
+            solved.fit.converged,
+        )
         if len(prepared.out):
-            solved, last = _completed(solved, made, prepared, options.steps, blockwise, progress.advance)
-            made = replace(last, before=made)
+            solved, last = _completed(
+                solved, reconstruction, prepared, options.steps, blockwise, progress.advance
+            )
+            reconstruction = replace(last, before=reconstruction)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
     seconds = time.perf_counter() - began
     return replace(
-        made,
+        reconstruction,
         decisions=(
-            *(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
+            *(replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions),
             *_too_wide(solved),
             *_doubts(solved, config.seed),
         ),
@@ -210,7 +216,7 @@ class Course:
 
     def __init__(self, prepared: Prepared, on_event: OnEvent, every: int = 10) -> None:
         """``every``: steps between scores, which cost a twentieth of a step, and the held-out positions."""
-        self._each, self._on_event, self._step, self._every = prepared, on_event, 0, every
+        self._prepared, self._on_event, self._step, self._every = prepared, on_event, 0, every
 
     def watch(
         self, estimate: Estimate, objective: float, /, refine: Refine, likelihood: ScanLikelihood
@@ -218,7 +224,7 @@ class Course:
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
-        if self._step % self._every == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
+        if self._step % self._every == 0 and (held_out := _holdout(self._prepared, likelihood)) is not None:
             values["deviance_holdout"] = float(held_out.score(estimate, refine).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
@@ -241,18 +247,20 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
     return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
+def with_errors(reconstruction: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
     """Return the same with its error map, if it is a fit of the solver."""
-    solved = _fit_of(made)
+    solved = _fit_of(reconstruction)
     if solved is None:
-        return made
+        return reconstruction
     with context.timed("error_map"):
-        return replace(made, errors=map_errors(solved.objective, solved.estimate, made.covered, seed))
+        return replace(
+            reconstruction, errors=map_errors(solved.objective, solved.estimate, reconstruction.covered, seed)
+        )
 
 
 def _completed(
     solved: Solved,
-    made: Reconstruction,
+    reconstruction: Reconstruction,
     prepared: Prepared,
     steps: int,
     blockwise: Blockwise,
@@ -260,13 +268,13 @@ def _completed(
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
     whole, f = prepared.whole, solved.objective.likelihood.normalisation
-    assert made.beam is not None
-    found, joined = (
+    assert reconstruction.beam is not None
+    fitted, joined = (
         solved.estimate,
-        Estimate.of(whole.under(made.beam), solved.estimate.object, normalisation=f),
+        Estimate.of(whole.under(reconstruction.beam), solved.estimate.object, normalisation=f),
     )
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
-    shared = {"modes": found.modes, "background": found.background, "opr_modes": found.opr_modes}
+    shared = {"modes": fitted.modes, "background": fitted.background, "opr_modes": fitted.opr_modes}
     estimate = replace(joined, flux=flux, **shared)
     likelihood = replace(solved.objective.likelihood, data=whole, advance=advance)
     objective = replace(solved.objective, likelihood=likelihood)
@@ -281,8 +289,8 @@ def _completed(
 
 def _covered(estimate: Estimate, data: Dataset) -> Reconstruction:
     """Return the object of an estimate, zero outside the illumination; slices keep what lies outside."""
-    made = covered_part(estimate.projection, data)
-    return made if estimate.slices == 1 else replace(made, slices=estimate.object)
+    covered = covered_part(estimate.projection, data)
+    return covered if estimate.slices == 1 else replace(covered, slices=estimate.object)
 
 
 def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
@@ -303,17 +311,19 @@ def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     return replace(_covered(solved.estimate, prepared.fitted(beam)), beam=beam)
 
 
-def _fit_of(made: Reconstruction) -> Solved | None:
-    return made.fit if isinstance(made.fit, Solved) else None
+def _fit_of(reconstruction: Reconstruction) -> Solved | None:
+    return reconstruction.fit if isinstance(reconstruction.fit, Solved) else None
 
 
-def half_object(made: Reconstruction, steps: int, worse: float = 1.1) -> Callable[[Dataset], Reconstruction]:
+def half_object(
+    reconstruction: Reconstruction, steps: int, worse: float = 1.1
+) -> Callable[[Dataset], Reconstruction]:
     """Return a function that reconstructs some of the solver's patterns, with the beam as it was found.
 
     Fewer patterns are easier to explain: where their deviance is ``worse`` times that of all, the steps went
     astray or did not suffice, and the reconstruction counts as not converged.
     """
-    solved = _fit_of(made)
+    solved = _fit_of(reconstruction)
     assert solved is not None
     usual = _usual_deviance(solved)
 

@@ -108,8 +108,8 @@ def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
     """The likelihood of a block's patterns, which are read when they are first needed."""
     assert likelihood.instead is None
     part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
-    found = replace(likelihood, data=part)
-    return found if found.keeps else found.in_memory()
+    part_likelihood = replace(likelihood, data=part)
+    return part_likelihood if part_likelihood.keeps else part_likelihood.in_memory()
 
 
 class Stage(NamedTuple):
@@ -131,11 +131,11 @@ class Stage(NamedTuple):
 def begin(objective: Objective, start: Estimate, refine: Refine, steps: int, projected: bool = False) -> Fit:
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
     steps = min(steps, objective.options.block_steps)
-    found = fit_from_constant(objective, start, steps, projected)
+    fitted = fit_from_constant(objective, start, steps, projected)
     return (
-        found
+        fitted
         if refine == OBJECT_ALONE
-        else fit(objective, found.estimate, refine, steps, objective.options.preliminary)
+        else fit(objective, fitted.estimate, refine, steps, objective.options.preliminary)
     )
 
 
@@ -146,11 +146,11 @@ def level(objective: Objective, start: Estimate, refine: Refine, steps: int) -> 
 
 def finish(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit from the joined object until steps gain little, then near the output of a network."""
-    found = fit(objective, start, refine, steps, objective.options.preliminary)
+    fitted = fit(objective, start, refine, steps, objective.options.preliminary)
     if objective.learned is None:
-        return found
-    last = fit_learned(objective, found.estimate, objective.learned, 1, steps=objective.options.short_steps)
-    return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
+        return fitted
+    last = fit_learned(objective, fitted.estimate, objective.learned, 1, steps=objective.options.short_steps)
+    return replace(last, evaluations=fitted.evaluations + last.evaluations, converged=fitted.converged)
 
 
 def go_on(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
@@ -260,9 +260,9 @@ def fit_in_blocks(
                 levelled = stage.fit(objective, estimate, own, steps)
                 estimate, evaluations = levelled.estimate, evaluations + levelled.evaluations
             continue
-        found = _all_blocks(objective, estimate, own, steps, stage, blockwise, advance)
-        estimate, converged, evaluations = found.estimate, found.converged, evaluations + found.evaluations
-        course += found.course
+        fitted = _all_blocks(objective, estimate, own, steps, stage, blockwise, advance)
+        estimate, converged, evaluations = fitted.estimate, fitted.converged, evaluations + fitted.evaluations
+        course += fitted.course
     return Fit(estimate, course, evaluations, converged)
 
 
@@ -281,9 +281,9 @@ def _all_blocks(
     scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
         _joined(estimate, fits, blocks, scale),
-        [sum(found.course[-1] for found in fits)],
-        max(found.evaluations for found in fits),
-        stage.alone or all(found.converged for found in fits),
+        [sum(fitted.course[-1] for fitted in fits)],
+        max(fitted.evaluations for fitted in fits),
+        stage.alone or all(fitted.converged for fitted in fits),
     )
 
 
@@ -312,10 +312,10 @@ def _fits(
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
     new = blockwise.crew(missing, advance)
     for name, known in zip(names, kept, strict=True):
-        found = next(new) if known is None else Fit.of(known)
+        fitted = next(new) if known is None else Fit.of(known)
         if known is None:
-            blockwise.cache.put(name, found.arrays())
-        yield found
+            blockwise.cache.put(name, fitted.arrays())
+        yield fitted
 
 
 def digest_of_task(task: Task) -> str:
@@ -329,7 +329,7 @@ def digest_of_task(task: Task) -> str:
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
     """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
     count = len(blocks)
-    illuminations = [object_illumination(found.estimate) for found in fits]
+    illuminations = [object_illumination(fitted.estimate) for fitted in fits]
     products = np.eye(count, dtype=complex)
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
@@ -357,8 +357,8 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
 def _least_squares(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """x with ``x_a − x_b`` nearest to the ratios ``(B, B)``, and a mean of zero."""
     laplacian = np.diag(weights.sum(axis=1)) - weights
-    found = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
-    return found - found.mean()
+    logarithms = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
+    return logarithms - logarithms.mean()
 
 
 def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
@@ -382,15 +382,15 @@ def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], sc
     positions, flux, weights = (
         part.copy() for part in (estimate.positions, estimate.flux, estimate.opr_weights)
     )
-    for found, block, factor in zip(fits, blocks, scale, strict=True):
-        illumination = object_illumination(found.estimate)
+    for fitted, block, factor in zip(fits, blocks, scale, strict=True):
+        illumination = object_illumination(fitted.estimate)
         illumination = np.square(illumination / max(illumination.max(), 1e-30)) + np.float32(1e-12)
-        total[block.window] += illumination * factor * found.estimate.object
+        total[block.window] += illumination * factor * fitted.estimate.object
         weight[block.window] += illumination
         mine = block.patterns[block.own]
-        positions[mine] = found.estimate.positions[block.own] + np.array(block.corner, float)
-        flux[mine] = found.estimate.flux[block.own] / abs(factor)
-        weights[mine] = found.estimate.opr_weights[block.own]
+        positions[mine] = fitted.estimate.positions[block.own] + np.array(block.corner, float)
+        flux[mine] = fitted.estimate.flux[block.own] / abs(factor)
+        weights[mine] = fitted.estimate.opr_weights[block.own]
     reached = weight > 0
     image = np.divide(total, weight, out=estimate.object.copy(), where=reached)
     image = image.astype(np.complex64)

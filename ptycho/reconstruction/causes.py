@@ -139,7 +139,7 @@ def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = 
         excess += float((squared - weight * rate).sum())
         by_pixel += squared.sum(axis=0)
         measured_by_pixel += measured.sum(axis=0)
-    solved = {name: one.solved() for name, one in sums.items()}
+    solved = {name: total.solved() for name, total in sums.items()}
     return Causes(
         {name: gain for name, (gain, _) in solved.items()},
         {name: size for name, (_, size) in solved.items()},

@@ -137,11 +137,11 @@ def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray
     axis = np.arange(N) - N / 2
     powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
     for row, col in powers[: max(count - len(known), 0)]:
-        made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
+        new = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
         for mode in orthogonal_modes(np.stack(modes))[0]:
-            made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
-        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
-        modes.append(scale * made)
+            new = new - mode * (np.vdot(mode, new) / max(np.vdot(mode, mode).real, 1e-30))
+        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(new) ** 2))
+        modes.append(scale * new)
     return np.stack(modes).astype(np.complex64)
 
 

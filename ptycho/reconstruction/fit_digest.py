@@ -34,7 +34,7 @@ def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int,
     data = noise.data
     kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
     version_ = program_version()
-    others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
+    others = [_identity(part) if isinstance(part, StoredNetwork) else repr(part) for part in beside]
     far = objective.support is not None and objective.support.far_field
     settings = (
         far,

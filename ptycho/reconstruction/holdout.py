@@ -73,8 +73,8 @@ class HoldOut:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
         own = 2 * refine.positions + refine.flux + 2 * refine.probe_variation * len(estimate.opr_modes)
         fitted = own if self.kind == "patterns" else 0
-        each = self.likelihood.evaluate(self.places(estimate, refine)).deviance
-        return (each + 2 * fitted) / self.likelihood.pixels
+        deviance = self.likelihood.evaluate(self.places(estimate, refine)).deviance
+        return (deviance + 2 * fitted) / self.likelihood.pixels
 
 
 def hold_out(

@@ -37,10 +37,10 @@ def begin_at_larger_pixels(
     likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
     there, objective = estimate_of(view, start), Objective(likelihood, objective.prior)
     if blockwise is not None and blockwise.divides(view.data):
-        found = fit_in_blocks(objective, there, OBJECT_ALONE, steps, blockwise, FROM_NOTHING)
+        fitted = fit_in_blocks(objective, there, OBJECT_ALONE, steps, blockwise, FROM_NOTHING)
     else:
-        found = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
-    return replace(start, object=view.finer_object(found.estimate.object))
+        fitted = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
+    return replace(start, object=view.finer_object(fitted.estimate.object))
 
 
 def estimate_of(view: Coarser, fine: Estimate) -> Estimate:

@@ -123,14 +123,14 @@ def apply(
         tile: pixels that are computed at once; ``reach``: how far the network depends on its input.
     """
     height, width, _ = inputs.shape
-    found = np.zeros((height, width, 2), np.float32)
+    output = np.zeros((height, width, 2), np.float32)
     parts = (_tiles(side, tile, reach) for side in (height, width))
     for (row, rows), (column, columns) in itertools.product(*parts):
         shown = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
         part = network(*shown).numpy()[0]
         inner = part[row.start - rows.start :, column.start - columns.start :]
-        found[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
-    return found
+        output[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
+    return output
 
 
 def _tiles(count: int, tile: int, reach: int) -> Iterator[tuple[slice, slice]]:

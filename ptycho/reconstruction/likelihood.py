@@ -110,9 +110,9 @@ def likelihood_step(
             aside = fractions if moved else None
             intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, aside, between)
             pixels = deviance(intensity / tf.square(photon), known, noise, excess)
-            each = tf.reduce_sum(weight * pixels, (1, 2))
-            half = tf.reduce_sum(each) / 2
-        return each, tape.gradient(half, wanted)
+            deviances = tf.reduce_sum(weight * pixels, (1, 2))
+            half = tf.reduce_sum(deviances) / 2
+        return deviances, tape.gradient(half, wanted)
 
     if compile_xla is None:
         return step

@@ -244,12 +244,12 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).estimate
     if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
-    start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
+    fitted = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
+    start = replace(start, modes=fitted.modes, background=fitted.background, opr_modes=fitted.opr_modes)
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)
-    moved = found.positions - found.positions.mean(axis=0)
+    moved = fitted.positions - fitted.positions.mean(axis=0)
     matrix = np.linalg.lstsq(start.positions[chosen] - centre, moved, rcond=None)[0]
     farthest = np.subtract(start.object.shape, data.N)
     return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))

@@ -92,8 +92,8 @@ def misfit(
             if data.counts:
                 rate = np.square(predicted.numpy().astype(float)) * photons
                 counted = np.square(x.numpy().astype(float)) * photons
-                each = 2 * kl_div(counted, np.maximum(rate, 1e-6))
-                deviance[part] = np.where(valid, each, 0).sum(axis=(1, 2))
+                by_pixel = 2 * kl_div(counted, np.maximum(rate, 1e-6))
+                deviance[part] = np.where(valid, by_pixel, 0).sum(axis=(1, 2))
                 expected = expected_residual(rate) * data.normalisation
                 noise[part] = _sums(tf.where(valid, tf.constant(expected, tf.float32), 0.0))
             advance(len(part))

@@ -193,7 +193,7 @@ class Selection:
 
     def forget(self, what: str) -> None:
         """Drop the decisions of this name: another one takes their place."""
-        self.decisions = [one for one in self.decisions if one.what != what]
+        self.decisions = [finding for finding in self.decisions if finding.what != what]
 
     def fit(
         self,
@@ -222,10 +222,10 @@ class Selection:
         """Return the mean log-deviance of what is held out."""
         return float(np.log(self.scores).mean())
 
-    def take(self, found: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
+    def take(self, fitted: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
         """Make a fit the estimate."""
-        self.estimate, self.refine, self.last = found.estimate, refine, found
-        self.scores = self.holdout.score(found.estimate, refine) if scores is None else scores
+        self.estimate, self.refine, self.last = fitted.estimate, refine, fitted
+        self.scores = self.holdout.score(fitted.estimate, refine) if scores is None else scores
 
     def try_model(
         self,
@@ -239,22 +239,22 @@ class Selection:
         """Try another model: it is taken if it is specified, or if it explains what is held out better."""
         if specified is False:
             return
-        found = self.fit(start, refine, self.prior, support=support)
-        scores = self.holdout.score(found.estimate, refine)
+        fitted = self.fit(start, refine, self.prior, support=support)
+        scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
-        more_steps = self.last is not None and found.course[-1] >= self.last.reach
+        more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
         if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
-            self.take(self.fit(self.estimate, self.refine, self.prior, len(found.course)), self.refine)
+            self.take(self.fit(self.estimate, self.refine, self.prior, len(fitted.course)), self.refine)
             gain = compare_shares(scores, self.scores)
-        apart = self._exceeds_errors(found.estimate)
+        apart = self._exceeds_errors(fitted.estimate)
         taken = bool(specified or (gain.passes(REFINED) and apart))
         why = self.describe(gain, taken)
         if not taken and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
         self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
-            self.take(found, refine, scores)
+            self.take(fitted, refine, scores)
             self.support = support or self.support
         elif specified is None:
             self.refused[what] = self.deviance
@@ -342,20 +342,20 @@ def _begin(selection: Selection) -> Fit:
     """
     objective, steps = Objective(selection.kept, selection.prior), selection.limits.first_steps
     start = begin_at_larger_pixels(objective, selection.estimate, steps) or selection.estimate
-    found = selection.fit(start, OBJECT_ALONE, selection.prior, steps)
-    selection.scores = selection.holdout.score(found.estimate, OBJECT_ALONE)
+    fitted = selection.fit(start, OBJECT_ALONE, selection.prior, steps)
+    selection.scores = selection.holdout.score(fitted.estimate, OBJECT_ALONE)
     known = selection.options.probe is False
     stuck = known and np.exp(selection.deviance) > selection.limits.poor_fit
     if selection.kept.data.fresnel is not None or (selection.holdout.kind == "patterns" and not stuck):
-        return found
+        return fitted
     projected = difference_map(selection.kept, selection.estimate)
     other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
     scores = selection.holdout.score(other.estimate, OBJECT_ALONE)
     gain = compare_shares(scores, selection.scores)
-    selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
+    selection.projected = gain.passes(CLEAR) and other.course[-1] < fitted.course[-1]
     value = "by the difference map" if selection.projected else "a constant"
     selection.record("initial object", value, selection.describe(gain, selection.projected))
-    return other if selection.projected else found
+    return other if selection.projected else fitted
 
 
 def _try_part(part: str) -> Callable[[Selection], None]:
@@ -520,8 +520,8 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
         starts.append(difference_map(noise, start))
     for _ in range(limits.noise_rounds):
         objective = Objective(noise, options.weak_prior)
-        fits = [fit(objective, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
-        starts = [min(fits, key=lambda one: one.course[-1]).estimate]
+        fits = [fit(objective, start, OBJECT_ALONE, limits.steps, FIT.preliminary) for start in starts]
+        starts = [min(fits, key=lambda fitted: fitted.course[-1]).estimate]
         ratio = _noise_ratio(noise, starts[0])
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:

@@ -138,21 +138,21 @@ class Parameters:
 
     def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
         """Return the gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
-        found = dict(gradients)
-        if "positions" in found:
-            found["positions"] = self._modelled(found["positions"])
-        if "flux" in found:
-            found["flux"] = self._centred(found["flux"])
-        if "modes" in found:
-            found["modes"] = self._masked(found["modes"])
-        if "opr_modes" in found:
-            found["opr_modes"] = self._beside_the_first(found["opr_modes"])
-        if "opr_weights" in found:
-            found["opr_weights"] = self._smoothed(found["opr_weights"])
-        if "background" in found:
+        slopes = dict(gradients)
+        if "positions" in slopes:
+            slopes["positions"] = self._modelled(slopes["positions"])
+        if "flux" in slopes:
+            slopes["flux"] = self._centred(slopes["flux"])
+        if "modes" in slopes:
+            slopes["modes"] = self._masked(slopes["modes"])
+        if "opr_modes" in slopes:
+            slopes["opr_modes"] = self._beside_the_first(slopes["opr_modes"])
+        if "opr_weights" in slopes:
+            slopes["opr_weights"] = self._smoothed(slopes["opr_weights"])
+        if "background" in slopes:
             root = self._parts(u)["background"] / self.scales["background"]
-            found["background"] = 2 * root * found["background"]
-        return self._joined({name: found[name] / scale for name, scale in self.scales.items()})
+            slopes["background"] = 2 * root * slopes["background"]
+        return self._joined({name: slopes[name] / scale for name, scale in self.scales.items()})
 
     def _centred(self, flux: np.ndarray) -> np.ndarray:
         return flux if self.mean_flux else flux - flux.mean()
@@ -184,14 +184,14 @@ class Parameters:
         return np.concatenate(real)
 
     def _parts(self, u: np.ndarray) -> dict[str, np.ndarray]:
-        found, begin = {}, 0
+        parts, begin = {}, 0
         for name, scale in self.scales.items():
             waves = name in COMPLEX
             count = scale.size * (2 if waves else 1)
             part = u[begin : begin + count]
-            found[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
+            parts[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
             begin += count
-        return found
+        return parts
 
 
 def object_illumination(estimate: Estimate) -> np.ndarray:
@@ -234,11 +234,11 @@ def weight_curvature(estimate: Estimate) -> np.ndarray:
     """``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
     N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
     powers, square = np.abs(estimate.opr_modes) ** 2, np.abs(estimate.projection) ** 2
-    found = np.zeros(estimate.opr_weights.shape, np.float32)
+    curvature = np.zeros(estimate.opr_weights.shape, np.float32)
     for part in _parts(len(corners) if estimate.varies else 0):
         windows = inner_windows(square, corners[part], N) * estimate.flux[part, None, None] ** 2
-        found[part] = np.einsum("jyx,kyx->jk", windows, powers, optimize=True)
-    return found
+        curvature[part] = np.einsum("jyx,kyx->jk", windows, powers, optimize=True)
+    return curvature
 
 
 def cosines(count: int, waves: int) -> np.ndarray:
@@ -250,13 +250,15 @@ def cosines(count: int, waves: int) -> np.ndarray:
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     """Orthonormal columns ``(J, r)`` of a model of moves, and whether moves lie in their span."""
     centred = positions - positions.mean(axis=0)
-    one = np.ones((len(positions), 1))
+    constant = np.ones((len(positions), 1))
     if model == "each":
         return np.zeros((len(positions), 0)), False
     if model == "affine":
         columns, inside = centred, True
     else:
-        columns = one if model == "affine_and_independent" else np.concatenate([one, centred], axis=1)
+        columns = (
+            constant if model == "affine_and_independent" else np.concatenate([constant, centred], axis=1)
+        )
         inside = False
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside

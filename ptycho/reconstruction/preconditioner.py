@@ -102,9 +102,9 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
     def operator(q: np.ndarray) -> np.ndarray:
         wave = np.ascontiguousarray(q[:count]).view(np.complex64).reshape(shape)
         total = sum((part(wave) for part in parts), wave if keep else np.complex64(0))
-        found = q.copy()
-        found[:count] = np.asarray(total, np.complex64).view(np.float32).ravel()
-        return found
+        scaled = q.copy()
+        scaled[:count] = np.asarray(total, np.complex64).view(np.float32).ravel()
+        return scaled
 
     return operator
 

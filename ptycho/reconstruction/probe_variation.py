@@ -53,10 +53,10 @@ def add_variation(
     if count == 1 and drift > strength:
         vectors, strength = waves @ turns, drift
     left = vectors[:, :count] * np.float32(np.sqrt(len(rows)))
-    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(brightness)
+    new = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(brightness)
     varied = replace(
         estimate,
-        opr_modes=np.concatenate([estimate.opr_modes, found]).astype(np.complex64),
+        opr_modes=np.concatenate([estimate.opr_modes, new]).astype(np.complex64),
         opr_weights=np.concatenate([estimate.opr_weights, left], axis=1).astype(np.complex64),
     )
     return varied, strength

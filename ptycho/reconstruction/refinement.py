@@ -41,13 +41,13 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
     refined = objects.astype(np.complex64)
     with closing(Progress("refinement", steps * len(data.amplitudes))) as progress:
         for i in np.unique(data.image):
-            one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
-            likelihood = likelihood_of(one, progress.advance)
-            found = fit(Objective(likelihood), Estimate.of(one, refined[i]), OBJECT_ALONE, steps)
-            refined[i] = found.estimate.object
-            if found.converged:
+            part = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
+            likelihood = likelihood_of(part, progress.advance)
+            fitted = fit(Objective(likelihood), Estimate.of(part, refined[i]), OBJECT_ALONE, steps)
+            refined[i] = fitted.estimate.object
+            if fitted.converged:
                 log.info(
-                    "refinement: object %d is done after %d of %d steps", i, len(found.course) - 1, steps
+                    "refinement: object %d is done after %d of %d steps", i, len(fitted.course) - 1, steps
                 )
     return refined
 

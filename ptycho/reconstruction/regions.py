@@ -35,12 +35,12 @@ def predict_scan(
     canvas = None if start is None else np.pad(start, ((0, 0), (margin, margin), (margin, margin)))
 
     def inputs(indices: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = data.normalised(data.groups[indices]), data.offsets[indices]
+        known = data.normalised(data.groups[indices]), data.offsets[indices]
         if canvas is None:
-            return found
+            return known
         places = zip(data.group_image[indices], data.origins[indices] + margin, strict=True)
         cut = [inner_windows(canvas[i], place[None], data.region_size)[0] for i, place in places]
-        return *found, np.stack(cut).astype(np.complex64)
+        return *known, np.stack(cut).astype(np.complex64)
 
     predict_into(regions, step, inputs, data.model_probe, batch_size)
 

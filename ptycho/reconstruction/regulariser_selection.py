@@ -40,7 +40,7 @@ class Regularisation:
         planes, _, depth = classical.partition(", along depth λ ")
         kind, _, strength = planes.partition(", λ ")
         prior = Prior(kind, 0.0 if planes == "none" else float(strength), float(depth or 0))
-        strengths = [float(one.removeprefix("learned, κ ")) for one in learned]
+        strengths = [float(part.removeprefix("learned, κ ")) for part in learned]
         return cls(prior, Learned(network, *strengths) if strengths else None)
 
 
@@ -64,14 +64,16 @@ def select_regulariser(selection: Selection) -> Regularisation:
     if selection.estimate.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
-    found: Regularisation = chosen.hypothesis
-    compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
+    selected: Regularisation = chosen.hypothesis
+    compared = "; ".join(f"{trial.hypothesis.name}: {trial.mean_deviance:.4f}" for trial in (none, *tried))
     if learned and options.strength is not None:
-        found = replace(found, learned=Learned(options.network, options.strength))
+        selected = replace(selected, learned=Learned(options.network, options.strength))
         compared = f"κ as specified; {compared}"
     selection.tried, selection.estimate = [none, *tried], chosen.estimate
-    selection.record("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
-    return found
+    selection.record(
+        "regulariser", selected.name, f"deviance of held-out {selection.holdout.kind}: {compared}"
+    )
+    return selected
 
 
 def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
@@ -90,7 +92,9 @@ def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:
     """
     kind = best.hypothesis.prior.kind
     equals = [
-        one for one in others if one.hypothesis.prior.kind == kind and not best.gain_over(one).passes(EQUAL)
+        trial
+        for trial in others
+        if trial.hypothesis.prior.kind == kind and not best.gain_over(trial).passes(EQUAL)
     ]
     return (equals or [best])[-1]
 

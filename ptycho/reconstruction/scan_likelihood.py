@@ -131,14 +131,14 @@ class ScanLikelihood:
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
-        each = np.zeros(count)
+        deviance = np.zeros(count)
         chunks = self.slices
-        for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
+        for part, (values, slopes, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
-            each[part] = values[:size]
+            deviance[part] = values[:size]
             if piece is not None:
                 windows.add(piece)
-            for name, gradient in found.items():
+            for name, gradient in slopes.items():
                 if name in ("positions", "flux", "opr_weights"):
                     total[name][part] = gradient[:size]
                 else:
@@ -146,7 +146,7 @@ class ScanLikelihood:
             self.advance(size)
         if "object" in parts:
             total["object"] = windows.sum
-        return Evaluation(each, total)
+        return Evaluation(deviance, total)
 
     def probe_gradients(self, estimate: Estimate) -> np.ndarray:
         """The gradient of half the deviance by the first mode, of each pattern by its own: ``(J, N, N)``.
@@ -160,13 +160,13 @@ class ScanLikelihood:
         )
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
-        found = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
+        gradients = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
         for part in self.slices:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             patches, known = windows.cut(given[0]), map(tf.constant, given[1:])
             _, slopes = step(patches, *known, background, self.measured(part), *scales)
-            found[part] = slopes["modes"][: part.stop - part.start, 0]
-        return found
+            gradients[part] = slopes["modes"][: part.stop - part.start, 0]
+        return gradients
 
     @staticmethod
     def places(estimate: Estimate) -> tuple[np.ndarray, np.ndarray]:
@@ -206,18 +206,18 @@ class ScanLikelihood:
 
     def _read_chunk(self, part: slice) -> tf.Tensor:
         """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""
-        found, short = self._read(part), self.chunk - (part.stop - part.start)
+        amplitudes, short = self._read(part), self.chunk - (part.stop - part.start)
         if short:
-            found = np.pad(found, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
-        return tf.constant(found)
+            amplitudes = np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
+        return tf.constant(amplitudes)
 
     def _read(self, part: slice) -> np.ndarray:
         """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""
         source = self.data.amplitudes if self.instead is None else self.instead
-        found = source[part] / np.float32(self.unit)
+        amplitudes = source[part] / np.float32(self.unit)
         good = self.data.good
-        found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
-        return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
+        amplitudes = amplitudes if good is None else np.where(good, amplitudes, np.float32(UNMEASURED))
+        return np.fft.ifftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
 
 
 def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: slice) -> dict[str, np.ndarray]:
@@ -225,16 +225,16 @@ def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: sl
 
     With g_j by ``P_0 + Σ_k w_jk V_k`` they are ``Σ_j g_j``, ``Σ_j conj(w_jk) g_j`` and ``⟨V_k, g_j⟩``.
     """
-    weights, found = estimate.opr_weights[part], dict(slopes)
+    weights, gradients = estimate.opr_weights[part], dict(slopes)
     for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
-        each = slopes[name][: len(weights)]
+        own = slopes[name][: len(weights)]
         if name == "modes":
-            found[name] = each.sum(axis=0)
+            gradients[name] = own.sum(axis=0)
         elif name == "opr_modes":
-            found[name] = np.tensordot(weights.conj().T, each[:, 0], 1)
+            gradients[name] = np.tensordot(weights.conj().T, own[:, 0], 1)
         else:
-            found[name] = np.einsum("jyx,kyx->jk", each[:, 0], estimate.opr_modes.conj(), optimize=True)
-    return found
+            gradients[name] = np.einsum("jyx,kyx->jk", own[:, 0], estimate.opr_modes.conj(), optimize=True)
+    return gradients
 
 
 def computed_with(wanted: set[str]) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ def root_of(image: np.ndarray, count: int) -> np.ndarray:
     from skimage.restoration import unwrap_phase  # not at the start of the program
 
     phase = unwrap_phase(np.angle(image), rng=0)
-    one = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
-    return np.stack([one.astype(np.complex64)] * count)
+    root = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
+    return np.stack([root.astype(np.complex64)] * count)
 
 
 def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> None:
@@ -139,7 +139,7 @@ def _fit_slices(
     selection: Selection, slices: np.ndarray, beam: Estimate, space: FreeSpace, refine: Refine, steps: int
 ) -> Layers:
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
-    kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
+    kept, out = (_apart(likelihood, space) for likelihood in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
     objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
     estimate = fit(
@@ -154,8 +154,10 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
         for _ in range(limits.rounds):
             start, length = best.estimate, best.space.length
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
-            tried = [_fit_slices(selection, start.object, start, one, refine, limits.steps) for one in spaces]
-            best = min(tried, key=lambda one: one.mean)
+            tried = [
+                _fit_slices(selection, start.object, start, space, refine, limits.steps) for space in spaces
+            ]
+            best = min(tried, key=lambda layers: layers.mean)
             if best is tried[0]:
                 break
     return best

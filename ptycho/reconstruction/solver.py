@@ -146,10 +146,10 @@ def fit(
     if (kept := cache.get(name)) is not None:
         return Fit.of(kept)
     began = time.perf_counter()
-    found = _fit(objective, start, refine, steps, enough, watch)
+    fitted = _fit(objective, start, refine, steps, enough, watch)
     if time.perf_counter() - began > cache.least_seconds:
-        cache.put(name, found.arrays())
-    return found
+        cache.put(name, fitted.arrays())
+    return fitted
 
 
 def _fit(
@@ -207,8 +207,8 @@ def fit_from_constant(objective: Objective, start: Estimate, steps: int, project
     if projected:
         start = difference_map(objective.likelihood, start)
     enough = objective.options.preliminary
-    found = fit(weak, start, OBJECT_ALONE, min(steps, objective.options.first), enough)
-    return _joined(found, fit(objective, found.estimate, OBJECT_ALONE, steps, enough))
+    fitted = fit(weak, start, OBJECT_ALONE, min(steps, objective.options.first), enough)
+    return _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(
@@ -223,13 +223,13 @@ def fit_to_the_end(
     The rounds of the learned prior follow, if there is one. Arguments: as :func:`fit`.
     """
     enough = None if refine == OBJECT_ALONE else objective.options.preliminary
-    found = fit(objective, start, refine, steps, enough, watch)
-    left = steps - len(found.course) + 1
+    fitted = fit(objective, start, refine, steps, enough, watch)
+    left = steps - len(fitted.course) + 1
     if refine != OBJECT_ALONE and left:
-        found = _joined(found, fit(objective, found.estimate, OBJECT_ALONE, left, watch=watch))
+        fitted = _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, left, watch=watch))
     if objective.learned is None:
-        return found
-    return _joined(found, fit_learned(objective, found.estimate, objective.learned, watch=watch))
+        return fitted
+    return _joined(fitted, fit_learned(objective, fitted.estimate, objective.learned, watch=watch))
 
 
 def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
@@ -253,10 +253,10 @@ def fit_learned(
 
     None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
     """
-    found = Fit(start, [], 0, True)
+    fitted = Fit(start, [], 0, True)
     for _ in range(objective.options.rounds if rounds is None else rounds):
-        found = _joined(found, _round(objective, found.estimate, learned, watch=watch, steps=steps))
-    return found
+        fitted = _joined(fitted, _round(objective, fitted.estimate, learned, watch=watch, steps=steps))
+    return fitted
 
 
 def _round(
@@ -299,8 +299,8 @@ def _value_and_gradient(
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
         estimate = parameters.estimate(u)
-        found = objective.likelihood.evaluate(estimate, parameters.names)
-        gradients, value = dict(found.gradients), found.value
+        evaluation = objective.likelihood.evaluate(estimate, parameters.names)
+        gradients, value = dict(evaluation.gradients), evaluation.value
         current = _power(estimate)
         alpha = np.float32(np.sqrt(current / power) ** (1 / estimate.slices))
         if "object" in gradients and (penalty := objective.penalty(alpha * estimate.object)) is not None:

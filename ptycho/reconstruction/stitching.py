@@ -147,8 +147,8 @@ def _correct(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: 
     if stitching.correct is None:
         return mean
     finite = np.isfinite(mean.objects).all(axis=(1, 2), keepdims=True)
-    found = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
-    return replace(mean, objects=np.where(finite, np.where(mean.mask, found, 0), mean.objects))
+    corrected = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
+    return replace(mean, objects=np.where(finite, np.where(mean.mask, corrected, 0), mean.objects))
 
 
 def _weighted_mean(
@@ -182,11 +182,11 @@ def _weighted_mean(
 
 def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.ndarray) -> float:
     """The disagreement of one image's regions, of O, ``Σ w|O_g|²`` and ``Σ w`` of each pixel; NaN: none."""
-    w, found = weight[usable].astype(float), mean[usable].astype(complex)
-    if not np.isfinite(found).all() or not w.any():
+    w, known = weight[usable].astype(float), mean[usable].astype(complex)
+    if not np.isfinite(known).all() or not w.any():
         return float("nan")
-    spread = np.maximum(square[usable] - w * np.abs(found) ** 2, 0).sum()
-    contrast = np.sum(w * np.abs(found - np.average(found, weights=w)) ** 2)
+    spread = np.maximum(square[usable] - w * np.abs(known) ** 2, 0).sum()
+    contrast = np.sum(w * np.abs(known - np.average(known, weights=w)) ** 2)
     return float(np.sqrt(spread / max(contrast, np.finfo(float).tiny)))
 
 

@@ -131,7 +131,7 @@ class Sample:
             positions = (positions - nominal.mean(axis=0)) @ matrix.T + estimate.positions.mean(axis=0)
         there = replace(estimate, positions=positions, flux=self.held_out.data.beam.flux)
         pairs = (self.fitted, estimate), (self.held_out, there)
-        scores = [likelihood.evaluate(one).deviance / likelihood.pixels for likelihood, one in pairs]
+        scores = [likelihood.evaluate(placed).deviance / likelihood.pixels for likelihood, placed in pairs]
         return Trial(hypothesis, estimate, scores[0], scores[1], matrix)
 
     def beam_of(self, estimate: Estimate) -> Beam:

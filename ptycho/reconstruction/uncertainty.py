@@ -104,14 +104,14 @@ def _deviations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     illumination = object_illumination(estimate)
-    found = estimate.projection.astype(complex)
-    size = np.abs(found)
-    along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
+    image = estimate.projection.astype(complex)
+    size = np.abs(image)
+    along = np.divide(image.conj(), size, out=np.ones_like(image), where=size > 0)
     radial, across = np.zeros(illumination.shape), np.zeros(illumination.shape)
     for draw in range(options.draws):
         likelihood = measure_again(objective.likelihood, [seed, 9, draw])
         again = fit_again(replace(objective, likelihood=likelihood), estimate, options).projection
-        change = along * (turn_towards(found, again, illumination * mask) - found)
+        change = along * (turn_towards(image, again, illumination * mask) - image)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
     amplitude, sideways = (
@@ -127,9 +127,9 @@ def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions
     return fit_learned(objective, estimate, objective.learned, options.rounds).estimate
 
 
-def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def turn_towards(image: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """An object ``again (M, M)`` times the phase factor that brings it nearest to another, under weights."""
-    return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * found)))
+    return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * image)))
 
 
 def smooth(
