@@ -6,8 +6,8 @@
 
 A photograph (object ``c`` of ``benchmarks/panel.py``, NumPy alone) under a lens whose far field is 0.03 of
 the detector wide, 10⁷ photons in a pattern; the beam is known. The object is fitted from a constant, and from
-what :func:`ptycho.reconstruction.larger_pixels.begin_at_larger_pixels` gives. Relative complex error after so
-many seconds of steps; the first row of the latter is its beginning. All is compiled before.
+what :func:`ptycho.reconstruction.multiresolution.multiresolution_start` gives. Relative complex error after
+so many seconds of steps; the first row of the latter is its beginning. All is compiled before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
 from benchmarks.tables import markdown
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import SelectionOptions
+from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
@@ -104,10 +104,10 @@ def main() -> None:
     )
     flat = Estimate.of(data, np.ones(truth.shape))
     fit(objective, flat, OBJECT_ALONE, 1)
-    begin_at_larger_pixels(objective, flat, 1)
+    multiresolution_start(objective, flat, 1)
     rows = [row_of("a constant", objective, flat, truth, probe, 0.0)]
     since = time.perf_counter()
-    downsampled = begin_at_larger_pixels(objective, flat, SelectionOptions.first_steps)
+    downsampled = multiresolution_start(objective, flat, SelectionOptions.first_steps)
     assert downsampled is not None
     rows.append(row_of("larger pixels", objective, downsampled, truth, probe, time.perf_counter() - since))
     print(markdown(rows))

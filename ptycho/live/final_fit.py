@@ -43,7 +43,7 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         return
     fitted = fitted[np.isfinite(context.read(state.patterns["row"][fitted])).all(axis=(1, 2))]
     objective, reached = _together(state, context, fitted, state.estimate.positions)
-    judge = _holdout(state, context, held_out(state, context, context.options.most_held_out))
+    holdout = _holdout(state, context, held_out(state, context, context.options.most_held_out))
     refined = context.refined
     refined = replace(refined, positions=refined.positions and not is_still(state, context.options))
     until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
@@ -51,7 +51,7 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         limit = time.monotonic() + (until - time.monotonic()) * share / left
         left -= share
         found = within(limit, stage, reached, wanted)
-        score = 0.0 if judge is None else float(judge.score(found, wanted).mean())
+        score = 0.0 if holdout is None else float(holdout.score(found, wanted).mean())
         if score <= best:
             reached, best = found, score
             state = _placed(state, reached, fitted)
@@ -67,9 +67,9 @@ def final_positions(state: LiveState, context: LiveContext) -> np.ndarray:
     if not moves.any() or is_still(state, context.options):
         return np.zeros_like(moves)
     chosen = held_out(state, context)
-    judge = _holdout(state, context, chosen)
-    if judge is not None:
-        found = judge.places(state.estimate, Refine(False, True, object=False))
+    holdout = _holdout(state, context, chosen)
+    if holdout is not None:
+        found = holdout.places(state.estimate, Refine(False, True, object=False))
         moves[chosen] = found.positions - state.nominal[chosen]
     return moves
 

@@ -1,4 +1,4 @@
-"""How far a reconstruction of a measured scan can be trusted: judged, and compared with what is known."""
+"""How far a reconstruction of a measured scan can be trusted: assessed, and compared with what is known."""
 
 from __future__ import annotations
 
@@ -99,21 +99,21 @@ EXPLAINED = (
 class Fit:
     """How an object explains the patterns that it was made from, and those that were held out.
 
-    ``missed``, ``missed_held_out``: what they miss of the patterns' variation. ``looked_at``: indices of the
-    patterns that ``used`` and ``missed`` are of, among those that were fitted. ``causes``: what the misfit of
-    a solver's fit looks like; None: photons were not counted.
+    ``residuals``, ``residuals_held_out``: what they miss of the patterns' variation. ``looked_at``: indices
+    of the patterns that ``used`` and ``residuals`` are of, among those that were fitted. ``causes``: what the
+    misfit of a solver's fit looks like; None: photons were not counted.
     """
 
     used: Misfit
     held_out: Misfit | None
-    missed: Residuals
-    missed_held_out: Residuals | None
+    residuals: Residuals
+    residuals_held_out: Residuals | None
     looked_at: np.ndarray
     causes: Causes | None = None
 
 
-def judge(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
-    """By the patterns it was fitted to, and by those that were held out, before they were fitted, too."""
+def assess_fit(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
+    """Assess it by the fitted patterns, and by those that were held out, before they were fitted, too."""
     before = reconstruction.before or reconstruction
     beam = prepared.beam_under(before)
     used, held_out = prepared.fitted(beam), prepared.left_out(beam)
@@ -230,9 +230,9 @@ def trust_row(
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
         "deviance_holdout": None if held_out is None else held_out.mean_deviance,
-        "unexplained_variance": _finite(evidence.missed),
-        "unexplained_variance_p90": _finite(evidence.some),
-        "unexplained_variance_holdout": _finite(evidence.held_out),
+        "unexplained_variance": _finite(evidence.unexplained_variance),
+        "unexplained_variance_p90": _finite(evidence.unexplained_variance_p90),
+        "unexplained_variance_holdout": _finite(evidence.unexplained_variance_holdout),
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
@@ -246,7 +246,7 @@ def trust_row(
     }
 
 
-def judged_arrays(
+def assessment_arrays(
     prepared: Prepared,
     recons: dict[str, Reconstruction],
     fits: dict[str, Fit],
@@ -286,13 +286,15 @@ def _finite(value: float | None) -> float | None:
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     """What the flags of a reconstruction look at."""
-    missed_held_out = fit.missed_held_out
+    residuals_held_out = fit.residuals_held_out
     return Evidence(
-        missed=fit.missed.share,
-        some=fit.missed.worst_tenth,
-        held_out=None if missed_held_out is None else missed_held_out.share,
-        held_out_error=0.0 if missed_held_out is None else missed_held_out.share_error,
-        certainty=fit.missed.certainty,
+        unexplained_variance=fit.residuals.share,
+        unexplained_variance_p90=fit.residuals.worst_tenth,
+        unexplained_variance_holdout=None if residuals_held_out is None else residuals_held_out.share,
+        unexplained_variance_holdout_error=0.0
+        if residuals_held_out is None
+        else residuals_held_out.share_error,
+        certainty=fit.residuals.certainty,
         r_free=(fit.held_out or fit.used).r_factor,
         r_noise=(fit.held_out or fit.used).r_noise,
         halves=None if halves is None else halves.agree_to,

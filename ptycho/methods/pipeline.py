@@ -11,7 +11,7 @@ from typing import Any
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
-from ptycho.methods.assessment import Fit, compare_with_truth, judge, probe_caustic, trust_row
+from ptycho.methods.assessment import Fit, assess_fit, compare_with_truth, probe_caustic, trust_row
 from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
@@ -69,7 +69,9 @@ def assess(
     for reconstruction in reconstructions.values():
         prepared = prepared.with_space(reconstruction.between)
     with context.timed("validation"):
-        fits = {name: judge(reconstruction, prepared) for name, reconstruction in reconstructions.items()}
+        fits = {
+            name: assess_fit(reconstruction, prepared) for name, reconstruction in reconstructions.items()
+        }
     product = product or choose(fits)
     if config.solver.error_map:
         reconstructions[product] = with_errors(reconstructions[product], config.seed, context)
@@ -115,7 +117,7 @@ def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInp
 
 def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) -> Reconstruction:
     """Return a reconstruction with a warning that names single patterns which contradict the others."""
-    patterns = prepared.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
+    patterns = prepared.kept[fit.looked_at[find_outliers(fit.residuals, fit.used.unexplained)]]
     if not len(patterns):
         return reconstruction
     frames = prepared.scan.frames[patterns]

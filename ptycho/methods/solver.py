@@ -135,7 +135,7 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
-    blockwise = Blockwise(config.solver.block, context.crew, context.cache)
+    blockwise = Blockwise(config.solver.block, context.executor, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
     passes = in_blocks if blockwise.divides(data) else options.steps
     count = len(prepared.kept)

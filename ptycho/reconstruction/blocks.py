@@ -189,14 +189,14 @@ def solve_task(task: Task, advance: Advance = silent) -> Fit:
     return task.fit(objective, task.start, task.refine, task.steps)
 
 
-class Crew(Protocol):
-    """Who fits blocks: the results in the order of the tasks, which are made as they are needed."""
+class Executor(Protocol):
+    """Fits blocks, and yields the fits in the order of the tasks, which are made as they are needed."""
 
     def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance, /) -> Iterator[Fit]: ...
 
 
-def alone(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
-    """This process, one after the other."""
+def serial(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
+    """Fit blocks in this process, one after the other."""
     return (solve_task(make(), advance) for make in tasks)
 
 
@@ -206,13 +206,13 @@ class Blockwise:
 
     Attributes:
         patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
-        crew: who fits them.
+        executor: who fits them.
         cache: where fits are kept.
         whole_pixels: of an object whose vectors are held at once, at most.
     """
 
     patterns: int | None = None
-    crew: Crew = alone
+    executor: Executor = serial
     cache: Cache = field(default_factory=NoCache)
     whole_pixels: int = 3_000_000
 
@@ -310,7 +310,7 @@ def _fits(
     names = [name_of(number, block) for number, block in enumerate(blocks)]
     kept = [blockwise.cache.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
-    new = blockwise.crew(missing, advance)
+    new = blockwise.executor(missing, advance)
     for name, known in zip(names, kept, strict=True):
         fitted = next(new) if known is None else Fit.of(known)
         if known is None:

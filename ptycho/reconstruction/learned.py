@@ -93,7 +93,7 @@ def view(likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = 
     return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, illumination, box)
 
 
-def opinion(
+def denoiser_term(
     learned: Learned, likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW
 ) -> Anchor:
     """Return a network's output for the object, as a penalty on the distance to it.

@@ -4,7 +4,7 @@
 2. On the whole scan the object begins as it did, under the beam of the core. All that is refined is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
-   patterns, it begins at larger pixels (:mod:`~ptycho.reconstruction.larger_pixels`).
+   patterns, it starts from downsampled ones (:mod:`~ptycho.reconstruction.multiresolution`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ptycho.reconstruction.blocks import (
     fit_in_blocks,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import (
     ModelOptions,
     Selection,
@@ -34,6 +33,7 @@ from ptycho.reconstruction.model_selection import (
     first_noise,
     select_model,
 )
+from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
@@ -158,7 +158,7 @@ def solve(
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(objective, prior=selection.prior)
         if not selection.projected and (
-            coarse := begin_at_larger_pixels(weak, start, options.steps, blockwise)
+            coarse := multiresolution_start(weak, start, options.steps, blockwise)
         ):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
@@ -205,7 +205,7 @@ def _finish(
     blockwise: Blockwise,
     stages: Sequence[Stage],
 ) -> Fit:
-    """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
+    """Fit a whole scan to its end, in blocks where it is large; slices until gains are small."""
     likelihood = objective.likelihood
     watched = partial(watch, refine=refine, likelihood=likelihood)
     if start.slices > 1:
@@ -216,9 +216,9 @@ def _finish(
 
 
 def _from_constant(selection: Selection, objective: Objective, start: Estimate) -> Estimate:
-    """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
+    """Fit the object alone as it was fitted on the core: by the difference map, or downsampled first."""
     steps, weak = selection.options.steps, replace(objective, prior=selection.prior)
-    if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, steps)):
+    if not selection.projected and (coarse := multiresolution_start(weak, start, steps)):
         return coarse
     return fit_from_constant(
         objective, start, min(steps, objective.options.first), selection.projected
@@ -241,7 +241,7 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
     first = objective.options.first
-    there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).estimate
+    there = multiresolution_start(some, there, first) or fit_from_constant(some, there, first).estimate
     if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
     fitted = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
@@ -260,5 +260,5 @@ def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | 
     start = Estimate.of(
         data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation
     )
-    start = begin_at_larger_pixels(objective, start, steps) or start
+    start = multiresolution_start(objective, start, steps) or start
     return fit(objective, start, OBJECT_ALONE, steps, enough).estimate.object[None]

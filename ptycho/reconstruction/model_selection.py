@@ -21,8 +21,8 @@ from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
+from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.probe_variation import add_variation
@@ -341,7 +341,7 @@ def _begin(selection: Selection) -> Fit:
     constant, large patterns begin downsampled.
     """
     objective, steps = Objective(selection.kept, selection.prior), selection.limits.first_steps
-    start = begin_at_larger_pixels(objective, selection.estimate, steps) or selection.estimate
+    start = multiresolution_start(objective, selection.estimate, steps) or selection.estimate
     fitted = selection.fit(start, OBJECT_ALONE, selection.prior, steps)
     selection.scores = selection.holdout.score(fitted.estimate, OBJECT_ALONE)
     known = selection.options.probe is False

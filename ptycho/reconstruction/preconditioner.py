@@ -81,11 +81,11 @@ class Preconditioner:
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= far):
-            parts.append(slow_phases(estimate, scale, self._held(scale), stiffness, self._between))
+            parts.append(low_frequencies(estimate, scale, self._held(scale), stiffness, self._between))
         self._operator = _of_object(estimate.object.shape, parts, keep=stiffness is None) if parts else plain
 
     def _held(self, scale: np.ndarray) -> float:
-        """Return what an anchor adds to the curvature along slow phases, relative to that of the patterns."""
+        """Return what an anchor adds to the curvature along low frequencies, over that of the patterns."""
         if self._anchor is None:
             return 0.0
         patterns = np.square(scale) - self._anchor.weight
@@ -110,7 +110,7 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
 
 
 def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
-    """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
+    """Return whether enough patterns illuminate a pixel, on average, for steps along low frequencies."""
     area = np.pi * (energy_diameter(estimate.modes) / 2) ** 2
     return len(estimate.positions) * area >= fewest * illuminated_pixels(estimate)
 
@@ -137,7 +137,7 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
     return apply
 
 
-def slow_phases(
+def low_frequencies(
     estimate: Estimate,
     scale: np.ndarray,
     held: float,
@@ -145,7 +145,7 @@ def slow_phases(
     between: FreeSpace | None = None,
     cutoff: float = 0.5,
 ) -> Part:
-    """Return the operator of slow phases of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
+    """Return the operator of low frequencies of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
 
     Args:
         estimate: O and the modes that illuminate it.

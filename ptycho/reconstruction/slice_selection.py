@@ -8,7 +8,7 @@ as many steps, and each number has the thickness of two slices at the best dista
 probe must not explain as much; of slices, no modes are selected. What follows is selected with the slices.
 
 The root is taken of the amplitude and of the unwrapped phase. From constants, steps take longer; a root of
-wrapped phases ends in a wrong minimum. Patterns hardly see slow phases of opposite sign in neighbouring
+wrapped phases ends in a wrong minimum. Patterns hardly depend on slow phases of opposite sign in neighbouring
 slices, and :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
 """
 

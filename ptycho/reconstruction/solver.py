@@ -18,7 +18,7 @@ from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, opinion
+from ptycho.reconstruction.learned import Learned, denoiser_term
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
@@ -267,7 +267,7 @@ def _round(
     steps: int | None = None,
 ) -> Fit:
     """Apply a network, then fit a few steps near its output."""
-    anchor = opinion(learned, objective.likelihood, start)
+    anchor = denoiser_term(learned, objective.likelihood, start)
     there = replace(start, object=anchor.target)
     steps = objective.options.round_steps if steps is None else steps
     return fit(replace(objective, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)

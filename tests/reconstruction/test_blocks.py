@@ -12,11 +12,11 @@ from ptycho.reconstruction import blocks
 from ptycho.reconstruction.blocks import (
     Blockwise,
     Task,
-    alone,
     cut,
     divide,
     fit_in_blocks,
     patterns_of,
+    serial,
     solve_task,
 )
 from ptycho.reconstruction.estimate import Refine
@@ -182,7 +182,7 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, objective, found, tmp_path
 
     def counts(tasks, advance):
         left.append(len(tasks))
-        return alone(tasks, advance)
+        return serial(tasks, advance)
 
     again = fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache))
     assert left == [0, 2]

@@ -9,7 +9,7 @@ from helpers.likelihood import Scan, distance, illuminated_mask
 
 from ptycho.reconstruction import learned
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.learned import VIEW, Learned, apply, opinion, view
+from ptycho.reconstruction.learned import VIEW, Learned, apply, denoiser_term, view
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, fit_to_the_end
@@ -55,15 +55,15 @@ def test_the_anchor_is_a_parabola(scan):
     rng, shape = np.random.default_rng(3), (7, 9)
     target, image = (_complex(rng, shape) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
-    pull = Anchor(target, weight)
-    value, gradient = pull(image)
+    term = Anchor(target, weight)
+    value, gradient = term(image)
     assert value == pytest.approx(float(np.sum(weight * np.abs(image - target) ** 2)) / 2, rel=1e-5)
     for step in (1e-2, 1e-2j):
         moved = image.copy()
         moved[2, 5] += step
         expected = np.real(np.conj(step) * gradient[2, 5]) + weight[2, 5] * abs(step) ** 2 / 2
-        assert pull(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
-    assert pull.active and not pull(target)[1].any()
+        assert term(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
+    assert term.active and not term(target)[1].any()
 
 
 def _complex(rng, shape):
@@ -124,19 +124,19 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
         found = fit_learned(Objective(likelihood), estimate, prior)
         errors.append(distance(found.estimate.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
-    pull = opinion(replace(prior, strength=2.0), likelihood, estimate)
+    term = denoiser_term(replace(prior, strength=2.0), likelihood, estimate)
     viewed = view(likelihood, estimate)
     illuminated = viewed.illumination > VIEW.least
     bright, between = (
         viewed.illumination >= VIEW.bright,
         np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
     )
-    np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
-    np.testing.assert_array_equal(pull.target[~illuminated], estimate.object[~illuminated])
-    went = np.abs(pull.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]
+    np.testing.assert_allclose(term.target[bright], truth[bright], atol=1e-4)
+    np.testing.assert_array_equal(term.target[~illuminated], estimate.object[~illuminated])
+    went = np.abs(term.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]
     assert np.all((went > 0.3) & (went < 0.7)) and between.any()
-    np.testing.assert_allclose(pull.weight[bright], 2 / viewed.deviation[bright] ** 2, rtol=1e-5)
-    np.testing.assert_allclose(pull.weight[~bright], 0.1 * pull.weight.max(), rtol=1e-4)
+    np.testing.assert_allclose(term.weight[bright], 2 / viewed.deviation[bright] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(term.weight[~bright], 0.1 * term.weight.max(), rtol=1e-4)
 
 
 def test_the_rounds_come_last_and_leave_the_beam(likelihood, estimate):

@@ -1,4 +1,4 @@
-"""The preconditioner: symmetry, exact inverses in closed form, slow phases, and fewer steps of a fit."""
+"""The preconditioner: symmetry, exact inverses in closed form, low frequencies, and fewer steps of a fit."""
 
 from dataclasses import replace
 from itertools import islice
@@ -10,7 +10,7 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction import preconditioner
 from ptycho.reconstruction.parameters import Parameters
-from ptycho.reconstruction.preconditioner import Preconditioner, regularised, slow_phases
+from ptycho.reconstruction.preconditioner import Preconditioner, low_frequencies, regularised
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
@@ -65,7 +65,7 @@ def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
     estimate = replace(scan.estimate(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
     side, width = len(estimate.object), energy_diameter(estimate.modes)
     illuminated, scale = illuminated_mask(scan, 0.1), np.ones(scan.object.shape, np.float32)
-    more = slow_phases(estimate, scale, 0.0, None)
+    more = low_frequencies(estimate, scale, 0.0, None)
     amplitude = (rng.standard_normal((side, side)) * np.exp(0.7j)).astype(np.complex64)
     np.testing.assert_allclose(more(amplitude), 0, atol=1e-5)
     longer = more((1j * np.exp(0.7j) * illuminated).astype(np.complex64))
@@ -78,7 +78,7 @@ def test_what_holds_slow_phases_bounds_them():
     scan = Scan.of(np.random.default_rng(1), count=6)
     estimate, (wave, _) = scan.estimate(1.0), waves(np.random.default_rng(2), scan.object.shape)
     scale = np.ones(scan.object.shape, np.float32)
-    alone, held = (slow_phases(estimate, scale, pull, None)(wave) for pull in (0.0, 0.5))
+    alone, held = (low_frequencies(estimate, scale, pull, None)(wave) for pull in (0.0, 0.5))
     assert np.abs(held).max() <= 2.01 * np.abs(wave).max() and np.linalg.norm(held) < np.linalg.norm(alone)
 
 

@@ -1,4 +1,4 @@
-"""Objects that begin at larger pixels, of a scan whose object is known."""
+"""Objects that start downsampled, of a scan whose object is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.large_patterns import smooth_scan
 
 from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, estimate_of
+from ptycho.reconstruction.multiresolution import estimate_of, multiresolution_start
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Objective
@@ -42,7 +42,7 @@ def error_of(estimate: Estimate, truth: np.ndarray) -> float:
 def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], blockwise: Blockwise | None) -> None:
     data, truth = scan
     objective, start = start_of(data)
-    found = begin_at_larger_pixels(objective, start, 60, blockwise)
+    found = multiresolution_start(objective, start, 60, blockwise)
     assert found is not None and found.modes is start.modes and found.positions is start.positions
     assert error_of(found, truth) < 0.25 < error_of(start, truth)
     mirrored = replace(found, object=found.object[:, ::-1])
@@ -56,7 +56,7 @@ def test_photons_that_are_kept_out_stay_out(scan: tuple[Dataset, np.ndarray]) ->
     dull = replace(data, amplitudes=np.broadcast_to(mean, data.amplitudes.shape).copy())
     objective, start = start_of(dull)
     objective = replace(objective, likelihood=replace(objective.likelihood, instead=data.amplitudes[:]))
-    found = begin_at_larger_pixels(objective, start, 60)
+    found = multiresolution_start(objective, start, 60)
     assert found is not None and error_of(found, truth) < 0.25
 
 
@@ -73,4 +73,4 @@ def test_the_beam_at_larger_pixels_is_the_same_beam(scan: tuple[Dataset, np.ndar
 def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:
     view = coarser(scan[0])
     assert view is not None
-    assert begin_at_larger_pixels(*start_of(view.data), 5) is None
+    assert multiresolution_start(*start_of(view.data), 5) is None

@@ -1,4 +1,4 @@
-"""An object that begins at larger pixels: most steps of a large pattern are spent on what varies slowly."""
+"""Multiresolution start: most steps of a large pattern are spent on low frequencies, so they come first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.patterns import MiddleRows
 
 
-def begin_at_larger_pixels(
+def multiresolution_start(
     objective: Objective, start: Estimate, steps: int, blockwise: Blockwise | None = None
 ) -> Estimate | None:
     """Return an estimate with the object of the middle of the patterns, from a constant; the beam stays.
@@ -26,7 +26,7 @@ def begin_at_larger_pixels(
         blockwise: the middles are fitted where they are more than a block's.
 
     Returns:
-        None where there are no larger pixels to begin at; see :func:`~ptycho.scan.coarser.coarser`.
+        None where patterns cannot be downsampled; see :func:`~ptycho.scan.coarser.coarser`.
     """
     view = coarser(objective.likelihood.data)
     if view is None:
@@ -44,7 +44,7 @@ def begin_at_larger_pixels(
 
 
 def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
-    """A constant under the beam of an estimate of the finer scan."""
+    """Return a constant object under the beam of an estimate of the finer scan."""
     return Estimate(
         np.ones((view.data.object_size,) * 2, np.complex64),
         view.modes(fine.modes),
