@@ -297,7 +297,7 @@ def _fits(
     blockwise: Blockwise,
     advance: Advance,
 ) -> Iterator[Fit]:
-    """The fits of all blocks in order, of those that are not on the cache by the crew."""
+    """The fits of all blocks in order, of those that are not on the cache by the executor."""
 
     def make(block: Block) -> Task:
         likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=NoCache())

@@ -152,7 +152,7 @@ def sent(value):
 
 
 def backwards(tasks, advance):
-    """Another crew: the last block first, each sent as bytes, as to another process."""
+    """Another executor: the last block first, each sent as bytes, as to another process."""
     done = [sent(solve_task(sent(make().in_memory()))) for make in tasks[::-1]]
     return iter(done[::-1])
 

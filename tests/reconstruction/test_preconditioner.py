@@ -59,7 +59,7 @@ def test_under_uniform_illumination_it_is_the_inverse():
         np.testing.assert_allclose(operator(wave), H / (H + 10 * s) * wave, rtol=2e-3, atol=1e-5)
 
 
-def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
+def test_amplitudes_and_high_frequencies_stay_and_low_ones_grow():
     """By hand: a phase of k cycles a pixel grows by 1/((k² + 1/M²) D²/0.5²), an amplitude by nothing."""
     rng, scan = np.random.default_rng(1), Scan.of(np.random.default_rng(1), count=8)
     estimate = replace(scan.estimate(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
@@ -74,7 +74,7 @@ def test_amplitudes_and_fast_phases_stay_and_slow_phases_grow():
     assert 0.3 * largest < gain < largest
 
 
-def test_what_holds_slow_phases_bounds_them():
+def test_what_holds_low_frequencies_bounds_them():
     scan = Scan.of(np.random.default_rng(1), count=6)
     estimate, (wave, _) = scan.estimate(1.0), waves(np.random.default_rng(2), scan.object.shape)
     scale = np.ones(scan.object.shape, np.float32)
@@ -94,7 +94,7 @@ def test_a_scale_that_is_the_inverse_curvature_ends_a_quadratic_at_once():
     assert course[1] < 1e-6 * course[0]
 
 
-def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
+def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):
     """A scan of many probe widths: after the same steps the object is much nearer to where they end."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
