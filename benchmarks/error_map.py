@@ -5,7 +5,7 @@
     python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6 --prior edges
 
 For each cell (photons in a pattern, step in px): the share of the pixels with more than a tenth of the
-strongest light in which amplitude and phase of a measurement are within one σ of their mean over all
+strongest illumination in which amplitude and phase of a measurement are within one σ of their mean over all
 measurements (68 % is right; the mean of R has a share of every deviation, so σ counts as √((R − 1)/R)), and
 within one σ of the truth, from which the bias of the prior leads away. σ is the map of the first
 measurement, and beside it the bound of photon noise alone, for independent pixels without a prior. The whole
@@ -27,7 +27,7 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import LIT, Cell, far_light, scan_of
+from benchmarks.panel import ILLUMINATED, Cell, far_intensity, scan_of
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
@@ -49,20 +49,22 @@ class Repeats(NamedTuple):
 def measurements(cell: Cell, count: int) -> list[Dataset]:
     """The scan of a cell, with its photons drawn so often."""
     data, truth, probe = scan_of(cell)
-    rate = data.photon_scale**2 * far_light(truth, probe, data.positions.astype(float))
+    rate = data.photon_scale**2 * far_intensity(truth, probe, data.positions.astype(float))
     rngs = [np.random.default_rng([cell.step, k]) for k in range(count)]
     return [replace(data, amplitudes=np.sqrt(rng.poisson(rate)).astype(np.float32)) for rng in rngs]
 
 
-def turned(objects: list[np.ndarray], truth: np.ndarray, lit: np.ndarray) -> Repeats:
+def turned(objects: list[np.ndarray], truth: np.ndarray, illuminated: np.ndarray) -> Repeats:
     mean = objects[0].astype(complex)
     for _ in range(ROUNDS):
-        same = np.array([turn_towards(mean, each.astype(complex), lit) for each in objects])
+        same = np.array([turn_towards(mean, each.astype(complex), illuminated) for each in objects])
         mean = same.mean(axis=0)
-    return Repeats(same, turn_towards(mean, truth, lit))
+    return Repeats(same, turn_towards(mean, truth, illuminated))
 
 
-def coverage(repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray) -> list[float]:
+def coverage(
+    repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, illuminated: np.ndarray
+) -> list[float]:
     """Shares within one σ: amplitude and phase against the mean, both against the truth."""
     found, truth = repeats
     count = len(found)
@@ -74,14 +76,14 @@ def coverage(repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, lit: np
         (size - np.abs(truth), amplitude),
         (np.angle(found * truth.conj()), phase),
     ]
-    return [float(np.mean((np.abs(off) < sigma)[:, lit])) for off, sigma in pairs]
+    return [float(np.mean((np.abs(off) < sigma)[:, illuminated])) for off, sigma in pairs]
 
 
 def run(cell: Cell, count: int, prior: str) -> str:
     """Two rows of the table: the map, and photon noise alone."""
     _, truth, _ = scan_of(cell)
     scans = measurements(cell, count)
-    lit = covered(scans[0], LIT)[0]
+    illuminated = covered(scans[0], ILLUMINATED)[0]
     solved: list[Solved] = []
     for scan in scans:
         began = time.perf_counter()
@@ -90,19 +92,19 @@ def run(cell: Cell, count: int, prior: str) -> str:
     first = solved[0]
     for _ in range(2):
         began = time.perf_counter()
-        errors = map_errors(first.terms, first.state, covered(scans[0])[0], 0)
+        errors = map_errors(first.objective, first.estimate, covered(scans[0])[0], 0)
         mapping = time.perf_counter() - began
-    repeats = turned([each.state.object for each in solved], truth, lit)
+    repeats = turned([each.estimate.object for each in solved], truth, illuminated)
     noise = photon_noise(scans[0])[0]
     maps = {
         "map": (errors.amplitude[0], errors.phase[0]),
-        "photon noise alone": (noise, noise / np.abs(first.state.object)),
+        "photon noise alone": (noise, noise / np.abs(first.estimate.object)),
     }
-    strength = ", ".join(sorted({f"{each.terms.prior.strength:g}" for each in solved}))
+    strength = ", ".join(sorted({f"{each.objective.prior.strength:g}" for each in solved}))
     rows = []
     for name, sigmas in maps.items():
-        shares = " | ".join(f"{100 * share:.1f}" for share in coverage(repeats, *sigmas, lit))
-        medians = " | ".join(f"{np.median(sigma[lit]):.4f}" for sigma in sigmas)
+        shares = " | ".join(f"{100 * share:.1f}" for share in coverage(repeats, *sigmas, illuminated))
+        medians = " | ".join(f"{np.median(sigma[illuminated]):.4f}" for sigma in sigmas)
         rows.append(
             f"| {cell.name} | {strength} | {name} | {shares} | {medians} | {seconds:.1f} | {mapping:.1f} |"
         )

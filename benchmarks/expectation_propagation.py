@@ -66,10 +66,12 @@ def main() -> None:
             scan, regulariser=options.prior, learn_probe=False, progress=False, error_map=False
         )
         seconds = time.perf_counter() - began
-        told = [
+        decisions = [
             str(one) for one in found.decisions if "regulariser" in str(one) or "initial object" in str(one)
         ]
-        print(f"{file.stem}: {score(found, file):.2f} dB, {seconds:.0f} s; {'; '.join(told)}", flush=True)
+        print(
+            f"{file.stem}: {score(found, file):.2f} dB, {seconds:.0f} s; {'; '.join(decisions)}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ class GeneratedRows:
         for k in range(0, len(chosen), 256):
             part = chosen[k : k + 256]
             waves = self._probe * inner_windows(self._sample, self._corners[part] % PERIOD, N)
-            light = np.abs(np.fft.fft2(waves, norm="ortho")) ** 2
+            intensity = np.abs(np.fft.fft2(waves, norm="ortho")) ** 2
             noise = np.stack([np.random.default_rng(j).standard_normal((N, N), np.float32) for j in part])
-            amplitude = np.maximum(np.sqrt(light) + noise / 2, 0)  # of a count, where photons are many
+            amplitude = np.maximum(np.sqrt(intensity) + noise / 2, 0)  # of a count, where photons are many
             found[k : k + 256] = np.fft.fftshift(np.round(amplitude**2) ** 0.5, axes=(1, 2))
         return found
 

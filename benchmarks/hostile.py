@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""What a user is told about hostile files, measured scans, run folders and settings: one Markdown row each.
+"""What a user reads about hostile files, measured scans, run folders and settings: one Markdown row each.
 
     python benchmarks/hostile.py                  all cases in this process, a few in processes of their own
     python benchmarks/hostile.py --fresh 1000     every case in a process of its own (slow)
@@ -39,18 +39,18 @@ Outcome = tuple[int, str, str, float]
 
 def here(script: Path, overrides: list[str]) -> Outcome:
     """Exit code, stdout, stderr and seconds of a script in this process."""
-    told, said, began, code = io.StringIO(), io.StringIO(), time.perf_counter(), 0
+    printed, errors, began, code = io.StringIO(), io.StringIO(), time.perf_counter(), 0
     logging.getLogger().handlers.clear()
     os.environ.pop("HYDRA_FULL_ERROR", None)
     arguments, sys.argv = sys.argv, [str(script), *overrides]
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(printed):
             runpy.run_path(str(script), run_name="__main__")
     except SystemExit as stop:
         code = int(stop.code or 0)
     finally:
         sys.argv = arguments
-    return code, told.getvalue(), said.getvalue(), time.perf_counter() - began
+    return code, printed.getvalue(), errors.getvalue(), time.perf_counter() - began
 
 
 def fresh(script: Path, overrides: list[str]) -> Outcome:
@@ -70,10 +70,10 @@ def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
         if not any(text.startswith("output_dir=") for text in overrides):
             overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
         before = files(world.folder)
-        code, _, said, seconds = (fresh if alone else here)(INFER, overrides)
-        line = said.strip().replace(f"{name}/", "")
-        passed = code == 2 and said.count("\n") == 1 and files(world.folder) == before
-        return passed and re.search(case.message, said.rstrip()) is not None, line, seconds
+        code, _, errors, seconds = (fresh if alone else here)(INFER, overrides)
+        line = errors.strip().replace(f"{name}/", "")
+        passed = code == 2 and errors.count("\n") == 1 and files(world.folder) == before
+        return passed and re.search(case.message, errors.rstrip()) is not None, line, seconds
 
 
 def tried_scan(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
@@ -83,15 +83,15 @@ def tried_scan(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
         overrides = case.make(world)
         before, start = files(world.folder), fresh if alone else here
         if case.doubtful:
-            code, told, said, seconds = start(INSPECT, [*overrides, f"output={name}/picture.png"])
-            lines = [line[4:] for line in told.splitlines() if line.startswith("  ! ")]
-            passed = code == 0 and not said and 0 < len(lines) <= 2
+            code, printed, errors, seconds = start(INSPECT, [*overrides, f"output={name}/picture.png"])
+            lines = [line[4:] for line in printed.splitlines() if line.startswith("  ! ")]
+            passed = code == 0 and not errors and 0 < len(lines) <= 2
             line = next((line for line in lines if re.search(case.message, line)), "")
             passed = passed and bool(line)
         else:
-            code, told, said, seconds = start(SCAN, [*overrides, f"output_dir={name}/out"])
-            line = said.strip()
-            passed = code == 2 and said.count("\n") == 1 and re.search(case.message, line) is not None
+            code, printed, errors, seconds = start(SCAN, [*overrides, f"output_dir={name}/out"])
+            line = errors.strip()
+            passed = code == 2 and errors.count("\n") == 1 and re.search(case.message, line) is not None
             passed = passed and not (Path(name) / "out").exists()
         return passed and files(world.folder) == before, line.replace(f"{name}/", ""), seconds
 

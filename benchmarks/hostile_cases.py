@@ -1,4 +1,4 @@
-"""Files and settings that inference must refuse: for each, how it is made and what the user is told.
+"""Files and settings that inference must refuse: for each, how it is made and what the user reads.
 
 Every case starts from good files (:class:`World`) and spoils one thing. Nothing here imports TensorFlow.
 """

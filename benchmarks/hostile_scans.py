@@ -1,4 +1,4 @@
-"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user is told.
+"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user reads.
 
 Every case starts from a good file of one of the formats (:class:`ScanWorld`) and spoils one thing. Nothing
 here imports TensorFlow.
@@ -38,8 +38,8 @@ def made_up() -> SimpleNamespace:
     probe = np.exp(-(rows**2 + 1.3 * cols**2) / 40 + 0.02j * rows * cols).astype(np.complex64)
     corners = np.array([(5 * a, 6 * b) for a in range(ROWS) for b in range(COLS)])
     waves = np.stack([probe * object_[r : r + N, c : c + N] for r, c in corners])
-    light = np.abs(np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))) ** 2
-    counts = rng.poisson(1e4 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint16)
+    intensity = np.abs(np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))) ** 2
+    counts = rng.poisson(1e4 * intensity / intensity.sum(axis=(1, 2)).mean()).astype(np.uint16)
     places = corners + rng.uniform(-0.4, 0.4, corners.shape)
     return SimpleNamespace(counts=counts, places=places, metres=places * PIXEL, probe=probe, object=object_)
 

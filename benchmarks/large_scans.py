@@ -133,23 +133,29 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
 
     from benchmarks.generated_scan import generated_scan
     from ptycho.reconstruction.blocks import Blockwise, Stage, fit_in_blocks
+    from ptycho.reconstruction.estimate import Estimate
     from ptycho.reconstruction.refinement import likelihood_of
-    from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-    from ptycho.reconstruction.state import State
+    from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 
     for count in counts:
         began = time.perf_counter()
         data = generated_scan(count, side)
         made_s = time.perf_counter() - began
         likelihood = likelihood_of(data)
-        start = State.of(data, np.ones((data.object_size,) * 2))
+        start = Estimate.of(data, np.ones((data.object_size,) * 2))
         memory, began = [], time.perf_counter()
 
         def advance(patterns: int) -> None:
             memory.append(psutil.Process().memory_info().rss / 2**20)  # noqa: B023
 
-        one = (Stage("one step", lambda terms, state, free, steps: fit(terms, state, free, 1), True),)
-        fit_in_blocks(Terms(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
+        one = (
+            Stage(
+                "one step",
+                lambda objective, estimate, refine, steps: fit(objective, estimate, refine, 1),
+                True,
+            ),
+        )
+        fit_in_blocks(Objective(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
         seconds = time.perf_counter() - began
         rate = 2 * count / seconds  # the start, and one step
         tenth = max(1, len(memory) // 10)

@@ -6,8 +6,8 @@
 
 A photograph (object ``c`` of ``benchmarks/panel.py``, NumPy alone) under a lens whose far field is 0.03 of
 the detector wide, 10⁷ photons in a pattern; the beam is known. The object is fitted from a constant, and from
-what :func:`ptycho.reconstruction.larger_pixels.begin_at_larger_pixels` gives. Relative complex error after so
-many seconds of steps; the first row of the latter is its beginning. All is compiled before.
+what :func:`ptycho.reconstruction.multiresolution.multiresolution_start` gives. Relative complex error after
+so many seconds of steps; the first row of the latter is its beginning. All is compiled before.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, error_of, far_light, object_of
+from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
 from benchmarks.tables import markdown
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.model_selection import SelectionOptions
+from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
@@ -52,10 +52,10 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
     positions = np.round(grid + rng.uniform(-step / 5, step / 5, grid.shape))
     positions += MARGIN - positions.min(axis=0)
     object_ = object_of("c", N + int(positions.max()) + MARGIN + 1)
-    light = far_light(object_, probe, positions)
-    scale = photons / light.sum(axis=(1, 2)).mean()
+    intensity = far_intensity(object_, probe, positions)
+    scale = photons / intensity.sum(axis=(1, 2)).mean()
     data = Dataset(
-        np.sqrt(rng.poisson(scale * light)).astype(np.float32),
+        np.sqrt(rng.poisson(scale * intensity)).astype(np.float32),
         Beam(probe.astype(np.complex64), positions.astype(np.float32)),
         np.zeros(len(positions), np.int32),
         np.arange(len(positions), dtype=np.int32)[:, None],
@@ -67,21 +67,21 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
 
 
 def row_of(
-    name: str, terms: Terms, start: State, truth: np.ndarray, probe: np.ndarray, spent: float
+    name: str, objective: Objective, start: Estimate, truth: np.ndarray, probe: np.ndarray, spent: float
 ) -> dict[str, str]:
     """Errors from a start, and seconds with those that were ``spent`` on it; scoring is not counted."""
     row, since = {"begun from": name}, time.perf_counter()
 
-    def watch(state: State, value: float) -> None:
+    def watch(estimate: Estimate, value: float) -> None:
         nonlocal spent, since
         spent += time.perf_counter() - since
         if (step := watched.pop(0)) in SHOWN:
-            error = error_of(state.object, truth, terms.likelihood.data.beam, probe)
+            error = error_of(estimate.object, truth, objective.likelihood.data.beam, probe)
             row[f"step {step}"] = f"{error:.3f} ({spent:.0f} s)"
         since = time.perf_counter()
 
     watched = list(range(SHOWN[-1] + 1))
-    fit(terms, start, OBJECT_ALONE, SHOWN[-1], 0.0, watch)
+    fit(objective, start, OBJECT_ALONE, SHOWN[-1], 0.0, watch)
     return row
 
 
@@ -98,18 +98,18 @@ def main() -> None:
     if view is None:
         raise SystemExit(f"{options.side}: there are no larger pixels to begin at")
     print(f"{len(data.positions)} patterns of {data.N}², begun at {view.data.N}²\n")
-    terms = Terms(
+    objective = Objective(
         ScanLikelihood(data, data.normalisation),
         Prior("edge_preserving", PRIORS["edge_preserving"].strengths[0]),
     )
-    flat = State.of(data, np.ones(truth.shape))
-    fit(terms, flat, OBJECT_ALONE, 1)
-    begin_at_larger_pixels(terms, flat, 1)
-    rows = [row_of("a constant", terms, flat, truth, probe, 0.0)]
+    flat = Estimate.of(data, np.ones(truth.shape))
+    fit(objective, flat, OBJECT_ALONE, 1)
+    multiresolution_start(objective, flat, 1)
+    rows = [row_of("a constant", objective, flat, truth, probe, 0.0)]
     since = time.perf_counter()
-    begun = begin_at_larger_pixels(terms, flat, SelectionOptions.first_steps)
-    assert begun is not None
-    rows.append(row_of("larger pixels", terms, begun, truth, probe, time.perf_counter() - since))
+    downsampled = multiresolution_start(objective, flat, SelectionOptions.first_steps)
+    assert downsampled is not None
+    rows.append(row_of("larger pixels", objective, downsampled, truth, probe, time.perf_counter() - since))
     print(markdown(rows))
 
 

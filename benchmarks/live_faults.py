@@ -96,10 +96,10 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
         lost: how many frames were never sent; None: some.
     """
     store = Store(case.folder / "live")
-    table, told = store.table, store.description
+    table, description = store.table, store.description
     frames, positions = case.truth
     metres = table.positions(table.rows)
-    metres = metres * (UNITS[str(told.unit)] or 1.0) if told is not None else metres
+    metres = metres * (UNITS[str(description.unit)] or 1.0) if description is not None else metres
     indices = table.frames["index"][table.rows]
     same = np.array_equal(store.read(table.rows), frames[indices])
     same = same and np.allclose(metres, positions[indices], rtol=0, atol=1e-12)

@@ -1,12 +1,12 @@
-"""Near fields: how well the object is found, and whether a user is told where it is not: a Markdown table.
+"""Near fields: how well the object is found, and whether a user is warned where it is not: a Markdown table.
 
-    python benchmarks/near_field.py [--only 4,12] [--probes none,told] [--photons 1e6] [--side 64]
+    python benchmarks/near_field.py [--only 4,12] [--probes none,right] [--photons 1e6] [--side 64]
 
 Scans behind a diffuser are simulated in a window twice as wide as the detector
 (:mod:`ptycho.simulation.near_field`), their patterns 8 px apart on a spiral, and reconstructed by the default
-call. The probe is not told (``none``), told as it is on the detector's window (``told``), or told with errors
-of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther``: the diffuser is five times as far before the sample,
-so that the light on it varies more.
+call. The probe is not specified (``none``), specified as it is on the detector's window (``right``), or with
+errors of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther``: the diffuser is five times as far before the
+sample, so that the illumination varies more.
 
 Scored is what at least half of the most patterns saw, against the truth, in one frame: relative error less
 scale, phase and phase plane. ``flags``: those that say that the image is wrong.
@@ -31,7 +31,7 @@ from ptycho.evaluation.trust import WRONG
 from ptycho.simulation import near_field
 
 ENERGY_EV, PITCH_M = 12e3, 5e-7
-STEP_PX, SEEN = 8.0, 0.5
+STEP_PX, COUNTED = 8.0, 0.5
 NUMBERS = ("2", "4", "4 farther", "8", "12", "20", "30")
 FARTHER = 5.0
 ERROR, ERROR_RAD, ERROR_PX = 0.1, 0.3, 3.0
@@ -45,8 +45,8 @@ def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.
     return near_field.simulate_near_field(side, patterns, STEP_PX, way, photons, ahead=ahead)
 
 
-def told_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
-    """What the reconstruction is told of the probe, ``(N, N)`` complex128, or None."""
+def specified_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
+    """The specified probe, ``(N, N)`` complex128, or None."""
     if kind == "none":
         return None
     wrong = gaussian_filter(
@@ -72,18 +72,18 @@ def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None) -> ptycho
 
 
 def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
-    """Relative error of the object where at least ``SEEN`` of the most patterns were."""
+    """Relative error of the object where at least ``COUNTED`` of the most patterns were."""
     positions, side = result.beam.positions, len(result.object)
     off = (positions + (result.beam.probe.shape[-1] - truth.N) / 2 - truth.positions).mean(axis=0)
     whole = np.floor(off).astype(int)
     known = shifted(truth.sample, off - whole)
     row, col = truth.margin - whole
-    known, seen = known[row : row + side, col : col + side], np.zeros((side, side))
+    known, counted = known[row : row + side, col : col + side], np.zeros((side, side))
     for r, c in np.round(truth.positions + off).astype(int):
-        seen[r : r + truth.N, c : c + truth.N] += 1
-    lit = (seen >= SEEN * seen.max()) & result.mask
-    found = align(result.object, known, lit).object
-    return float(np.linalg.norm((found - known)[lit]) / np.linalg.norm(known[lit]))
+        counted[r : r + truth.N, c : c + truth.N] += 1
+    illuminated = (counted >= COUNTED * counted.max()) & result.mask
+    found = align(result.object, known, illuminated).object
+    return float(np.linalg.norm((found - known)[illuminated]) / np.linalg.norm(known[illuminated]))
 
 
 def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Reconstruct near fields of several λz/dx².")
     parser.add_argument("--only", default=",".join(NUMBERS), help="rows, comma-separated (default: all)")
-    parser.add_argument("--probes", default="none,told,errors")
+    parser.add_argument("--probes", default="none,right,errors")
     parser.add_argument("--photons", type=float, default=1e6, help="in a pattern (default: 1e6)")
     parser.add_argument("--side", type=int, default=64, help="of the detector, pixels (default: 64)")
     parser.add_argument("--patterns", type=int, default=36)
@@ -104,7 +104,7 @@ def main() -> int:
     for name in args.only.split(","):
         truth = simulate(name, args.side, args.patterns, args.photons)
         for kind in args.probes.split(","):
-            scan, began = measure(truth, told_probe(truth, kind)), time.perf_counter()
+            scan, began = measure(truth, specified_probe(truth, kind)), time.perf_counter()
             result = ptycho.reconstruct(scan)
             scores, error = result.scores, error_of(result, truth)
             flags = ", ".join(f"`{flag}`" for flag in scores["flags"] if flag in WRONG) or "–"

@@ -49,10 +49,10 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.regulariser_selection import select_regulariser
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -84,11 +84,11 @@ MARKS = {
 }
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
-LIT = 0.1  # of the strongest light: what is scored
+ILLUMINATED = 0.1  # of the strongest illumination: what is scored
 
 
 class Cell(NamedTuple):
-    """A scan: what is scanned, with which probe, light, step (px), and what is wrong with what is told."""
+    """A scan: what is scanned, with which probe, dose, step (px), and what is wrong with its file."""
 
     object: str
     probe: str
@@ -183,7 +183,7 @@ def positions_of(step: int) -> np.ndarray:
     return np.round(moved - moved.min(axis=0)) + MARGIN
 
 
-def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P·O)|²``, zero frequency in the middle."""
     found, N = [], len(probe)
     for row, col in positions:
@@ -201,21 +201,21 @@ def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> 
     return np.array(found)
 
 
-def light_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def intensity_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P·O)|²`` on the detector of ``probe (N, N)``, of an object of pixels of half the side."""
     N = len(probe)
     far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
     fine = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(np.pad(far, N // 2))))
-    return far_light(object_, fine, 2 * positions)[:, N // 2 : -N // 2, N // 2 : -N // 2]
+    return far_intensity(object_, fine, 2 * positions)[:, N // 2 : -N // 2, N // 2 : -N // 2]
 
 
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as it is told, its true object, and the true probe."""
+    """The scan as its file has it, its true object, and the true probe."""
     rng, N, probe = np.random.default_rng(11), cell.side, probe_of(cell.probe, cell.side)
     positions = positions_of(cell.step)
     side = N + int(positions.max()) + MARGIN + 1
     object_, true = object_of(cell.object, side), positions.copy()
-    told = probe
+    initial = probe
     if cell.wrong in ("positions", "all"):
         true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
     if cell.wrong == "fraction":
@@ -223,23 +223,25 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     if cell.wrong in ("probe", "all", "slight"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
         defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
-        told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
+        initial = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
     if cell.wrong == "finer":
-        light = light_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
+        intensity = intensity_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
     else:
-        light = far_light(object_, probe, true)
+        intensity = far_intensity(object_, probe, true)
     if cell.wrong in ("modes", "all"):
         second = probe * np.linspace(-1, 1, N)
-        light += 0.15 * far_light(object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true)
-    scale = cell.photons / light.sum(axis=(1, 2)).mean()
-    counts = rng.poisson(scale * light + (2.0 if cell.wrong in ("background", "all") else 0.0))
+        intensity += 0.15 * far_intensity(
+            object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true
+        )
+    scale = cell.photons / intensity.sum(axis=(1, 2)).mean()
+    counts = rng.poisson(scale * intensity + (2.0 if cell.wrong in ("background", "all") else 0.0))
     amplitudes = np.sqrt(counts).astype(np.float32)
     power = np.mean(np.sum(amplitudes**2, axis=(1, 2)))
-    known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(told) ** 2))
+    known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(initial) ** 2))
     each = np.arange(len(positions), dtype=np.int32)[:, None]
     data = Dataset(
         amplitudes=amplitudes,
-        beam=Beam(told.astype(np.complex64), positions.astype(np.float32)),
+        beam=Beam(initial.astype(np.complex64), positions.astype(np.float32)),
         image=np.zeros(len(positions), np.int32),
         groups=each,
         photon_scale=float(known),
@@ -250,11 +252,11 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
 
 
 def error_of(found: np.ndarray, truth: np.ndarray, beam: Beam, probe: np.ndarray) -> float:
-    """Of the part that gets a tenth of the strongest light."""
-    light, N = np.zeros(truth.shape), beam.N
+    """Of the part that gets a tenth of the strongest illumination."""
+    illumination, N = np.zeros(truth.shape), beam.N
     for row, col in beam.positions.astype(int):
-        light[row : row + N, col : col + N] += np.abs(probe) ** 2
-    mask = light > LIT * light.max()
+        illumination[row : row + N, col : col + N] += np.abs(probe) ** 2
+    mask = illumination > ILLUMINATED * illumination.max()
     flat = align(np.where(mask, found, 0), truth, mask).object
     placed, there = in_frame(truth, flat, mask)
     there &= mask
@@ -279,7 +281,7 @@ def run(cell: Cell) -> dict[str, object]:
         began = time.perf_counter()
         solved = solve(data, wishes, 0)
         row[f"{way}_s"] = time.perf_counter() - began
-        row[way] = error_of(solved.state.object, truth, data.beam, probe)
+        row[way] = error_of(solved.estimate.object, truth, data.beam, probe)
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
     return row
 
@@ -312,7 +314,7 @@ def run_candidates(cell: Cell) -> dict[str, object]:
     )
     select_regulariser(selection)
     errors = {
-        one.hypothesis.name: error_of(one.state.object, truth, data.beam, probe) for one in selection.tried
+        one.hypothesis.name: error_of(one.estimate.object, truth, data.beam, probe) for one in selection.tried
     }
     return {"candidates": errors, "chosen": selection.decisions[-1].value}
 
@@ -335,11 +337,11 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
     points: list[tuple[float, float]] = []
     scoring, steps = 0.0, 0
 
-    def watch(state: State, value: float, **_: object) -> None:
+    def watch(estimate: Estimate, value: float, **_: object) -> None:
         nonlocal scoring, steps
         if steps % 5 == 0:
             now = time.perf_counter()
-            points.append((now - began - scoring, error_of(state.object, truth, data.beam, probe)))
+            points.append((now - began - scoring, error_of(estimate.object, truth, data.beam, probe)))
             scoring += time.perf_counter() - now
         steps += 1
 
@@ -448,13 +450,13 @@ def six(cells_: list[Cell]) -> Figure:
     for column, cell in enumerate(cells_):
         data, truth, probe = scan_of(cell)
         still = {"probe": False, "positions": False, "flux": False, "background": False}
-        light, N = np.zeros(truth.shape), data.N
+        illumination, N = np.zeros(truth.shape), data.N
         for row, col in data.positions.astype(int):
-            light[row : row + N, col : col + N] += np.abs(probe) ** 2
-        mask = light > LIT * light.max()
+            illumination[row : row + N, col : col + N] += np.abs(probe) ** 2
+        mask = illumination > ILLUMINATED * illumination.max()
         objects = {"truth": truth}
         for name in ("edge_preserving", "learned"):
-            found = solve(data, ModelOptions(prior=name, **still), 0).state.object
+            found = solve(data, ModelOptions(prior=name, **still), 0).estimate.object
             objects[name] = align(np.where(mask, found, 0), truth, mask).object
         turn = np.exp(-1j * np.angle(truth[mask].sum()))
         ranges = [np.quantile(part(turn * truth[mask]), (0.01, 0.99)) for part in (np.abs, np.angle)]
@@ -465,8 +467,11 @@ def six(cells_: list[Cell]) -> Figure:
         ]
         wrong = np.abs(objects["learned"] - truth)
         rows.append(("|learned − truth|", wrong, (0, np.quantile(wrong[mask], 0.99))))
-        lit = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-        box = slice(lit[0][0], lit[0][-1] + 1), slice(lit[1][0], lit[1][-1] + 1)
+        illuminated = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        box = (
+            slice(illuminated[0][0], illuminated[0][-1] + 1),
+            slice(illuminated[1][0], illuminated[1][-1] + 1),
+        )
         for place, (name, image, (low, high)) in enumerate(rows):
             shown = np.where(mask, image, np.nan)[box]
             axes[place, column].imshow(shown, cmap="gray", vmin=low, vmax=high)

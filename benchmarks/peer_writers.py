@@ -117,15 +117,15 @@ def with_ptylab(folder: Path, scan: Scan) -> dict[str, Written]:
 
     np.random.seed(0)  # noqa: NPY002 - it draws from the global generator
     generate_simu_hdf5(folder / "ptylab.hdf5")
-    seen = ExperimentalData(str(folder / "ptylab.hdf5"))
-    pixel = seen.wavelength * seen.zo / (seen.ptychogram.shape[-1] * seen.dxd)
+    stored = ExperimentalData(str(folder / "ptylab.hdf5"))
+    pixel = stored.wavelength * stored.zo / (stored.ptychogram.shape[-1] * stored.dxd)
     np.savez(
         folder / "ptylab_truth.npz",
-        counts=seen.ptychogram,
-        positions=seen.encoder / pixel,
-        energy_eV=1.239841984e-6 / seen.wavelength,
-        distance_m=seen.zo,
-        detector_pixel_m=seen.dxd,
+        counts=stored.ptychogram,
+        positions=stored.encoder / pixel,
+        energy_eV=1.239841984e-6 / stored.wavelength,
+        distance_m=stored.zo,
+        detector_pixel_m=stored.dxd,
     )
     written = Written("ptylab.hdf5", lacks=("probe", "good"), truth="ptylab_truth.npz")
     return {"PtyLab HDF5 (its example)": written}

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Are positions of another scale or turn found, and right ones left alone? And the turn of electrons?
 
-    python benchmarks/position_map.py told               the probe as it is
-    python benchmarks/position_map.py guessed            guessed for the positions as they are told
+    python benchmarks/position_map.py nominal            the probe as it is
+    python benchmarks/position_map.py guessed            guessed for the nominal positions
     python benchmarks/position_map.py jittered           positions err by 0.7 px besides
     python benchmarks/position_map.py dim                10⁴ photons
     python benchmarks/position_map.py gains              the score test that comes before the search
     python benchmarks/position_map.py electrons          the default command, no probe, turned by −121°
 
 Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² under three lenses;
-told are the true positions, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of scale and
-turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on
-a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is the
-relative complex one, of what gets a tenth of the strongest light.
+nominal positions are the true ones, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of
+scale and turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of
+0.5 rad on a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is
+the relative complex one, of what gets a tenth of the strongest illumination.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.panel import MARGIN, far_light, object_of, probe_of
+from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
 from ptycho.align.affine_map import find_map, score_map
 from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
-from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_illumination
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation
@@ -76,34 +76,36 @@ def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarr
 
 
 def scan_of(case: tuple[str, str, float, int], scale: float, turn: float, error_px: float) -> Dataset:
-    """A scan whose positions are told so many times as far apart, and turned."""
+    """A scan whose nominal positions are so many times as far apart, and turned."""
     name, kind, photons, step = case
     rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
-    light = far_light(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
-    amplitudes = np.sqrt(rng.poisson(light * photons / light.sum(axis=(1, 2)).mean())).astype(np.float32)
-    told = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
+    intensity = far_intensity(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
+    amplitudes = np.sqrt(rng.poisson(intensity * photons / intensity.sum(axis=(1, 2)).mean())).astype(
+        np.float32
+    )
+    nominal = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
     power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
-    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), told)
+    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), nominal)
 
 
-def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Dataset:
+def dataset(amplitudes: np.ndarray, probe: np.ndarray, nominal: np.ndarray) -> Dataset:
     """Patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
-    told = told - np.floor(told.min(axis=0)) + 6
+    nominal = nominal - np.floor(nominal.min(axis=0)) + 6
     return Dataset(
         amplitudes=amplitudes.astype(np.float32),
-        beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
-        image=np.zeros(len(told), np.int32),
-        groups=np.arange(len(told), dtype=np.int32)[:, None],
+        beam=Beam(probe.astype(np.complex64), nominal.astype(np.float32)),
+        image=np.zeros(len(nominal), np.int32),
+        groups=np.arange(len(nominal), dtype=np.int32)[:, None],
         photon_scale=1.0,
-        object_size=N + int(np.ceil(told.max())) + 7,
+        object_size=N + int(np.ceil(nominal.max())) + 7,
         region_size=N + 2,
         exact=True,
     )
 
 
 def photons(way: str) -> Iterator[Row]:
-    for name, kind, light, step in CASES:
-        case = name, kind, 1e4 if way == "dim" else light, step
+    for name, kind, mean_dose, step in CASES:
+        case = name, kind, 1e4 if way == "dim" else mean_dose, step
         for edit, (scale, turn) in EDITS.items():
             data = scan_of(case, scale, turn, 0.7 if way == "jittered" else 0.0)
             if way == "guessed":
@@ -113,7 +115,7 @@ def photons(way: str) -> Iterator[Row]:
             assert found is not None
             yield {
                 "scan": f"{name} {kind} {case[2]:.0e} {step}",
-                "told": edit,
+                "nominal": edit,
                 "scale off, %": 100 * (found.scale * scale - 1),
                 "turn off, °": found.degrees + turn,
                 "flagged": bool(found.scale_differs or found.turn_differs),
@@ -123,8 +125,8 @@ def photons(way: str) -> Iterator[Row]:
 
 def gains() -> Iterator[Row]:
     """Yield the score test of a map, of right positions and of scales that err by a few per cent."""
-    for name, kind, light, step in CASES:
-        for dose in (light, 1e4):
+    for name, kind, mean_dose, step in CASES:
+        for dose in (mean_dose, 1e4):
             for scale in (1.0, 1.02, 1.03, 0.96, 0.8):
                 found = score_map(scan_of((name, kind, dose, step), scale, 0.0, 0.0))
                 assert found is not None
@@ -166,12 +168,12 @@ def electrons() -> Iterator[Row]:
     for defocus, kind, dose in ELECTRONS:
         rng, true = np.random.default_rng(1), places(7, 15, 0.1)
         image = atoms(N + int(true.max()) + 20, kind)
-        light = far_light(image, lens(defocus), true)
-        counts = rng.poisson(light * dose / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
-        told = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
+        intensity = far_intensity(image, lens(defocus), true)
+        counts = rng.poisson(intensity * dose / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
+        nominal = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
         with tempfile.TemporaryDirectory() as name:
             file, out = Path(name) / "electrons.npz", Path(name) / "run"
-            np.savez(file, diff3d=counts, xcoords=told[:, 1], ycoords=told[:, 0])
+            np.savez(file, diff3d=counts, xcoords=nominal[:, 1], ycoords=nominal[:, 0])
             said = ("data.domain=counts", "data.unit=angstrom", "data.electrons_keV=80")
             began = time.perf_counter()
             subprocess.run(
@@ -186,14 +188,14 @@ def electrons() -> Iterator[Row]:
             with np.load(out / "recons" / "solver" / "recon.npz") as stored:
                 found = stored["object"][0]
                 beam = (stored[key] for key in ("probe", "positions", "flux"))
-                light = object_illumination(State(found, *beam, np.zeros((N, N))))
+                illumination = object_illumination(Estimate(found, *beam, np.zeros((N, N))))
         row = metrics["solver"]
         yield {
             "defocus, nm": defocus,
             "object": kind,
             "electrons": dose,
             "rotation": metrics["findings"].get("rotation", ["not found"])[0],
-            "error": error_of(found, image, light > 0.1 * light.max()),
+            "error": error_of(found, image, illumination > 0.1 * illumination.max()),
             "r_factor": row["r_factor"],
             "r_noise": row["r_noise"],
             "flags": row["flags"],
@@ -211,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("way", choices=("told", "guessed", "jittered", "dim", "gains", "electrons"))
+    parser.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", "gains", "electrons"))
     way = parser.parse_args().way
     rows = {"electrons": electrons, "gains": gains}.get(way, lambda: photons(way))
     for row in rows():

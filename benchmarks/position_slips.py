@@ -9,10 +9,10 @@
 400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
 patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
-drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or told out of focus (60
-rad·px² more) and free. Positions: rms error, without the shift that most have in common. Object: relative
-complex error of the solver's (no prior, 100 steps) with positions as they are told, as they are found, and
-as they are; in all three they are free by gradients, too.
+drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or initially out of focus (60
+rad·px² more) and refined. Positions: rms error, without the shift that most have in common. Object: relative
+complex error of the solver's (no prior, 100 steps) with nominal positions, those that are found, and
+as they are; in all three they are refined by gradients, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ptycho
-from benchmarks.panel import far_light, object_of, probe_of
+from benchmarks.panel import far_intensity, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
 from ptycho.align.context import RunContext
 from ptycho.align.position_jumps import find_jumps
@@ -41,7 +41,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
-from ptycho.reconstruction.unknowns import object_illumination
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of, warnings_of
 
@@ -99,7 +99,7 @@ def places(case: Case) -> np.ndarray:
 
 
 def errors(kind: str, case: Case) -> np.ndarray:
-    """What is told too much, ``(J, 2)`` px."""
+    """What nominal positions have too much, ``(J, 2)`` px."""
     count, rng = case.side**2, np.random.default_rng(1)
     found = np.zeros((count, 2))
     if kind.endswith("slips"):
@@ -121,15 +121,15 @@ def errors(kind: str, case: Case) -> np.ndarray:
 
 
 def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as it is told, its true positions, and the object."""
+    """The scan as its file has it, its true positions, and the object."""
     rng, probe, true = np.random.default_rng(5), probe_of(case.probe, N), places(case)
     image = object_of(case.object, N + int(true.max()) + ROOM)
-    light = far_light(image, probe, true)
+    intensity = far_intensity(image, probe, true)
     if case.spoilt == "modes":
         second = probe * np.linspace(-1, 1, N)
         second *= np.sqrt(0.15) * np.linalg.norm(probe) / np.linalg.norm(second)
-        light += far_light(image, second, true)
-    counts = rng.poisson(light * case.photons / light.sum(axis=(1, 2)).mean()).astype(float)
+        intensity += far_intensity(image, second, true)
+    counts = rng.poisson(intensity * case.photons / intensity.sum(axis=(1, 2)).mean()).astype(float)
     if case.spoilt == "frames":  # dark, hot, dimmed
         counts[37], counts[222] = rng.poisson(3, (N, N)), rng.poisson(case.photons / N**2, (N, N))
         counts[300] *= 0.3
@@ -148,38 +148,38 @@ def off(positions: np.ndarray, true: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.sum((left - np.median(left, axis=0)) ** 2, axis=1))))
 
 
-def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool) -> float | None:
+def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_probe: bool) -> float | None:
     """Of the solver's object from positions."""
     there = dataset(data.amplitudes[:], data.probe[0], positions)
     wishes = ModelOptions(
-        probe=free, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
+        probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
-    state = solve(there, wishes, 0).state
-    light = object_illumination(state)
-    return error_of(state.object, image, light > 0.1 * light.max())
+    estimate = solve(there, wishes, 0).estimate
+    illumination = object_illumination(estimate)
+    return error_of(estimate.object, image, illumination > 0.1 * illumination.max())
 
 
-def row_of(case: Case, kind: str, free: bool) -> Row:
+def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
-    told, began = data.positions, time.perf_counter()
-    slips = find_jumps(data, free)
+    nominal, began = data.positions, time.perf_counter()
+    slips = find_jumps(data, refine_probe)
     seconds, found = time.perf_counter() - began, data.positions + slips.moves
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
-        "probe": "free" if free else "told",
-        "positions, px": [off(places, true) for places in (told, found)],
-        "object": [error_at(data, places, image, free) for places in (told, found, true)],
-        "told as": slips.text if slips.moved.any() else "nothing",
+        "probe": "refined" if refine_probe else "initial",
+        "positions, px": [off(places, true) for places in (nominal, found)],
+        "object": [error_at(data, places, image, refine_probe) for places in (nominal, found, true)],
+        "reported as": slips.text if slips.moved.any() else "nothing",
         "flagged": slips.lost,
         "s": seconds,
     }
 
 
-def program_row(case: Case, kind: str, told_probe: bool) -> Row:
+def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
     """What the program makes of a scan before it is reconstructed, every judgement included."""
     data, true, _ = scan_of(case, errors(kind, case))
-    probe = data.probe[0] if told_probe else None
+    probe = data.probe[0] if initial_probe else None
     patterns = np.rint(data.amplitudes[:].astype(float) ** 2)
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
@@ -188,9 +188,9 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
-        "probe": "told" if told_probe else "guessed",
+        "probe": "initial" if initial_probe else "guessed",
         "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
-        "told as": [one.value for one in each.decisions if one.what.startswith("positions")],
+        "reported as": [one.value for one in each.decisions if one.what.startswith("positions")],
         "warnings": [*each.scan.warnings, *warnings_of(each.decisions)],
         "flagged": flags_of(each.decisions),
         "s": time.perf_counter() - began,
@@ -198,20 +198,20 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
 
 
 def wrong() -> Iterator[Row]:
-    for free in (False, True):
+    for refine_probe in (False, True):
         for kind in KINDS:
-            yield row_of(Case(spoilt="defocus" if free else "nothing"), kind, free)
+            yield row_of(Case(spoilt="defocus" if refine_probe else "nothing"), kind, refine_probe)
 
 
 def right() -> Iterator[Row]:
     for case in RIGHT:
-        for free in (True, False):
+        for refine_probe in (True, False):
             data, _, _ = scan_of(case, np.zeros((case.side**2, 2)))
             began = time.perf_counter()
-            slips = find_jumps(data, free)
+            slips = find_jumps(data, refine_probe)
             yield {
                 "scan": " ".join(map(str, case)),
-                "probe": "free" if free else "told",
+                "probe": "refined" if refine_probe else "initial",
                 "moved": int(np.any(slips.moves != 0, axis=1).sum()),
                 "flagged": slips.lost,
                 "s": time.perf_counter() - began,
@@ -236,26 +236,26 @@ def maps() -> Iterator[Row]:
 
 def table(rows: list[Row]) -> str:
     lines = [
-        "| scan | errors | probe | positions, rms px | object: told → found (true) | told as | s |",
+        "| scan | errors | probe | positions, rms px | object: nominal → found (true) | reported as | s |",
         "|---" * 7 + "|",
     ]
     for row in rows:
         before, after = row["positions, px"]  # type: ignore[misc]
-        told, found, true = row["object"]  # type: ignore[misc]
+        nominal, found, true = row["object"]  # type: ignore[misc]
         lines.append(
             f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | "
-            f"{told:.3f} → {found:.3f} ({true:.3f}) | {row['told as']} | {row['s']:.0f} |"
+            f"{nominal:.3f} → {found:.3f} ({true:.3f}) | {row['reported as']} | {row['s']:.0f} |"
         )
     return "\n".join(lines)
 
 
 def table_of_maps(rows: list[Row]) -> str:
-    lines = ["| scan | errors | probe | positions, rms px | told as | flags | s |", "|---" * 7 + "|"]
+    lines = ["| scan | errors | probe | positions, rms px | reported as | flags | s |", "|---" * 7 + "|"]
     for row in rows:
         before, after = row["positions, px"]  # type: ignore[misc]
-        told, flags = (", ".join(row[key]) or "–" for key in ("told as", "flagged"))  # type: ignore[arg-type]
+        reported, flags = (", ".join(row[key]) or "–" for key in ("reported as", "flagged"))  # type: ignore[arg-type]
         lines.append(
-            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {told} | "
+            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {reported} | "
             f"{flags} | {row['s']:.0f} |"
         )
     return "\n".join(lines)

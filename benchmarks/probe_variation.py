@@ -59,19 +59,19 @@ def scan_of(name: str, photons: float) -> tuple[ptycho.Scan, np.ndarray]:
     changes = [drifting(probe, kind, times) - probe for kind in DRIFTS if kind in wrong]
     probes = np.sum([np.repeat(probe[None], len(places), axis=0), *changes], axis=0)
     patches = np.stack([image[r : r + N, c : c + N] for r, c in places])
-    light = np.abs(np.fft.fftshift(np.fft.fft2(probes * patches), axes=(1, 2))) ** 2
+    intensity = np.abs(np.fft.fftshift(np.fft.fft2(probes * patches), axes=(1, 2))) ** 2
     if "modes" in wrong:
         second = probe * np.fft.fftshift(np.fft.fftfreq(N))
         second *= 0.4 * np.linalg.norm(probe) / np.linalg.norm(second)
-        light += np.abs(np.fft.fftshift(np.fft.fft2(second * patches), axes=(1, 2))) ** 2
-    light *= photons / light.sum(axis=(1, 2)).mean()
+        intensity += np.abs(np.fft.fftshift(np.fft.fft2(second * patches), axes=(1, 2))) ** 2
+    intensity *= photons / intensity.sum(axis=(1, 2)).mean()
     if "flux" in wrong:
-        light *= rng.uniform(0.8, 1.2, len(light))[:, None, None]
-    light += 0.05 * photons / N**2 * ("background" in wrong)
+        intensity *= rng.uniform(0.8, 1.2, len(intensity))[:, None, None]
+    intensity += 0.05 * photons / N**2 * ("background" in wrong)
     nominal = places + rng.normal(0, 0.7, places.shape) * ("positions" in wrong)
     bend = 60j * (np.fft.fftfreq(N)[:, None] ** 2 + np.fft.fftfreq(N) ** 2) * ("probe" in wrong)
     initial = np.fft.ifft2(np.fft.fft2(probe) * np.exp(bend))
-    return ptycho.Scan.from_arrays(rng.poisson(light), nominal, initial, counts=True), image
+    return ptycho.Scan.from_arrays(rng.poisson(intensity), nominal, initial, counts=True), image
 
 
 def main() -> None:

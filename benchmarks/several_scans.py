@@ -6,8 +6,8 @@
 The object is a photograph, the probe a defocused lens (benchmarks/panel.py, no part of our simulator). Two
 rasters of equal step, one in the gaps of the other; the second has 1.3 times the photons, and its stated
 positions are turned by half a degree and shifted by (3.3, −5.7) px. Error: |A − T| / |T − mean T| where there
-is a tenth of the strongest light, after one complex scale, one phase plane and one shift. Alone, each scan
-has the positions as they are.
+is a tenth of the strongest illumination, after one complex scale, one phase plane and one shift. Alone, each
+scan has the positions as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ptycho
-from benchmarks.panel import error_of, far_light, object_of, probe_of
+from benchmarks.panel import error_of, far_intensity, object_of, probe_of
 from benchmarks.tables import markdown
 from ptycho.scan.beam import Beam
 
@@ -43,13 +43,13 @@ def scans_of(photons: float, step: int) -> tuple[np.ndarray, np.ndarray, list[np
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
     places = [grid + rng.uniform(-2, 2, grid.shape) + EDGE + offset for offset in (0, step / 2)]
     image = object_of("a", 64 + int(max(map(np.max, places))) + EDGE)
-    light = [far_light(image, probe, positions) for positions in places]
-    scale = photons / light[0].sum(axis=(1, 2)).mean()
+    intensity = [far_intensity(image, probe, positions) for positions in places]
+    scale = photons / intensity[0].sum(axis=(1, 2)).mean()
     return (
         image,
         probe,
         places,
-        [rng.poisson(scale * f * part) for f, part in zip((1, FLUX), light, strict=True)],
+        [rng.poisson(scale * f * part) for f, part in zip((1, FLUX), intensity, strict=True)],
     )
 
 

@@ -4,8 +4,8 @@
     python scripts/simulate_scan.py output=beam.cxi imperfections=beamline
     python benchmarks/solver_course.py beam.cxi --background --modes 2
 
-The object alone, then all that is free, from a constant. After every step: seconds and Fourier transforms of
-a pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
+The object alone, then all that is refined, from a constant. After every step: seconds and Fourier transforms
+of a pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
 file. The compilation is not counted, nor is the scoring.
 
 Writes solver_course.csv and .md.
@@ -36,10 +36,10 @@ from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import FIT, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import FIT, Objective, fit
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth
 
@@ -51,7 +51,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("scan", type=Path, help="a file of simulate_scan.py with imperfections")
-    parser.add_argument("--steps", type=int, default=200, help="of the solver, with all that is free (200)")
+    parser.add_argument(
+        "--steps", type=int, default=200, help="of the solver, with all that is refined (200)"
+    )
     parser.add_argument("--modes", type=int, default=1, help="incoherent modes of the probe (1)")
     parser.add_argument("--background", action="store_true", help="a background is found, too")
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/solver_course"))
@@ -69,20 +71,20 @@ class Course:
     def count(self, patterns: int) -> None:
         self.patterns += patterns
 
-    def watch(self, state: State, value: float) -> None:
+    def watch(self, estimate: Estimate, value: float) -> None:
         self.spent += time.perf_counter() - self.since
-        count = len(state.positions)
+        count = len(estimate.positions)
         one = np.zeros(count, int)
         row = {
             "step": len(self.rows),
             "seconds": round(self.spent, 2),
             "transforms": 4
-            * len(state.modes)
+            * len(estimate.modes)
             * self.patterns
             // count,  # there and back, and the probe's own
             "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
-            "probe_error": round(probe_error(state.modes[0], self.truth.probe[0]), 4),
-            "position_error_px": round(position_error_px(state.positions, self.truth.positions, one), 4),
+            "probe_error": round(probe_error(estimate.modes[0], self.truth.probe[0]), 4),
+            "position_error_px": round(position_error_px(estimate.positions, self.truth.positions, one), 4),
         }
         self.rows.append(row)
         self.since = time.perf_counter()
@@ -92,17 +94,17 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
     """A row after every step."""
     unit, noise = (1.0, "poisson") if data.counts else (noise_unit(data), "gaussian")
     likelihood = ScanLikelihood(data, data.normalisation, unit, noise)
-    rough = State.of(data, np.ones((data.object_size,) * 2), options.modes)
+    rough = Estimate.of(data, np.ones((data.object_size,) * 2), options.modes)
     if options.background:
         rough = replace(rough, background=np.full((data.N, data.N), 0.1 * likelihood.photon**2, np.float32))
-    free = Freedom(True, True, True, options.background)
-    for one in (Freedom(False), free):
-        fit(Terms(likelihood), rough, one, 1)  # compiles
-    told = Course(likelihood, truth)
-    counted = Terms(replace(likelihood, advance=told.count))
-    first = fit(counted, rough, Freedom(False), FIT.first, watch=told.watch)
-    fit(counted, first.state, free, options.steps, watch=told.watch)
-    return told.rows
+    refine = Refine(True, True, True, options.background)
+    for one in (Refine(False), refine):
+        fit(Objective(likelihood), rough, one, 1)  # compiles
+    course = Course(likelihood, truth)
+    counted = Objective(replace(likelihood, advance=course.count))
+    first = fit(counted, rough, Refine(False), FIT.first, watch=course.watch)
+    fit(counted, first.estimate, refine, options.steps, watch=course.watch)
+    return course.rows
 
 
 def main(words: Sequence[str] | None = None) -> None:

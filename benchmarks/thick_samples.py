@@ -65,8 +65,8 @@ def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
     grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2)
     places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
     slices = slices_of(int(count), bool(kind), N + int(places.max()) + MARGIN)
-    light = intensity_of(slices, probe, places, float(depths) * DEPTH_M)
-    counts = rng.poisson(light * float(photons) / light.sum(axis=(1, 2)).mean())
+    intensity = intensity_of(slices, probe, places, float(depths) * DEPTH_M)
+    counts = rng.poisson(intensity * float(photons) / intensity.sum(axis=(1, 2)).mean())
     lengths = {"pixel_m": PIXEL_M, "energy_eV": ENERGY_EV}
     return ptycho.Scan.from_arrays(counts, places.astype(float), probe, counts=True, **lengths), slices
 

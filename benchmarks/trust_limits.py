@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Is the user told when the image of a scan is wrong? Scans of photographs, half of them spoilt.
+"""Is the user warned when the image of a scan is wrong? Scans of photographs, half of them spoilt.
 
     python benchmarks/trust_limits.py                every cell not done yet, into outputs/trust_limits
     python benchmarks/trust_limits.py --only shuffled --list
 
 Patterns are made as in ``panel.py``, without our simulator; then one thing is done to them, or to what is
-told of them (``HARMLESS``, ``HARMFUL``), the file is written, and the workflow for measured scans runs as it
-does for a user. A row: flags of the product, its measures, and its true relative error. Objects and probes of
-the cells whose name begins with *set* are those that the limits of ``ptycho.evaluation.trust`` were chosen
+stored of them (``HARMLESS``, ``HARMFUL``), the file is written, and the workflow for measured scans runs as
+it does for a user. A row: flags of the product, its measures, and its true relative error. Objects and probes
+of the cells whose name begins with *set* are those that the limits of ``ptycho.evaluation.trust`` were chosen
 by; those of *check* are others. A cell that is done is not run again.
 """
 
@@ -30,7 +30,7 @@ from scipy.ndimage import gaussian_filter
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, error_of, far_light, object_of, probe_of
+from benchmarks.panel import MARGIN, error_of, far_intensity, object_of, probe_of
 from benchmarks.study import framework
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -50,7 +50,7 @@ PARTS = {
 
 
 class Cell(NamedTuple):
-    """A scan: half of the panel, object, probe, light, step (px), what is done to it, how it is told."""
+    """A scan: half of the panel, object, probe, dose, step (px), what is done to it, how it is described."""
 
     part: str
     object: str
@@ -73,20 +73,20 @@ class Cell(NamedTuple):
 
 @dataclass
 class Scene:
-    """What is measured, and what is told of it; edits change either.
+    """What is measured, and what its file says of it; edits change either.
 
-    ``photons``: of a mean pattern; ``true``, ``told``: positions; ``frames``: once they are measured.
+    ``photons``: of a mean pattern; ``true``, ``nominal``: positions; ``frames``: once they are measured.
     """
 
     rng: np.random.Generator
     object: np.ndarray
     probe: np.ndarray
-    told_probe: np.ndarray
+    initial_probe: np.ndarray
     true: np.ndarray
-    told: np.ndarray
+    nominal: np.ndarray
     photons: float
     modes: list[np.ndarray] = field(default_factory=list)
-    light: Callable[[np.ndarray], np.ndarray] = lambda rate: rate
+    intensity: Callable[[np.ndarray], np.ndarray] = lambda rate: rate
     frames: np.ndarray = field(default_factory=lambda: np.zeros(0))
     domain: str = "counts"
     good: np.ndarray | None = None
@@ -102,7 +102,7 @@ def nothing(scene: Scene) -> None:
 # ---- what is done before the measurement
 
 
-def more_light(factor: float) -> Edit:
+def more_photons(factor: float) -> Edit:
     def edit(scene: Scene) -> None:
         scene.photons *= factor
 
@@ -119,15 +119,15 @@ def contrast(power: float) -> Edit:
 def defocused(radians: float) -> Edit:
     def edit(scene: Scene) -> None:
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
-        wave = np.fft.fft2(np.fft.ifftshift(scene.told_probe)) * np.exp(1j * radians * q**2)
-        scene.told_probe = np.fft.fftshift(np.fft.ifft2(wave))
+        wave = np.fft.fft2(np.fft.ifftshift(scene.initial_probe)) * np.exp(1j * radians * q**2)
+        scene.initial_probe = np.fft.fftshift(np.fft.ifft2(wave))
 
     return edit
 
 
 def other_probe(scene: Scene) -> None:
     rows, cols = np.indices((N, N)) - N // 2
-    scene.told_probe = np.exp(-(rows**2 + cols**2) / (2 * 3.0**2)) + 0j
+    scene.initial_probe = np.exp(-(rows**2 + cols**2) / (2 * 3.0**2)) + 0j
 
 
 def second_mode(scene: Scene) -> None:
@@ -145,60 +145,60 @@ def misplaced(pixels: float) -> Edit:
 
 def scaled(factor: float) -> Edit:
     def edit(scene: Scene) -> None:
-        scene.told = factor * scene.told
+        scene.nominal = factor * scene.nominal
 
     return edit
 
 
 def drifting(scene: Scene) -> None:
-    """The stage moves on by 25 px, beside what is told."""
-    scene.told = scene.told + np.linspace(0, 25, len(scene.told))[:, None] * [0.3, -1]
+    """The stage moves on by 25 px, beside the nominal positions."""
+    scene.nominal = scene.nominal + np.linspace(0, 25, len(scene.nominal))[:, None] * [0.3, -1]
 
 
 def exchanged(scene: Scene) -> None:
-    scene.told = scene.told[:, ::-1]
+    scene.nominal = scene.nominal[:, ::-1]
 
 
 def there_and_back(scene: Scene) -> None:
     """Every second line was scanned backwards, and the positions do not say so."""
-    side = round(np.sqrt(len(scene.told)))
-    lines = scene.told.reshape(side, side, 2).copy()
+    side = round(np.sqrt(len(scene.nominal)))
+    lines = scene.nominal.reshape(side, side, 2).copy()
     lines[1::2] = lines[1::2, ::-1]
-    scene.told = lines.reshape(-1, 2)
+    scene.nominal = lines.reshape(-1, 2)
 
 
 def first(count: int) -> Edit:
     def edit(scene: Scene) -> None:
         middle = np.linalg.norm(scene.true - np.median(scene.true, axis=0), axis=1)
         chosen = np.sort(np.argsort(middle)[:count])
-        scene.true, scene.told = scene.true[chosen], scene.told[chosen]
+        scene.true, scene.nominal = scene.true[chosen], scene.nominal[chosen]
 
     return edit
 
 
 def background(counts: float) -> Edit:
     def edit(scene: Scene) -> None:
-        scene.light = lambda rate: rate + counts
+        scene.intensity = lambda rate: rate + counts
 
     return edit
 
 
 def flickering(scene: Scene) -> None:
     factors = 1 + 0.05 * scene.rng.standard_normal(len(scene.true))
-    scene.light = lambda rate: rate * factors[:, None, None]
+    scene.intensity = lambda rate: rate * factors[:, None, None]
 
 
 def blurred(scene: Scene) -> None:
-    scene.light = lambda rate: gaussian_filter(rate, (0, 2.5, 2.5), mode="wrap")
+    scene.intensity = lambda rate: gaussian_filter(rate, (0, 2.5, 2.5), mode="wrap")
 
 
 def only_noise(scene: Scene) -> None:
-    scene.light = lambda rate: np.broadcast_to(rate.mean(), rate.shape)
+    scene.intensity = lambda rate: np.broadcast_to(rate.mean(), rate.shape)
 
 
 def nothing_scanned(scene: Scene) -> None:
     """No object in the beam."""
-    scene.light = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
+    scene.intensity = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
 
 
 # ---- what is done to the frames
@@ -232,7 +232,7 @@ def stuck(scene: Scene) -> None:
 
 
 def squared(scene: Scene) -> None:
-    """Intensities that are told to be amplitudes; amplitudes that are told to be intensities."""
+    """Intensities that are called amplitudes; amplitudes that are called intensities."""
     scene.domain = "intensity" if scene.domain == "amplitude" else "amplitude"
     scene.frames = scene.frames.astype(np.float64) * (0.37 if scene.domain == "amplitude" else 1.0)
 
@@ -246,7 +246,7 @@ def saturated(scene: Scene) -> None:
 
 
 def stopped(scene: Scene) -> None:
-    """A beam stop that nobody tells of."""
+    """A beam stop that the file does not mention."""
     scene.frames[:, 26:38, 26:38] = 0
 
 
@@ -257,8 +257,8 @@ def dead(scene: Scene) -> None:
 
 HARMLESS: dict[str, tuple[Edit, Edit]] = {
     "nothing": (nothing, nothing),
-    "much light": (more_light(100), nothing),
-    "little light": (more_light(0.1), nothing),
+    "high dose": (more_photons(100), nothing),
+    "low dose": (more_photons(0.1), nothing),
     "weak": (contrast(0.2), nothing),
     "strong": (contrast(2.5), nothing),
     "probe a little off": (defocused(25), nothing),
@@ -289,7 +289,7 @@ HARMFUL: dict[str, tuple[Edit, Edit]] = {
     "misplaced": (misplaced(8), nothing),
     "there and back": (there_and_back, nothing),
     "drifting": (drifting, nothing),
-    "dark": (more_light(3e-4), nothing),
+    "dark": (more_photons(3e-4), nothing),
     "blurred": (blurred, nothing),
     "beam stop": (nothing, stopped),
     "logarithm": (nothing, logarithm),
@@ -323,21 +323,21 @@ def positions_of(step: int) -> np.ndarray:
 
 
 def scene_of(cell: Cell) -> Scene:
-    """The scan as it is measured and told."""
+    """The scan as it is measured and stored."""
     rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe, N), positions_of(cell.step)
     object_ = object_of(cell.object, N + int(positions.max()) + MARGIN + 1)
     scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
     before, after = EDITS[cell.edit]
     before(scene)
-    light = sum(far_light(scene.object, mode, scene.true) for mode in (scene.probe, *scene.modes))
-    rate = scene.light(light * scene.photons / light.sum(axis=(1, 2)).mean())
+    intensity = sum(far_intensity(scene.object, mode, scene.true) for mode in (scene.probe, *scene.modes))
+    rate = scene.intensity(intensity * scene.photons / intensity.sum(axis=(1, 2)).mean())
     scene.frames, scene.domain = measured(rate, cell.form, rng)
     after(scene)
     return scene
 
 
 def measured(rate: np.ndarray, form: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
-    """Frames, and what they are told to be.
+    """Frames, and what they are said to be.
 
     counts: of photons; amplitudes: in a unit of their own, with normal noise; clean: without any;
     camera: intensities of an unknown gain, with read noise.
@@ -351,13 +351,13 @@ def measured(rate: np.ndarray, form: str, rng: np.random.Generator) -> tuple[np.
 
 
 def write(scene: Scene, path: Path) -> DataConfig:
-    """The file of a scan, and how it is told to be read."""
-    middle = scene.told + N // 2
+    """The file of a scan, and the keys by which it is read."""
+    middle = scene.nominal + N // 2
     arrays = {
         "diff3d": scene.frames if scene.domain == "counts" else scene.frames.astype(np.float32),
         "xcoords": middle[:, 1],
         "ycoords": middle[:, 0],
-        "probeGuess": scene.told_probe.astype(np.complex64),
+        "probeGuess": scene.initial_probe.astype(np.complex64),
     }
     np.savez(path, **arrays)
     mask = None
@@ -370,7 +370,7 @@ def write(scene: Scene, path: Path) -> DataConfig:
 def evaluate(cell: Cell) -> dict[str, object]:
     began, scene = time.perf_counter(), scene_of(cell)
     row: dict[str, object] = {"cell": cell.name, "part": cell.part, "edit": cell.edit, "form": cell.form}
-    row["patterns"] = len(scene.told)
+    row["patterns"] = len(scene.nominal)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
@@ -387,11 +387,12 @@ def evaluate(cell: Cell) -> dict[str, object]:
 
 
 def true_error(recon, scene: Scene) -> float:
-    """Relative error against the object, where the scan lit it, as in ``panel.py``."""
+    """Relative error against the object, where the scan illuminates it, as in ``panel.py``."""
     image = recon.object
     if not np.isfinite(image).all():
         return np.inf
-    corner = np.floor(scene.told.min(axis=0)).astype(int) - preparation.MARGIN  # of the image in the object
+    # of the image in the object
+    corner = np.floor(scene.nominal.min(axis=0)).astype(int) - preparation.MARGIN
     whole = np.pad(scene.object, len(image), mode="edge")
     rows, cols = (slice(len(image) + k, 2 * len(image) + k) for k in corner)
     return error_of(image, whole[rows, cols], recon.beam, scene.probe)
@@ -414,8 +415,8 @@ def table(rows: list[dict]) -> str:
     for row in rows:
         error = "–" if row["error"] is None else f"{row['error']:.3f}"
         share = row.get("unexplained_variance")
-        told = "–" if share is None else f"{share:.3f}"
-        lines.append(f"| {row['cell']} | {error} | {told} | {', '.join(row['flags'])} | {outcome(row)} |")
+        shown = "–" if share is None else f"{share:.3f}"
+        lines.append(f"| {row['cell']} | {error} | {shown} | {', '.join(row['flags'])} | {outcome(row)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -20,9 +20,9 @@ def main(N: int = 64, n_positions: int = 400, epochs: int = 100, **solver) -> di
         print(f"without LSQ-ML: {error}")
 
     for name, result in results.items():
-        free, truth = result.scores["r_free"], result.scores["reference_comparison"]
+        r_free, truth = result.scores["r_free"], result.scores["reference_comparison"]
         error = "unknown" if truth is None else f"{truth['relative_error']:.4f}"
-        print(f"{name:8} r_free {free:.4f}   error of the object {error}")
+        print(f"{name:8} r_free {r_free:.4f}   error of the object {error}")
     return results
 
 

@@ -35,8 +35,8 @@ def main(N: int = 64, side: int = 12, photons: float = 1e6, **solver) -> ptycho.
     row, col = np.mgrid[: N + positions.max(), : N + positions.max()]
     image = np.exp(0.5j * np.sin(row / 3) * np.cos(col / 5)) * (1 - 0.2 * (np.sin(row / 7 + col / 4) > 0))
 
-    light = intensities(exit_waves(image, probe, positions))
-    counts = rng.poisson(photons * light / light.sum(axis=(1, 2)).mean())
+    intensity = intensities(exit_waves(image, probe, positions))
+    counts = rng.poisson(photons * intensity / intensity.sum(axis=(1, 2)).mean())
 
     scan = ptycho.Scan.from_arrays(counts, positions, probe, counts=True, truth=image)
     result = ptycho.reconstruct(scan, **solver)

@@ -46,21 +46,21 @@ from workflows.command_line.words import place_words
 from workflows.reconstruct.scan_pattern import split
 
 if TYPE_CHECKING:
-    from ptycho.reconstruction.blocks import Crew
+    from ptycho.reconstruction.blocks import Executor
 
 
-def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | None = None) -> None:
+def run(config: JobConfig, folder: RunFolder, stop: StopRequest, executor: Executor | None = None) -> None:
     """Run it; TensorFlow is imported only now."""
     own, scan = interpret_scan(config)
     from workflows.reconstruct import scan as workflow
 
-    workflow.run(own, scan, folder, stop, crew)
+    workflow.run(own, scan, folder, stop, executor)
 
 
-def start(crew: Crew | None) -> int:
-    """Run what the command line asks for; ``crew`` fits the blocks of a large scan."""
+def start(executor: Executor | None) -> int:
+    """Run what the command line asks for; ``executor`` fits the blocks of a large scan."""
     words = place_words("data.file", sys.argv[1:])
-    return main(Workflow("scan", plan, partial(run, crew=crew), __doc__, split), words)
+    return main(Workflow("scan", plan, partial(run, executor=executor), __doc__, split), words)
 
 
 if __name__ == "__main__":

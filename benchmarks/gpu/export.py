@@ -83,14 +83,14 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
     disk = np.exp(-(((x**2 + y**2) / (N / 5) ** 2) ** 2) + 3j * (x**2 + y**2) / (N / 4) ** 2)
     probe = np.stack([disk * (x / N) ** k * 30 for k in range(modes)]).astype(np.complex64)
     windows = np.exp(0.3 * normal((rows, N, N)) + 1j * normal((rows, N, N))).astype(np.complex64)
-    light = sum(np.abs(np.fft.fft2(mode * windows, norm="ortho")) ** 2 for mode in probe)
+    intensity = sum(np.abs(np.fft.fft2(mode * windows, norm="ortho")) ** 2 for mode in probe)
     values: dict[str, tuple[np.ndarray, bool]] = {
         "windows": (windows + np.complex64(0.1), True),
         "fractions": (rng.uniform(-0.5, 0.5, (rows, 2)).astype(np.float32), True),
         "flux": (rng.uniform(0.9, 1.1, rows).astype(np.float32), True),
         "modes": (probe, False),
         "background": (np.full((N, N), 0.1, np.float32), False),
-        "amplitudes": (np.sqrt(rng.poisson(light)).astype(np.float32), True),
+        "amplitudes": (np.sqrt(rng.poisson(intensity)).astype(np.float32), True),
         "photon": (np.float32(1), False),
         "excess": (np.float32(0), False),
     }

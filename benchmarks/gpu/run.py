@@ -134,12 +134,12 @@ def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
     side = int(positions.max()) + N
     image = np.exp(0.5j * rng.standard_normal((side, side)))
     waves = np.stack([probe * image[int(r) : int(r) + N, int(c) : int(c) + N] for r, c in positions])
-    light = np.abs(np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))) ** 2
+    intensity = np.abs(np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))) ** 2
     scan = {
-        "patterns": rng.poisson(light),
+        "patterns": rng.poisson(intensity),
         "positions": positions,
         "probe": probe[None],
-        "good": light[0] >= 0,
+        "good": intensity[0] >= 0,
     }
     settings = {"epochs": epochs, "early": False, "modes": 1, "refine_positions": False, "threads": None}
     settings |= {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STITCHING = "probe"
 SIZES = 16  # pixels between the sides of regions
-TRIAL_EPOCHS = 3  # of LSQ-ML, by which its speed is told
+TRIAL_EPOCHS = 3  # of LSQ-ML, by which its speed is measured
 EPOCHS = (5, 400)  # of LSQ-ML, at least and at most
 THREADS = 2  # of LSQ-ML
 Value = TypeVar("Value")
@@ -39,7 +39,7 @@ class Outcome:
         stitched: the object.
         data: the patterns with the probe and positions that go with it.
         seconds: from the patterns to the object, without compilation.
-        compile_s: time of compilation, as far as it is told apart.
+        compile_s: time of compilation, as far as it can be separated.
         moved: the object may lie elsewhere than the true one.
         facts: whatever else is to be noted.
     """
@@ -80,13 +80,13 @@ class Case:
 
     @cached_property
     def refined(self) -> Outcome:
-        begun = self.zero_shot
-        mask, start = begun.stitched.mask, begun.stitched.objects
+        zero_shot = self.zero_shot
+        mask, start = zero_shot.stitched.mask, zero_shot.stitched.objects
         if not np.isfinite(start).all():
-            return begun
+            return zero_shot
         seconds, found = _time(lambda: refine(start, self.data, self.study.passes))
         made = Reconstruction(np.where(mask, found, 0), mask)  # has no regions to disagree
-        return replace(begun, stitched=made, seconds=begun.seconds + seconds)
+        return replace(zero_shot, stitched=made, seconds=zero_shot.seconds + seconds)
 
 
 def run_lsqml(case: Case) -> Outcome:

@@ -18,7 +18,7 @@ WORST = 10  # reconstructions that are drawn
 WRONG, RIGHT = figures.WRONG, figures.RIGHT
 ALONE = "zero_shot"  # the method whose flags and worst objects are shown
 CAPTION = (
-    "Every scan is simulated: what the network is told of probe and positions is true, counts are Poisson's. "
+    "Every scan is simulated: the network's probe and positions are the true ones, counts are Poisson's. "
     "SSIM of amplitude / phase, aligned by one complex scale and one phase plane, in a rectangle inside the "
     "hull of the probes' centres. R/noise: r_factor over what photon noise alone would give. Seconds on the "
     "machine as it was, without compilation. `zero_shot`: the network alone; `refined`: then corrected by a "

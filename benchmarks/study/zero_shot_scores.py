@@ -20,16 +20,16 @@ SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fract
 
 
 def find_region(data: Dataset) -> metrics.Region:
-    """A rectangle in the hull of the probes' centres: well lit, without the rim that is half a probe wide.
+    """A rectangle in the hull of the probes' centres: well illuminated, without a rim of half a probe.
 
     The hull's bounding box, cut on all sides until it holds nothing else.
 
     Raises:
         ConfigError: too few positions, or too close, for a rectangle of the window of SSIM.
     """
-    light = intensity_of(data.probe)
+    intensity = intensity_of(data.probe)
     axis = np.arange(data.N)
-    middle = np.array([light.sum(axis=1) @ axis, light.sum(axis=0) @ axis]) / light.sum()
+    middle = np.array([intensity.sum(axis=1) @ axis, intensity.sum(axis=0) @ axis]) / intensity.sum()
     side = np.arange(data.object_size)
     grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1)
     inside = Delaunay(data.positions + middle).find_simplex(grid) >= 0  # (M, M)

@@ -2,8 +2,8 @@
 
     r_j → A r_j
 
-An object is fitted with A free, from a constant, to a few patterns in the middle of the scan first: there a
-wrong scale or rotation moves positions by a pixel or two, from where the fit converges. Its map is taken to
+An object is fitted with A refined, from a constant, to a few patterns in the middle of the scan first: there
+a wrong scale or rotation moves positions by a pixel or two, from where the fit converges. Its map is taken to
 more patterns, which determine it more exactly.
 
 A probe that is refined hides a wrong scale: defocused by as much more, it explains nearly the same patterns
@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, Causes, score_causes
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, constant_object, middle
 from ptycho.scan.comparison import REFINED, Comparison
 from ptycho.scan.dataset import Dataset
@@ -158,14 +158,14 @@ class _Search:
 
     def gain(self) -> MapGain | None:
         """Return the score test of a map at the nominal positions; None: photons were not counted."""
-        causes = _causes(self.sample, self.own.state)
+        causes = _causes(self.sample, self.own.estimate)
         deviance = float(self.own.fitted.sum()) * self.sample.fitted.pixels
         return None if causes is None else MapGain(causes.gains[POSITION_MAP], deviance)
 
     def is_unlikely(self) -> bool:
         """Return whether that test finds no map that would explain more."""
-        found, limits = self.gain(), self.options
-        return found is not None and found.chi2 < max(limits.unlikely, limits.unlikely_share * found.deviance)
+        gain, limits = self.gain(), self.options
+        return gain is not None and gain.chi2 < max(limits.unlikely, limits.unlikely_share * gain.deviance)
 
     def along_the_valley(self) -> Trial:
         """Return the best of several scales, each with a probe whose curvature goes with it."""
@@ -194,24 +194,24 @@ class _Search:
         for count, alone, steps in self.options.growing:
             sample = Sample.of(middle(self.data, count), self.options.trial)
             start = _placed(sample.data, Start(matrix, self.nominal.modes))
-            state = sample.fit(start, OBJECT_ALONE, alone)
-            matrix = sample.trial(None, sample.fit(state, Freedom(False, positions=True), steps)).matrix
+            estimate = sample.fit(start, OBJECT_ALONE, alone)
+            matrix = sample.trial(None, sample.fit(estimate, Refine(False, positions=True), steps)).matrix
         return matrix
 
     def together(self, start: Start, positions: bool = True) -> Trial:
         """Fit an object from a constant, then with the probe and, if ``positions``, A."""
-        state = self.sample.fit(_placed(self.sample.data, start), OBJECT_ALONE, self.options.object_steps)
-        return self.further(state, positions)
+        estimate = self.sample.fit(_placed(self.sample.data, start), OBJECT_ALONE, self.options.object_steps)
+        return self.further(estimate, positions)
 
-    def further(self, state: State, positions: bool = True) -> Trial:
-        """Fit object, probe and A from a state."""
-        state = self.sample.fit(state, Freedom(positions=positions), self.options.steps)
-        return self.sample.trial(None, state)
+    def further(self, estimate: Estimate, positions: bool = True) -> Trial:
+        """Fit object, probe and A from an estimate."""
+        estimate = self.sample.fit(estimate, Refine(positions=positions), self.options.steps)
+        return self.sample.trial(None, estimate)
 
     def to_the_end(self, trial: Trial) -> Trial:
         """Fit all of it further, until A stands."""
         for _ in range(self.options.rounds):
-            before, trial = trial, self.further(trial.state)
+            before, trial = trial, self.further(trial.estimate)
             if not _apart(trial.matrix, before.matrix, self.options.converged):
                 break
         return trial
@@ -257,52 +257,54 @@ def _search_of(data: Dataset, degrees: float, options: AffineOptions) -> _Search
     return _Search(data, sample, Start(rotation(degrees), data.probe[:1]), options)
 
 
-def _judged(search: _Search, found: Trial, nominal: np.ndarray) -> PositionMap:
+def _judged(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
-    if _apart(found.matrix, nominal, options.scale / 2):
+    if _apart(trial.matrix, nominal, options.scale / 2):
         is_own = np.array_equal(nominal, search.nominal.matrix)
         own = search.own if is_own else search.together(replace(search.nominal, matrix=nominal), False)
-        own = search.further(own.state, positions=False)
-        gain = found.gain_over(own)
-        if found.score > own.score:
+        own = search.further(own.estimate, positions=False)
+        gain = trial.gain_over(own)
+        if trial.score > own.score:
             gain = Comparison(min(gain.gain, 0.0), gain.error)
-        causes = _causes(sample, own.state)
+        causes = _causes(sample, own.estimate)
         by_shift = causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
-    scale_error, turn_error = _errors(sample, found.state, options)
-    probe, skewness = sample.beam_of(found.state).probe[0], _skewness(found.state, sample.data.N)
-    return PositionMap(found.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
+    scale_error, turn_error = _errors(sample, trial.estimate, options)
+    probe, skewness = sample.beam_of(trial.estimate).probe[0], _skewness(trial.estimate, sample.data.N)
+    return PositionMap(trial.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
 
 
-def _causes(sample: Sample, state: State) -> Causes | None:
-    """Return the score tests of what a state of the fitted patterns leaves unexplained."""
-    data = replace(sample.data, object_size=len(state.object)).under(sample.beam_of(state))
-    return score_causes(state.object, data)
+def _causes(sample: Sample, estimate: Estimate) -> Causes | None:
+    """Return the score tests of what an estimate of the fitted patterns leaves unexplained."""
+    data = replace(sample.data, object_size=len(estimate.object)).under(sample.beam_of(estimate))
+    return score_causes(estimate.object, data)
 
 
-def _placed(data: Dataset, start: Start) -> State:
+def _placed(data: Dataset, start: Start) -> Estimate:
     """Return a constant object under a start's modes, on which positions have room to move."""
     positions = (data.positions - data.positions.mean(axis=0)).astype(float) @ start.matrix.T
     room = np.ceil(0.15 * np.ptp(positions, axis=0).max()) + 3
     positions += room - np.floor(positions.min(axis=0))
     side = data.N + int(np.ceil(positions.max()) + room) + 1
-    lit = replace(data, beam=data.beam.with_probe(start.modes))
-    return replace(constant_object(lit, side), positions=positions)
+    probed = replace(data, beam=data.beam.with_probe(start.modes))
+    return replace(constant_object(probed, side), positions=positions)
 
 
 def _apart(one: np.ndarray, other: np.ndarray, limit: float) -> bool:
     return bool(np.abs(one - other).max() > limit * np.abs(other).max())
 
 
-def _errors(sample: Sample, state: State, options: AffineOptions) -> tuple[float, float]:
+def _errors(sample: Sample, estimate: Estimate, options: AffineOptions) -> tuple[float, float]:
     """Return those of the logarithm of the scale and, in degrees, of the rotation.
 
     Of corrections Δ of single patterns at places ρ, both from their means: ``s = Σ ρ·Δ / Σ ρ²`` and
     ``φ = Σ ρ×Δ / Σ ρ²``.
     """
-    free = Freedom(False, positions=True, object=False)
-    moved = fit(Terms(sample.fitted, moves="each"), state, free, options.single_steps).state.positions
-    rho, moves = state.positions - state.positions.mean(axis=0), moved - state.positions
+    refine = Refine(False, positions=True, object=False)
+    moved = fit(
+        Objective(sample.fitted, moves="each"), estimate, refine, options.single_steps
+    ).estimate.positions
+    rho, moves = estimate.positions - estimate.positions.mean(axis=0), moved - estimate.positions
     moves = moves - moves.mean(axis=0)
     moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]
     variance = np.sum(moves**2) / max(2 * len(rho) - 6, 1) / np.sum(rho**2)
@@ -310,10 +312,10 @@ def _errors(sample: Sample, state: State, options: AffineOptions) -> tuple[float
     return float(error), float(np.rad2deg(error))
 
 
-def _skewness(state: State, N: int) -> float:
+def _skewness(estimate: Estimate, N: int) -> float:
     """Return that of an object's phase where it is scanned, without its plane: positive for bright spots."""
-    low, high = (getattr(state.positions, end)(axis=0).astype(int) + N // 2 for end in ("min", "max"))
-    image = state.object[low[0] : high[0] + 1, low[1] : high[1] + 1]
+    low, high = (getattr(estimate.positions, end)(axis=0).astype(int) + N // 2 for end in ("min", "max"))
+    image = estimate.object[low[0] : high[0] + 1, low[1] : high[1] + 1]
     if min(image.shape) < 4:
         return 0.0
     phase = np.angle(levelled(image, np.ones(image.shape, bool)))

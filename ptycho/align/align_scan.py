@@ -68,7 +68,7 @@ ONE_OBJECT = ("object", "both")  # of data.shared
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class StartingPoint:
     """What a reconstruction begins with.
 
     Attributes:
@@ -105,7 +105,7 @@ class AlignedScan:
     rotation: CoarseRotation = CoarseRotation()
     estimated: bool = False
     matrix: np.ndarray | None = None
-    start: Estimate | None = None
+    start: StartingPoint | None = None
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -165,8 +165,10 @@ def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
     low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
     here = tuple(slice(*ends) for ends in zip(low, high, strict=True))
     image[here] = start.object[tuple(slice(*ends) for ends in zip(low - shift, high - shift, strict=True))]
-    estimate = Estimate(image, start.model)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=estimate).decided(start.finding)
+    starting_point = StartingPoint(image, start.model)
+    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=starting_point).decided(
+        start.finding
+    )
 
 
 def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
@@ -179,12 +181,13 @@ def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
     scan, data, config = aligned.scan, aligned.data, aligned.config
     if scan.probe is None or not isinstance(config.probe, OwnProbe) or data.fresnel is not None:
         return aligned
-    found = likeness(data.amplitudes.statistics, data.probe)
-    if found > alike:
+    correlation = likeness(data.amplitudes.statistics, data.probe)
+    if correlation > alike:
         return aligned
     text = (
         "the probe of the file does not belong to the patterns: its far field and their mean have a "
-        f"correlation of {found:.2f}; it is estimated instead; set probe=npz probe.file=… or probe=zone_plate"
+        f"correlation of {correlation:.2f}; it is estimated instead; set probe=npz probe.file=… or "
+        "probe=zone_plate"
     )
     scan = replace(scan, probe=None)
     modes, _ = choose_probe(scan, config.probe, config.run)
@@ -232,26 +235,27 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned
     index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
     view = coarser(aligned.data)
-    seen = aligned.data if view is None else view.data
+    scan_data = aligned.data if view is None else view.data
     ratio = 1.0 if view is None else view.ratio
     own: Callable[[Dataset], np.ndarray] | None = None
     if config.data.shared == "object":
         own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
-    placed = place_on_the_largest(seen, index, config.probe.learn is not False, own)
+    placed = place_on_the_largest(scan_data, index, config.probe.learn is not False, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for k, place in placed.places.items():
         if place is None:
             text = (
                 f"{names[k]}: its object has nothing in common with that of {names[first]}; it stays where "
                 "its file places it; is it of the same sample?"
             )
-            found.append(Finding.warning(text, POSITIONS))
+            findings.append(Finding.warning(text, POSITIONS))
             continue
         positions[index == k] = place.of(positions[index == k] * ratio) / ratio
         flux[index == k] *= place.flux
-        found.append(place.finding(names[k], names[first], ratio, own is None))  # else probes differ in power
+        same_power = own is None  # else probes differ in power
+        findings.append(place.finding(names[k], names[first], ratio, same_power))
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:
@@ -259,7 +263,7 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             finer = {k: view.finer_probe(probe[0])[None] for k, probe in placed.probes.items()}
             placed = replace(placed, probes=finer)
         beam = with_probe_of_each(beam, index, placed)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*found)
+    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*findings)
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -281,21 +285,21 @@ def _geometry(aligned: AlignedScan, degrees: float, known_probe: bool) -> Geomet
     view, config = coarser(aligned.data), aligned.config.data
     if view is None:
         return find_geometry(aligned.scan, aligned.data, config, degrees, known_probe)
-    found = find_geometry(aligned.scan, view.data, config, degrees, known_probe)
-    if found.probe is not None:
-        found = replace(found, probe=view.finer_probe(found.probe))
-    other = found.alternative
+    geometry = find_geometry(aligned.scan, view.data, config, degrees, known_probe)
+    if geometry.probe is not None:
+        geometry = replace(geometry, probe=view.finer_probe(geometry.probe))
+    other = geometry.alternative
     if other is not None and other.probe is not None:
-        found = replace(found, alternative=replace(other, probe=view.finer_probe(other.probe)))
-    return found
+        geometry = replace(geometry, alternative=replace(other, probe=view.finer_probe(other.probe)))
+    return geometry
 
 
 def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Read the scan the way that explains it clearly better, or warn that there is one."""
     data, config = aligned.data, aligned.config
     view = coarser(data)
-    seen = data if view is None else view.data
-    trials = orientations(replace(seen, beam=seen.beam.with_probe(seen.probe[0])))
+    scan_data = data if view is None else view.data
+    trials = orientations(replace(scan_data, beam=scan_data.beam.with_probe(scan_data.probe[0])))
     clear = better(trials)
     if clear is None:
         return aligned

@@ -49,8 +49,15 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
 def name_of(aligned: AlignedScan) -> str:
     """Return the name by which an alignment is known: a hash of the scan as it was read, and the keys."""
     config, content, beam = aligned.config, hashlib.sha256(), aligned.data.beam
-    seen = aligned.data.amplitudes.statistics  # a number of each pattern and of each pixel: no second pass
-    for array in (seen.energies, seen.mean_intensity, beam.positions, beam.probe, aligned.data.good):
+    # a number of each pattern and of each pixel: no second pass
+    statistics = aligned.data.amplitudes.statistics
+    for array in (
+        statistics.energies,
+        statistics.mean_intensity,
+        beam.positions,
+        beam.probe,
+        aligned.data.good,
+    ):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     choices = config.data, config.probe, config.solver.positions, config.group_size, config.tiles
     content.update(repr((choices, program_version())).encode())
@@ -101,8 +108,8 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
         drift, applied, kept = texts["alternative"]
         probe = arrays.get("other_probe")
         other = Alternative(arrays["matrix"], probe, drift, _finding(applied), _finding(kept))
-    found = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
-    return found.decided(*map(_finding, texts["steps"]))
+    aligned = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
+    return aligned.decided(*map(_finding, texts["steps"]))
 
 
 def _finding(text: dict[str, Any]) -> Finding:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptycho.progress import OnEvent, ignore
-from ptycho.reconstruction.blocks import Cache, Crew, NoCache, alone
+from ptycho.reconstruction.blocks import Cache, Executor, NoCache, serial
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class RunContext:
         scratch: a folder for patterns in a nameless file.
         timed: a context that notes how long what it is named after takes.
         bar: as for :class:`~ptycho.progress.Progress`.
-        crew: executor of the blocks of a large scan.
+        executor: executor of the blocks of a large scan.
         cache: cache of their fits.
         on_event: is called with what happens.
         words: what puts the names that the caller knows for keys of the configuration in a text.
@@ -28,7 +28,7 @@ class RunContext:
     scratch: Path
     timed: Callable[[str], AbstractContextManager] = lambda what: nullcontext()
     bar: bool | None = None
-    crew: Crew = alone
+    executor: Executor = serial
     cache: Cache = field(default_factory=NoCache)
     on_event: OnEvent = ignore
     words: Callable[[str], str] = str

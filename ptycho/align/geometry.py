@@ -135,13 +135,13 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
     if not is_open:
         sure = own.curl < options.curl and abs(own.degrees) > max(options.least_turn, 4 * own.error)
         return CoarseRotation(own.degrees if sure else 0.0)
-    seen, mirrored = parallax(some)
-    if mirrored.lead > options.lead and mirrored.height > options.mirrored * seen.height:
+    direct, mirrored = parallax(some)
+    if mirrored.lead > options.lead and mirrored.height > options.mirrored * direct.height:
         return CoarseRotation(transposed=True)
-    if seen.lead > options.lead:
-        c = np.pi * data.N / seen.magnification
+    if direct.lead > options.lead:
+        c = np.pi * data.N / direct.magnification
         curvatures = tuple(sign * f * c for f in options.curvatures for sign in (-1, 1))
-        return CoarseRotation(seen.degrees, curvatures=curvatures)
+        return CoarseRotation(direct.degrees, curvatures=curvatures)
     if own.error < options.exact and own.curl < options.curl:
         return CoarseRotation(own.degrees)
     return CoarseRotation(transposed=other.error < options.exact and other.curl < options.curl, unknown=True)
@@ -161,67 +161,71 @@ def find_geometry(
     is_open, by_probe = rotation_is_open(scan, config), False
     if is_open and known_probe:
         degrees, by_probe = _half_turn(data, degrees)
-    found = find_map(data, degrees, is_open)
-    if found is None:
+    position_map = find_map(data, degrees, is_open)
+    if position_map is None:
         return Geometry()
     if is_open:
-        return _of_electrons(scan, config, found, known_probe, by_probe)
-    if not (found.turn_differs or found.scale_differs):
+        return _of_electrons(scan, config, position_map, known_probe, by_probe)
+    if not (position_map.turn_differs or position_map.scale_differs):
         return Geometry()
-    matrix = clear_part(found)
-    probe = None if known_probe else found.probe
-    keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-found.gain.gain):.3f}"
-    better = f"positions {found.text}, explain the patterns better: {gained}; {keys}"
-    if config.orientation == "auto" and not found.by_shift:
-        return Geometry(matrix, probe, (Finding("affine position correction", found.text, better),))
+    matrix = clear_part(position_map)
+    probe = None if known_probe else position_map.probe
+    keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-position_map.gain.gain):.3f}"
+    better = f"positions {position_map.text}, explain the patterns better: {gained}; {keys}"
+    if config.orientation == "auto" and not position_map.by_shift:
+        return Geometry(matrix, probe, (Finding("affine position correction", position_map.text, better),))
     applied = Finding(
         "affine position correction",
-        f"a drift: {found.text}",
+        f"a drift: {position_map.text}",
         f"{gained}; set {keys} to specify it, or data.position_jumps=false to keep the nominal positions",
     )
-    flags = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
+    flags = [SCALE] * position_map.scale_differs + [ORIENTATION] * position_map.turn_differs
     kept = Finding.warning(f"{better}, or data.orientation=auto", *flags)
-    drift = found.shear_differs and not found.by_shift
+    drift = position_map.shear_differs and not position_map.by_shift
     return Geometry(alternative=Alternative(matrix, probe, drift, applied, kept))
 
 
 def _of_electrons(
-    scan: ScanGeometry, config: DataConfig, found: PositionMap, known_probe: bool, by_probe: bool
+    scan: ScanGeometry, config: DataConfig, position_map: PositionMap, known_probe: bool, by_probe: bool
 ) -> Geometry:
     """Apply the rotation; another scale is applied if it is asked for, and else reported."""
     auto = config.orientation == "auto"
-    matrix = clear_part(found) if auto and found.scale_differs else rotation(found.degrees)
-    opposite = not by_probe and found.skewness < 0
-    why = "the initial probe" if by_probe else PHASE.format(abs(found.skewness))
+    matrix = (
+        clear_part(position_map) if auto and position_map.scale_differs else rotation(position_map.degrees)
+    )
+    opposite = not by_probe and position_map.skewness < 0
+    why = "the initial probe" if by_probe else PHASE.format(abs(position_map.skewness))
     if opposite:
         matrix = -matrix
-    probe = None if known_probe else _reversed_conjugate(found.probe) if opposite else found.probe
-    value = f"{turn_in(matrix):.2f} ± {found.turn_error:.2f}°"
-    value += f", scale {found.scale:.4f} ± {found.scale_error:.4f}"
+    probe = (
+        None if known_probe else _reversed_conjugate(position_map.probe) if opposite else position_map.probe
+    )
+    value = f"{turn_in(matrix):.2f} ± {position_map.turn_error:.2f}°"
+    value += f", scale {position_map.scale:.4f} ± {position_map.scale_error:.4f}"
     why = f"estimated from the patterns, the half turn from {why}; set data.rotation_deg=… to specify it"
     decisions = [Finding("rotation", value, why)]
-    if not by_probe and abs(found.skewness) < OPTIONS.skewed:
+    if not by_probe and abs(position_map.skewness) < OPTIONS.skewed:
         doubt = (
             f"rotation {value}: a further half turn explains the patterns equally well, and the phase of the "
-            f"object hardly decides (skewness {abs(found.skewness):.2f}); set data.rotation_deg=…"
+            f"object hardly decides (skewness {abs(position_map.skewness):.2f}); set data.rotation_deg=…"
         )
         decisions.append(Finding.warning(doubt, ORIENTATION))
     other = None
-    if found.scale_differs and not auto:
-        scale = f"{found.scale:.4f} ± {found.scale_error:.4f} times in scale"
-        keys = keys_of(found.scale * matrix, scan, config)
+    if position_map.scale_differs and not auto:
+        scale = f"{position_map.scale:.4f} ± {position_map.scale_error:.4f} times in scale"
+        keys = keys_of(position_map.scale * matrix, scan, config)
         better = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
         applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
-        other = Alternative(found.scale * np.eye(2), probe, False, applied, kept)
+        other = Alternative(position_map.scale * np.eye(2), probe, False, applied, kept)
     return Geometry(matrix, probe, tuple(decisions), other)
 
 
-def clear_part(found: PositionMap) -> np.ndarray:
+def clear_part(position_map: PositionMap) -> np.ndarray:
     """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared."""
-    if found.shear > OPTIONS.sheared:
-        return found.matrix
-    turn = rotation(found.degrees if found.turn_differs else 0.0)
-    return (found.scale if found.scale_differs else 1.0) * turn
+    if position_map.shear > OPTIONS.sheared:
+        return position_map.matrix
+    turn = rotation(position_map.degrees if position_map.turn_differs else 0.0)
+    return (position_map.scale if position_map.scale_differs else 1.0) * turn
 
 
 def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:

@@ -21,7 +21,7 @@ from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, mi
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
+from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class _Search:
         name, number = best.hypothesis
         start = scale_to_patterns(optics[name].probe(self.modulus, number), self.data)
         sample = self._sample(start)
-        state = sample.fit_object(self.options.object_steps, self.options.probe_steps)
-        refined, probe = sample.trial(best.hypothesis, state), sample.beam_of(state).probe[0]
+        estimate = sample.fit_object(self.options.object_steps, self.options.probe_steps)
+        refined, probe = sample.trial(best.hypothesis, estimate), sample.beam_of(estimate).probe[0]
         text = optics[name].text(number)
         return Guess(scale_to_patterns(probe, self.data), start, text, best, tuple(tried), refined)
 
@@ -149,5 +149,5 @@ def guess_lens(
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """Scale ``probe (…, N, N)`` so that an object of one gives the patterns' mean energy; complex64."""
-    energy = data.amplitudes.statistics.mean_energy / seen_power(probe, data.fresnel, data.good)
+    energy = data.amplitudes.statistics.mean_energy / measured_power(probe, data.fresnel, data.good)
     return (np.sqrt(energy) / data.photon_scale * probe).astype(np.complex64)

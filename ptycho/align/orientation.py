@@ -136,7 +136,7 @@ def orientations(
         return sample.trial(ways, sample.fit_object(options.object_steps, options.probe_steps))
 
     same = alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN]
-    return sorted(side_by_side(tried, classes(same)), key=lambda one: one.score)
+    return sorted(side_by_side(tried, classes(same)), key=lambda trial: trial.score)
 
 
 def alike(probe: np.ndarray, equal: float = 0.9999) -> list[Orientation]:
@@ -161,12 +161,12 @@ def classes(same: list[Orientation]) -> list[tuple[Orientation, ...]]:
         Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))
     ]
     left.sort(key=lambda way: way.changes)
-    found = []
+    grouped: list[tuple[Orientation, ...]] = []
     while left:
         together = [_add(left[0], turn) for turn in same]
-        found.append(tuple(way for way in left if way in together))
+        grouped.append(tuple(way for way in left if way in together))
         left = [way for way in left if way not in together]
-    return found
+    return grouped
 
 
 def _add(way: Orientation, turn: Orientation) -> Orientation:
@@ -217,11 +217,11 @@ def as_read(trials: list[Trial]) -> Trial:
     return next(trial for trial in trials if AS_READ in trial.hypothesis)
 
 
-def clearly_better(one: Trial, other: Trial, options: OrientationOptions = OPTIONS) -> bool:
-    """Return whether ``one`` leaves clearly less unexplained than ``other``, by the limits of the options."""
-    rule = options.same_axes if _same_axes(one, other) else options.other_axes
-    enough = len(one.deviance) >= TrialOptions.least
-    return enough and one.gain_over(other).passes(rule) and _excess(one) < options.excess * _excess(other)
+def clearly_better(trial: Trial, other: Trial, options: OrientationOptions = OPTIONS) -> bool:
+    """Return whether ``trial`` leaves clearly less unexplained than ``other``, by the options' limits."""
+    rule = options.same_axes if _same_axes(trial, other) else options.other_axes
+    enough = len(trial.deviance) >= TrialOptions.least
+    return enough and trial.gain_over(other).passes(rule) and _excess(trial) < options.excess * _excess(other)
 
 
 def _excess(trial: Trial) -> float:
@@ -229,19 +229,19 @@ def _excess(trial: Trial) -> float:
     return trial.mean_deviance - 1.0
 
 
-def _same_axes(one: Trial, other: Trial) -> bool:
+def _same_axes(trial: Trial, other: Trial) -> bool:
     """Return whether one is the other turned by 180° or negated, or both, or neither."""
-    first, second = one.hypothesis[0], other.hypothesis[0]
+    first, second = trial.hypothesis[0], other.hypothesis[0]
     mirrored = [way.flip_rows != way.flip_cols for way in (first, second)]
     return bool(first.transpose == second.transpose and mirrored[0] == mirrored[1])
 
 
-def advice(found: Trial, trials: list[Trial], config: DataConfig) -> str:
-    """Return what to set, where ``found`` is the better of ``trials`` of a scan that ``config`` has read."""
-    ways = " or ".join(way.keys(config) for way in found.hypothesis)
+def advice(best: Trial, trials: list[Trial], config: DataConfig) -> str:
+    """Return what to set, where ``best`` is the better of ``trials`` of a scan that ``config`` has read."""
+    ways = " or ".join(way.keys(config) for way in best.hypothesis)
     alike = " (the probe cannot distinguish these; the first changes least)"
     return (
-        f"{ways} explains the patterns better: deviance {found.mean_deviance:.3g} of a short reconstruction, "
+        f"{ways} explains the patterns better: deviance {best.mean_deviance:.3g} of a short reconstruction, "
         f"against {as_read(trials).mean_deviance:.3g} as they were read"
-        + (alike if len(found.hypothesis) > 1 else "")
+        + (alike if len(best.hypothesis) > 1 else "")
     )

@@ -18,9 +18,9 @@ import numpy as np
 
 from ptycho.align.registration import Registration, RegistrationOptions
 from ptycho.align.sections import bring_together
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
@@ -98,7 +98,7 @@ class Jumps:
         )
 
 
-def find_jumps(data: Dataset, free_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
+def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
     """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
     A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
@@ -114,23 +114,23 @@ def find_jumps(data: Dataset, free_probe: bool = True, options: JumpOptions = OP
     if count < options.registration.fewest or data.fresnel is not None:
         return nothing
     if count > most:
-        tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), free_probe, options)
+        tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
         if not tried.lost and not tried.moved.any():
             return nothing
         if count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
-    found, noise = _registered(data, free_probe, options)
-    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions, options.registration):
-        return replace(nothing, unplaced=found.unplaced)
-    if found.breaks.mean() > options.at_random:
-        return replace(nothing, unplaced=found.moved | found.unplaced)
-    nominal, moved = (_ended(data, moves, free_probe, options) for moves in (nothing.moves, found.moves))
+    jumps, noise = _registered(data, refine_probe, options)
+    if jumps.lost or not jumps.moved.any() or _is_map(jumps.moves, data.positions, options.registration):
+        return replace(nothing, unplaced=jumps.unplaced)
+    if jumps.breaks.mean() > options.at_random:
+        return replace(nothing, unplaced=jumps.moved | jumps.unplaced)
+    nominal, moved = (_ended(data, moves, refine_probe, options) for moves in (nothing.moves, jumps.moves))
     gain = compare_shares(moved[1], nominal[1])
     far = np.linalg.norm(moved[0], axis=1) >= options.registration.least
     misfit = np.maximum(nominal[1][far] - noise, 0).sum()
     convincing = far.any() and np.sum(nominal[1][far] - moved[1][far]) > options.convincing * misfit
     moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, nominal[1])
-    return Jumps(moves, found.unplaced, gain, deviance, options.registration)
+    return Jumps(moves, jumps.unplaced, gain, deviance, options.registration)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOptions) -> bool:
@@ -155,9 +155,9 @@ def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> 
     return np.sort(near[np.argsort(np.abs(centred[near, fast]), kind="stable")[:count]])
 
 
-def _registered(data: Dataset, free_probe: bool, options: JumpOptions) -> tuple[Jumps, float]:
+def _registered(data: Dataset, refine_probe: bool, options: JumpOptions) -> tuple[Jumps, float]:
     """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
-    registration = Registration.of(data, Freedom(free_probe), options.registration)
+    registration = Registration.of(data, Refine(refine_probe), options.registration)
     limits = options.registration
     nothing = Jumps(registration.moves, registration.placed, limits=limits)
     noise = 4 * registration.noise
@@ -176,18 +176,18 @@ def _registered(data: Dataset, free_probe: bool, options: JumpOptions) -> tuple[
 
 
 def _ended(
-    data: Dataset, moves: np.ndarray, free_probe: bool, options: JumpOptions
+    data: Dataset, moves: np.ndarray, refine_probe: bool, options: JumpOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
+    """Moves ``(J, 2)`` after a fit with refined positions from some, and each pattern's deviance ``(J,)``."""
     likelihood, side = likelihood_of(data), data.object_size + 2 * options.registration.reach
-    start, terms = constant_object(data, side), Terms(likelihood, TrialOptions().prior, "each")
+    start, objective = constant_object(data, side), Objective(likelihood, TrialOptions().prior, "each")
     nominal = start.positions + options.registration.reach
-    state = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
-    for free, steps in (
+    estimate = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
+    for refine, steps in (
         (OBJECT_ALONE, options.object_steps),
-        (Freedom(free_probe), options.probe_steps),
-        (Freedom(free_probe, positions=True), options.position_steps),
+        (Refine(refine_probe), options.probe_steps),
+        (Refine(refine_probe, positions=True), options.position_steps),
     ):
-        state = fit(terms, state, free, steps).state
-    change = state.positions - nominal - moves
-    return moves + change - change.mean(axis=0), likelihood.evaluate(state).deviance
+        estimate = fit(objective, estimate, refine, steps).estimate
+    change = estimate.positions - nominal - moves
+    return moves + change - change.mean(axis=0), likelihood.evaluate(estimate).deviance

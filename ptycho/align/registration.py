@@ -4,7 +4,7 @@
 
 over the measured pixels; ν is what the noise of photons leaves of the sum, V its mean over all patterns with
 the mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is
-free, as the light of a pattern is.
+fitted, as the intensity of a pattern varies.
 
 A pattern joins at its nominal position, moved as its neighbours in time or space are, if that explains it;
 else where it is explained within a reach of it; else it waits until more is known around it. So what patterns
@@ -24,12 +24,12 @@ from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, intensity_of
 
@@ -78,13 +78,13 @@ class Seed(NamedTuple):
         height: the share of its patterns that are explained worst, and for those that were left out.
         middle: their middle share, before the last fit.
         patterns: indices of those that are kept.
-        state: object and modes.
+        estimate: object and modes.
     """
 
     height: float
     middle: float
     patterns: np.ndarray
-    state: State
+    estimate: Estimate
 
 
 @dataclass(eq=False)
@@ -93,11 +93,11 @@ class Registration:
 
     Attributes:
         data: the scan on an object that is wider by ``options.reach`` on all sides.
-        free: what is fitted.
+        refined: what is fitted.
         measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
             it was; zero frequency at sample 0.
         noise, variation: ν and V.
-        state: object and modes; its positions and flux are the nominal ones.
+        estimate: object and modes; its positions and flux are the nominal ones.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
         cover: by its corner, share of a pattern's intensity that falls on the known object.
@@ -105,19 +105,19 @@ class Registration:
     """
 
     data: Dataset
-    free: Freedom
+    refined: Refine
     measured: np.ndarray
     good: np.ndarray
     noise: float
     variation: float
-    state: State
+    estimate: Estimate
     placed: np.ndarray
     moves: np.ndarray
     cover: np.ndarray
     options: RegistrationOptions = OPTIONS
 
     @classmethod
-    def of(cls, data: Dataset, free: Freedom, options: RegistrationOptions = OPTIONS) -> Registration:
+    def of(cls, data: Dataset, refine: Refine, options: RegistrationOptions = OPTIONS) -> Registration:
         """Nothing is placed, the object is a constant."""
         beam = replace(data.beam, positions=data.positions + np.float32(options.reach))
         data = replace(
@@ -138,7 +138,7 @@ class Registration:
         variation = max(float(left.mean()) - noise, 1e-30)
         return cls(
             data,
-            free,
+            refine,
             root,
             flat,
             noise,
@@ -158,31 +158,34 @@ class Registration:
     @property
     def nominal(self) -> np.ndarray:
         """Positions ``(J, 2)`` float64."""
-        return self.state.positions
+        return self.estimate.positions
 
     def begin(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
-        start, tried = self.state, list[Seed]()
+        start, tried = self.estimate, list[Seed]()
         for neighbours in seeds(self.nominal, self.options):
             for seed in neighbours:
                 tried.append(self._grow_seed(seed, start))
                 if tried[-1].height < self.options.well:
                     break
-            if tried[-1].height < self.options.well or min(one.middle for one in tried) > self.options.well:
+            if (
+                tried[-1].height < self.options.well
+                or min(grown.middle for grown in tried) > self.options.well
+            ):
                 break  # what the beam does not explain in the middle, it does not elsewhere
-        best = min(tried, key=lambda one: one.height)
-        self.placed, self.state = np.isin(np.arange(len(self.nominal)), best.patterns), best.state
+        best = min(tried, key=lambda grown: grown.height)
+        self.placed, self.estimate = np.isin(np.arange(len(self.nominal)), best.patterns), best.estimate
 
-    def _grow_seed(self, seed: np.ndarray, start: State) -> Seed:
+    def _grow_seed(self, seed: np.ndarray, start: Estimate) -> Seed:
         """An object from some patterns (indices), and those of them that it explains."""
-        self.state, count = start, len(seed)
+        self.estimate, count = start, len(seed)
         self.fit(seed, OBJECT_ALONE, self.options.seed_steps)
         for _ in range(2):
             shares = self.own_shares(seed)
             seed = seed[shares <= max(self.options.outlying * np.median(shares), self.options.well)]
-            self.fit(seed, self.free, self.options.probe_steps)
+            self.fit(seed, self.refined, self.options.probe_steps)
         height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
-        return Seed(height, float(np.median(shares)), seed, self.state)
+        return Seed(height, float(np.median(shares)), seed, self.estimate)
 
     @property
     def vague(self) -> bool:
@@ -197,7 +200,7 @@ class Registration:
         """
         known = np.full(len(self.nominal), -np.inf)  # around each pattern, when it was looked for
         best, lowest = self.moves.copy(), np.full(len(self.nominal), np.inf)  # its move and share, then
-        reach = energy_diameter(self.state.modes) / 2
+        reach = energy_diameter(self.estimate.modes) / 2
         while not (self.placed | np.isnan(known)).all():
             ring, guesses, around = self._next(known)
             joining = ring
@@ -219,7 +222,7 @@ class Registration:
             places = self.nominal + self.moves
             near = cKDTree(places[joining]).query(places)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
-                self.fit(around, self.free, self.options.steps)
+                self.fit(around, self.refined, self.options.steps)
 
     def refine(self) -> None:
         """Positions by gradients; then each pattern where the others say that it belongs, and those that are
@@ -230,7 +233,7 @@ class Registration:
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
                 self.fit(
                     np.flatnonzero(self.placed),
-                    replace(self.free, positions=True),
+                    replace(self.refined, positions=True),
                     self.options.refining_steps,
                     model,
                 )
@@ -241,7 +244,7 @@ class Registration:
             )
             if wrong.any():
                 self.placed = ~wrong
-                self.fit(np.flatnonzero(self.placed), self.free, self.options.steps)
+                self.fit(np.flatnonzero(self.placed), self.refined, self.options.steps)
                 self.extend()
             if self.lost or np.abs(self.moves - before).max() < self.options.settled:
                 return
@@ -256,7 +259,7 @@ class Registration:
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):
                 continue
-            self.fit(others, self.free, self.options.steps)
+            self.fit(others, self.refined, self.options.steps)
             cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
             self.cover_of(others)
             moves = self.moves.copy()
@@ -288,19 +291,19 @@ class Registration:
         """So many patterns are explained at no position that positions are not found."""
         return bool(np.mean(~self.placed) > self.options.lost)
 
-    def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "independent") -> None:
-        """Of some patterns, the object and what else is free: positions by a model, else at whole pixels."""
+    def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
+        """Of some patterns, the object and the refined parts: positions by a model, else at whole pixels."""
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
         places = self.nominal[patterns] + self.moves[patterns]
         farthest = self.data.object_size - self.data.N
-        places = np.clip(places if free.positions else np.rint(places), 0, farthest)
-        start = replace(self.state, positions=places, flux=self.state.flux[patterns])
-        found = fit(Terms(likelihood, TrialOptions().prior, moves), start, free, steps).state
-        self.state = replace(self.state, object=found.object, modes=found.modes)
-        if free.positions:
-            change = found.positions - places
+        places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
+        start = replace(self.estimate, positions=places, flux=self.estimate.flux[patterns])
+        fitted = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
+        self.estimate = replace(self.estimate, object=fitted.object, modes=fitted.modes)
+        if refine.positions:
+            change = fitted.positions - places
             self.moves = self.moves.copy()
             self.moves[patterns] += change - change.mean(axis=0)
 
@@ -309,12 +312,12 @@ class Registration:
         N, root, left = self.data.N, self.measured[pattern], []
         if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
             return np.full(len(moves), np.inf)
-        windows = np.lib.stride_tricks.sliding_window_view(self.state.object, (N, N))
-        chunk = max(1, self.options.chunk_pixels // self.state.modes.size)
+        windows = np.lib.stride_tricks.sliding_window_view(self.estimate.object, (N, N))
+        chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
             far = fft.fft2(
-                windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
+                windows[rows, columns][:, None] * self.estimate.modes, overwrite_x=True
             )  # (S, K, N, N)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
             along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
@@ -362,7 +365,7 @@ class Registration:
         return (there, lower) if lower < self.options.better * share else (move, share)
 
     def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those patterns of whose light enough falls where the object is known, and around which more is
+        """Those patterns whose illumination is mostly where the object is known, and around which more is
         known than before; moves that they may have, and what is known around them.
 
         ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
@@ -401,11 +404,14 @@ class Registration:
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """Return the share of a pattern's intensity that falls on the known object, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
-        light = object_illumination(replace(self.state, positions=places, flux=self.state.flux[placed]))
-        known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(
-            np.float32
+        illumination = object_illumination(
+            replace(self.estimate, positions=places, flux=self.estimate.flux[placed])
         )
-        window = intensity_of(self.state.modes)
+        known = (
+            illumination
+            > self.options.illuminated * np.median(illumination[illumination > 0.1 * illumination.max()])
+        ).astype(np.float32)
+        window = intensity_of(self.estimate.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover
 
@@ -424,12 +430,12 @@ def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[l
     if 0.25 < forward.mean() < 0.75:
         ways += [forward, ~forward]
     centre, off = np.median(nominal, axis=0), np.ptp(nominal, axis=0) / 4
-    found = []
+    neighbourhoods = []
     for place in (centre, centre - off, centre + off):
         order = np.argsort(np.linalg.norm(nominal - place, axis=1), kind="stable")
         near = [np.sort(order[way[order]][: options.seed]) for way in ways]
-        found.append([seed for seed in near if len(seed) >= options.fewest])
-    return found
+        neighbourhoods.append([seed for seed in near if len(seed) >= options.fewest])
+    return neighbourhoods
 
 
 def square(reach: int, step: int = 1) -> np.ndarray:

@@ -23,20 +23,20 @@ def bring_together(registration: Registration) -> bool:
         _spread(registration.moves[part]) < registration.options.settled for part in parts
     ):
         return False
-    placed, moves, state = np.flatnonzero(registration.placed), registration.moves, registration.state
-    registration.fit(placed, registration.free, registration.options.refining_steps)
+    placed, moves, estimate = np.flatnonzero(registration.placed), registration.moves, registration.estimate
+    registration.fit(placed, registration.refined, registration.options.refining_steps)
     before = _mean_share(registration, placed)
     known = parts[0]
     _put(registration, known, _middle(moves[known]))
     for part in parts[1:]:
-        registration.fit(known, registration.free, registration.options.refining_steps)
+        registration.fit(known, registration.refined, registration.options.refining_steps)
         if (move := _place_of(registration, part, known)) is not None:
             _put(registration, part, move)
             known = np.union1d(known, part)
-    registration.fit(placed, registration.free, registration.options.refining_steps)
+    registration.fit(placed, registration.refined, registration.options.refining_steps)
     if _mean_share(registration, placed) < before:
         return True
-    registration.moves, registration.state = moves, state
+    registration.moves, registration.estimate = moves, estimate
     return False
 
 
@@ -44,7 +44,7 @@ def sections(
     moves: np.ndarray, placed: np.ndarray, options: RegistrationOptions = OPTIONS
 ) -> list[np.ndarray]:
     """Return indices of placed patterns with ``moves (J, 2)`` within ``options.least``, largest first."""
-    left, found = np.flatnonzero(placed), list[np.ndarray]()
+    left, sections = np.flatnonzero(placed), list[np.ndarray]()
     while len(left):
         places, counts = np.unique(np.rint(moves[left]), axis=0, return_counts=True)
         centre = places[counts.argmax()]
@@ -53,9 +53,9 @@ def sections(
             centre = np.median(moves[left[near]], axis=0)
         if near.sum() < options.seed:
             break
-        found.append(left[near])
+        sections.append(left[near])
         left = left[~near]
-    return sorted(found, key=len, reverse=True)
+    return sorted(sections, key=len, reverse=True)
 
 
 def _place_of(

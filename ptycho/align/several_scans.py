@@ -18,19 +18,19 @@ import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit, fit_from_constant
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import Objective, fit, fit_from_constant
 from ptycho.reconstruction.trial import TrialOptions, constant_object
-from ptycho.reconstruction.unknowns import illuminated, object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import intensity_of
 from ptycho.scan.windows import inner_windows
 
-MOVES = Freedom(False, True, object=False)
+MOVES = Refine(False, True, object=False)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PlaceOptions:
     steps: int = 30  # of a scan's object alone
     probe_steps: int = 60  # and then with the probe
     smooth: float = 4.0  # σ in pixels of what is subtracted from an object before it is correlated
-    lit: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
+    illuminated: float = 0.1  # of the strongest illumination, above which a pixel belongs to an object
     overlap: float = 0.1  # of the pixels of the smaller object, at least
     clear: float = 6.0  # the largest C·√n over the rms of all; of unrelated images it is below 4
     known: float = 0.75  # of a pattern's intensity on the other object, for the pattern to be shifted
@@ -136,35 +136,37 @@ def place_on_the_largest(
     if own_probe is not None:
         parts = {k: replace(part, beam=part.beam.with_probe(own_probe(part))) for k, part in parts.items()}
     units = likelihood_of(parts[first])
-    states: dict[int, State] = {}
+    estimates: dict[int, Estimate] = {}
     places: dict[int, Place | None] = {}
     for k, part in parts.items():
         start = constant_object(parts[first], data.object_size)
-        start = replace(State.of(part, start.object, normalisation=units.normalisation), flux=part.beam.flux)
-        free = refine_probe and (k == first or own_probe is not None)
+        start = replace(
+            Estimate.of(part, start.object, normalisation=units.normalisation), flux=part.beam.flux
+        )
+        refine_own = refine_probe and (k == first or own_probe is not None)
         if own_probe is None and k != first:
-            start = replace(start, modes=states[first].modes)
-        terms = Terms(replace(units, data=part), TrialOptions().prior)
-        states[k] = fit_from_constant(terms, start, options.steps).state
-        if free:
-            states[k] = fit(terms, states[k], Freedom(), options.probe_steps).state
+            start = replace(start, modes=estimates[first].modes)
+        objective = Objective(replace(units, data=part), TrialOptions().prior)
+        estimates[k] = fit_from_constant(objective, start, options.steps).estimate
+        if refine_own:
+            estimates[k] = fit(objective, estimates[k], Refine(), options.probe_steps).estimate
         if k != first:
-            places[k] = place_scan(states[first], terms.likelihood, states[k], options)
-    beams = {k: state.beam(data.photon_scale, units.normalisation) for k, state in states.items()}
+            places[k] = place_scan(estimates[first], objective.likelihood, estimates[k], options)
+    beams = {k: estimate.beam(data.photon_scale, units.normalisation) for k, estimate in estimates.items()}
     return Placed(first, places, {k: beam.probe for k, beam in beams.items()})
 
 
 def place_scan(
-    known: State, likelihood: ScanLikelihood, own: State, options: PlaceOptions | None = None
+    known: Estimate, likelihood: ScanLikelihood, own: Estimate, options: PlaceOptions | None = None
 ) -> Place | None:
     """Return where a scan lies on the object of another; None: the objects have nothing in common.
 
     Args:
         known: object and probe of the other; own: those of this scan, both ``(M, M)`` on one canvas.
-        likelihood: of the patterns of this scan at their nominal positions, in the units of both states.
+        likelihood: of the patterns of this scan at their nominal positions, in the units of both estimates.
     """
     options = options or PlaceOptions()
-    masks = [illuminated(object_illumination(state), options.lit) for state in (known, own)]
+    masks = [illuminated(object_illumination(estimate), options.illuminated) for estimate in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
     if clear < options.clear:
@@ -240,7 +242,7 @@ def _turned(positions: np.ndarray, centre: np.ndarray, angle: float) -> np.ndarr
 
 
 def _refined(
-    known: State, mask: np.ndarray, likelihood: ScanLikelihood, place: Place, options: PlaceOptions
+    known: Estimate, mask: np.ndarray, likelihood: ScanLikelihood, place: Place, options: PlaceOptions
 ) -> Place:
     """Return the place by which the patterns under the probe of ``known`` fit its object best."""
     nominal = likelihood.data.positions.astype(float)
@@ -254,14 +256,14 @@ def _refined(
         return place
     flux = np.full(len(mine), place.flux, np.float32)
     start = replace(known, positions=there[mine], flux=flux)
-    terms = Terms(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
-    found = fit(terms, start, MOVES, options.move_steps).state
-    return _rigid(place, nominal[mine], found.positions, options)
+    objective = Objective(replace(likelihood, data=likelihood.data.subset(mine, 1)), moves="each")
+    fitted = fit(objective, start, MOVES, options.move_steps).estimate
+    return _rigid(place, nominal[mine], fitted.positions, options)
 
 
-def _rigid(place: Place, nominal: np.ndarray, found: np.ndarray, options: PlaceOptions) -> Place:
+def _rigid(place: Place, nominal: np.ndarray, positions: np.ndarray, options: PlaceOptions) -> Place:
     """Return the shift and rotation from nominal positions to those found ``(n, 2)``, without outliers."""
-    moves = found - place.of(nominal)
+    moves = positions - place.of(nominal)
     off = np.linalg.norm(moves - np.median(moves, axis=0), axis=1)
     kept = off <= 4 * max(float(np.median(off)), 1e-3)
     arms = (place.of(nominal) - place.centre - place.shift)[kept]

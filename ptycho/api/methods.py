@@ -9,7 +9,7 @@ from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
 from ptycho.exports.from_dataset import product_of
-from ptycho.methods.assessment import judged_arrays, well_lit
+from ptycho.methods.assessment import assessment_arrays, well_illuminated
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import prepare
@@ -56,11 +56,11 @@ def reconstruct_and_assess(
         ),
         prepared.beam_under(last),
         last.covered,
-        well_lit(last, prepared),
+        well_illuminated(last, prepared),
         tuple(finding.in_words(context.words) for finding in findings_of(decisions)),
         tuple(finding.in_words(context.words) for finding in prepared.scan.findings),
         tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(decisions)))),
-        judged_arrays(prepared, done.reconstructions, done.fits, done.halves, done.caustic),
+        assessment_arrays(prepared, done.reconstructions, done.fits, done.halves, done.caustic),
         last,
         prepared,
     )

@@ -171,11 +171,11 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
 def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -> None:
     """Refuse a scan whose patterns, copied into a nameless file, do not fit where results are written."""
     place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
-    needed, free = 4 * patterns * N**2, shutil.disk_usage(place).free
-    if needed > free:
+    needed, available = 4 * patterns * N**2, shutil.disk_usage(place).free
+    if needed > available:
         raise ConfigError(
             f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
-            f"{in_words(free)} are available there, {in_words(needed - free)} too little: {advice}"
+            f"{in_words(available)} are available there, {in_words(needed - available)} too little: {advice}"
         )
 
 

@@ -36,8 +36,8 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
             extent=(z[0] - half, z[-1] + half, high, low),
             interpolation="bilinear",
         )
-        lit = np.abs(across * axis[(cut > faint * top).any(axis=0)])
-        reach = 1.1 * float(lit.max(initial=across * pitch))
+        bright = np.abs(across * axis[(cut > faint * top).any(axis=0)])
+        reach = 1.1 * float(bright.max(initial=across * pitch))
         ax.set(ylim=(min(reach, high), max(-reach, low)), ylabel=f"{name} / {across_unit}")
         ax.set_title(f"cut along the {name.split()[0]}s")
         _mark(ax, scale * distance)

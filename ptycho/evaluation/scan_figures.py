@@ -86,8 +86,8 @@ def draw_inspection(
 
 def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> None:
     top = float(np.nanmax(image)) if np.isfinite(image).any() else 1.0
-    seen = image[image > 0]  # of few photons, a single one is not black
-    low = max(top * 1e-6, min(float(seen.min()), top / 10)) if seen.size else 1e-3
+    positive = image[image > 0]  # of few photons, a single one is not black
+    low = max(top * 1e-6, min(float(positive.min()), top / 10)) if positive.size else 1e-3
     shown = axes.imshow(
         np.maximum(image, low), norm=LogNorm(low, max(top, low * 10)), cmap="magma", interpolation="nearest"
     )
@@ -122,16 +122,17 @@ class Picture:
 
     @classmethod
     def of(
-        cls, image: np.ndarray, mask: np.ndarray, lit: np.ndarray, probe: np.ndarray, side: int = 1200
+        cls, image: np.ndarray, mask: np.ndarray, illuminated: np.ndarray, probe: np.ndarray, side: int = 1200
     ) -> Picture:
         """Of an object ``(M, M)``, complex.
 
         Args:
             mask: ``(M, M)`` bool, its covered part.
-            lit: ``(M, M)`` bool, the well illuminated part, which is shown; of nothing, all that is covered.
+            illuminated: ``(M, M)`` bool, the well illuminated part, which is shown; of nothing, all that is
+                covered.
             side: of the picture in pixels, at most.
         """
-        shown = mask & lit if (mask & lit).any() else mask
+        shown = mask & illuminated if (mask & illuminated).any() else mask
         part = box_of(shown)
         level = levelled(image[part], shown[part])
         level[~shown[part]] = np.nan
@@ -317,14 +318,16 @@ def show_probe(axes: Axes, probe: np.ndarray, pixel_m: Pixel) -> None:
 
 
 def draw_errors(
-    amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray, pixel_m: Pixel, title: str
+    amplitude: np.ndarray, phase: np.ndarray, illuminated: np.ndarray, pixel_m: Pixel, title: str
 ) -> Figure:
-    """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``lit (M, M)`` is."""
-    part = box_of(lit)
+    """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``illuminated (M, M)`` is."""
+    part = box_of(illuminated)
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
     for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
-        shown, pixels = shrink(np.where(lit[part] & np.isfinite(values[part]), values[part], np.nan), 1200)
+        shown, pixels = shrink(
+            np.where(illuminated[part] & np.isfinite(values[part]), values[part], np.nan), 1200
+        )
         show_channel(figure, ax, (shown, ends_of(shown), "magma", label), pixel_m, pixels)
         ax.set_title(label)
     figure.suptitle(title)

@@ -217,23 +217,24 @@ class Evidence:
     """Evidence of a scan about its reconstruction, without the truth.
 
     Attributes:
-        missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
-            some: above which the worst tenth of them is; free: as missed, of the others, None where none were
-            held out, and free_error its standard error by noise.
+        unexplained_variance: share of the variation between patterns that the middle one of the fitted
+            patterns leaves unexplained; unexplained_variance_p90: above which the worst tenth of them is;
+            unexplained_variance_holdout: the same as the first of the held-out patterns, None where there
+            are none, and unexplained_variance_holdout_error its standard error by noise.
         certainty: of the variation, in standard errors.
         r_free, r_noise: R-factor of the patterns that were held out, and by photon noise alone; or None.
         halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
             unknown; halves_by_photons: the same, by the noise that photons leave in the halves alone.
     """
 
-    missed: float
-    some: float
-    free: float | None
+    unexplained_variance: float
+    unexplained_variance_p90: float
+    unexplained_variance_holdout: float | None
     certainty: float
     r_free: float | None = None
     r_noise: float | None = None
     halves: float | None = None
-    free_error: float = 0.0
+    unexplained_variance_holdout_error: float = 0.0
     halves_by_photons: float = 1.0
     limits: TrustLimits = LIMITS
 
@@ -243,14 +244,15 @@ class Evidence:
         limits = self.limits
         if not self.certainty > limits.certain:
             return [NOTHING_SEEN]
-        fits = self.missed <= limits.unexplained
+        fits = self.unexplained_variance <= limits.unexplained
         halves = min(limits.half_frc, limits.half_frc_by_photons * self.halves_by_photons)
         raised = {
             UNEXPLAINED: not fits,
-            SOME_UNEXPLAINED: fits and self.some > limits.unexplained_p90,
+            SOME_UNEXPLAINED: fits and self.unexplained_variance_p90 > limits.unexplained_p90,
             OVERFIT: fits
-            and self.free is not None
-            and self.free - 2 * self.free_error > limits.unexplained_holdout,
+            and self.unexplained_variance_holdout is not None
+            and self.unexplained_variance_holdout - 2 * self.unexplained_variance_holdout_error
+            > limits.unexplained_holdout,
             HALVES: self.halves is not None and self.halves < halves,
             EXCESSIVE: bool(
                 self.r_noise and self.r_free and self.r_free > limits.r_free_ratio * self.r_noise

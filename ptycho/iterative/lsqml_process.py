@@ -61,8 +61,8 @@ def import_ptychi() -> None:
     import_module("ptychi.api")
 
 
-def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any) -> dict[str, Any]:
-    """The arrays of ``out.npz``; ``tell(epoch, r_factor)`` is called after each epoch."""
+def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], on_epoch: Any) -> dict[str, Any]:
+    """The arrays of ``out.npz``; ``on_epoch(epoch, r_factor)`` is called after each epoch."""
     import torch
     from ptychi.api.task import PtychographyTask
 
@@ -83,7 +83,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any
         r_factors.append(r_factor(task))
         if not np.isfinite(r_factors[-1]):
             raise FloatingPointError(f"R is {r_factors[-1]} after {len(r_factors)} epochs")
-        tell(len(r_factors), r_factors[-1])
+        on_epoch(len(r_factors), r_factors[-1])
     return ending_arrays(task, middle) | {"r_factors": np.array(r_factors), "seconds": seconds}
 
 
@@ -201,14 +201,14 @@ def main(arguments: list[str]) -> None:
     threading.Thread(target=end_with_input, daemon=True).start()
     source, target = arguments
 
-    def tell(epoch: int, r: float) -> None:
+    def on_epoch(epoch: int, r: float) -> None:
         channel.write(json.dumps({"epoch": epoch, "r_factor": r}) + "\n")
         channel.flush()
 
     with np.load(source) as file:
         scan = {key: file[key] for key in file.files}
     settings = json.loads(str(scan.pop("settings")))
-    np.savez(target, **reconstruct(scan, settings, tell))
+    np.savez(target, **reconstruct(scan, settings, on_epoch))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from ptycho.live.options import LiveOptions
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
 from ptycho.readers.raw_scan import UNITS, RawScan
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -48,7 +48,7 @@ class LiveContext:
     modes: np.ndarray
     support: ProbeSupport | None
     findings: tuple[Finding, ...]
-    refined: Freedom
+    refined: Refine
     frames: Callable[[np.ndarray], np.ndarray]
     options: LiveOptions
 
@@ -72,18 +72,18 @@ class LiveContext:
         """Return amplitudes ``(n, N, N)`` of some rows of the store."""
         return self.scan.detector.amplitudes(self.frames(rows))
 
-    def likelihood_of(self, amplitudes: np.ndarray, state: State) -> ScanLikelihood:
-        """Return that of patterns ``(n, N, N)``, in the places of a state."""
+    def likelihood_of(self, amplitudes: np.ndarray, estimate: Estimate) -> ScanLikelihood:
+        """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
         data: Dataset = self.likelihood.data
         count = len(amplitudes)
         data = replace(
             data,
             amplitudes=Patterns(amplitudes),
-            beam=Beam(data.probe, state.positions.astype(np.float32)),
+            beam=Beam(data.probe, estimate.positions.astype(np.float32)),
             image=np.zeros(count, np.int32),
             groups=np.arange(count, dtype=np.int32)[:, None],
             region_size=self.N + 2,
-            object_size=max(state.object.shape),
+            object_size=max(estimate.object.shape),
             exact=True,
             tiles=False,
             stated_tiling=None,
@@ -119,10 +119,10 @@ def make_context(
         scan,
         _matrix(scan, config.data),
         replace(likelihood_of(data), compile_xla=config.xla.compile),
-        State.of(data, np.ones((1, 1)), config.probe.modes).modes,
+        Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes,
         specified_support(config.probe, scan.N),
         (*scan.findings, *findings),
-        Freedom(config.probe.learn is not False, config.solver.positions is not False),
+        Refine(config.probe.learn is not False, config.solver.positions is not False),
         frames,
         options,
     )

@@ -1,4 +1,4 @@
-"""The patterns of a scan together, once all have come: what no part of it tells is found.
+"""The patterns of a scan together, once all have come: what no part of it determines is found.
 
 The object alone (phases that vary slowly over the scan), then what else is refined, then the object near what
 a network takes it for; of each the share of the time that is left for it. A stage after the first is kept
@@ -18,13 +18,13 @@ from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState
 from ptycho.live.update import at, held_out, improve
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, normalise
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, normalise
 
-Watch = Callable[[State, float], object]
-Stage = Callable[[State, Watch], State]
+Watch = Callable[[Estimate, float], object]
+Stage = Callable[[Estimate, Watch], Estimate]
 
 
 class Over(Exception):
@@ -42,16 +42,16 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
         yield from _in_parts(state, context, seconds, speed)
         return
     fitted = fitted[np.isfinite(context.read(state.patterns["row"][fitted])).all(axis=(1, 2))]
-    terms, reached = _together(state, context, fitted, state.estimate.positions)
-    judge = _holdout(state, context, held_out(state, context, context.options.most_held_out))
+    objective, reached = _together(state, context, fitted, state.estimate.positions)
+    holdout = _holdout(state, context, held_out(state, context, context.options.most_held_out))
     refined = context.refined
     refined = replace(refined, positions=refined.positions and not is_still(state, context.options))
     until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
-    for share, wanted, stage in _stages(terms, refined, context.options):
+    for share, wanted, stage in _stages(objective, refined, context.options):
         limit = time.monotonic() + (until - time.monotonic()) * share / left
         left -= share
         found = within(limit, stage, reached, wanted)
-        score = 0.0 if judge is None else float(judge.score(found, wanted).mean())
+        score = 0.0 if holdout is None else float(holdout.score(found, wanted).mean())
         if score <= best:
             reached, best = found, score
             state = _placed(state, reached, fitted)
@@ -67,9 +67,9 @@ def final_positions(state: LiveState, context: LiveContext) -> np.ndarray:
     if not moves.any() or is_still(state, context.options):
         return np.zeros_like(moves)
     chosen = held_out(state, context)
-    judge = _holdout(state, context, chosen)
-    if judge is not None:
-        found = judge.places(state.estimate, Freedom(False, True, object=False))
+    holdout = _holdout(state, context, chosen)
+    if holdout is not None:
+        found = holdout.places(state.estimate, Refine(False, True, object=False))
         moves[chosen] = found.positions - state.nominal[chosen]
     return moves
 
@@ -81,13 +81,13 @@ def is_still(state: LiveState, options: LiveOptions) -> bool:
     return len(moved) > len(moves) / 2 and float(np.median(moved)) < options.still_px
 
 
-def within(limit: float, stage: Stage, start: State, refined: Freedom) -> State:
+def within(limit: float, stage: Stage, start: Estimate, refined: Refine) -> Estimate:
     """Return where a stage is at a moment, or at its end if that comes before."""
     reached = start
 
-    def watch(state: State, value: float) -> None:
+    def watch(estimate: Estimate, value: float) -> None:
         nonlocal reached
-        reached = state
+        reached = estimate
         if time.monotonic() > limit:
             raise Over
 
@@ -97,19 +97,23 @@ def within(limit: float, stage: Stage, start: State, refined: Freedom) -> State:
         return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), refined)
 
 
-def _stages(terms: Terms, refined: Freedom, options: LiveOptions) -> Iterator[tuple[float, Freedom, Stage]]:
+def _stages(
+    objective: Objective, refined: Refine, options: LiveOptions
+) -> Iterator[tuple[float, Refine, Stage]]:
     """Share of the time, what is refined, and the fit; the shares of all add up to one."""
 
-    def plain(wanted: Freedom) -> Stage:
-        return lambda state, watch: fit(terms, state, wanted, options.most_steps, watch=watch).state
+    def plain(wanted: Refine) -> Stage:
+        return lambda estimate, watch: (
+            fit(objective, estimate, wanted, options.most_steps, watch=watch).estimate
+        )
 
-    def learned(state: State, watch: Watch) -> State:
+    def learned(estimate: Estimate, watch: Watch) -> Estimate:
         network = Learned(StoredNetwork(), options.denoiser_weight)
-        return fit_learned(terms, state, network, 1, watch, options.most_steps).state
+        return fit_learned(objective, estimate, network, 1, watch, options.most_steps).estimate
 
-    all_of_it = Freedom(refined.probe, True)
+    all_of_it = Refine(refined.probe, True)
     stages = [(0.4, OBJECT_ALONE, plain(OBJECT_ALONE))]
-    stages += [(0.2, Freedom(True), plain(Freedom(True)))] if refined.probe else []
+    stages += [(0.2, Refine(True), plain(Refine(True)))] if refined.probe else []
     stages += [(0.1, all_of_it, plain(all_of_it))] if refined.positions else []
     stages += [(0.3, OBJECT_ALONE, learned)]
     total = sum(share for share, _, _ in stages)
@@ -118,13 +122,13 @@ def _stages(terms: Terms, refined: Freedom, options: LiveOptions) -> Iterator[tu
 
 def _together(
     state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray
-) -> tuple[Terms, State]:
+) -> tuple[Objective, Estimate]:
     """What is minimised for some patterns, and their estimate, on a square object."""
     start = at(state, context, chosen, positions)
     side = max(start.object.shape)
     start = replace(start, object=np.pad(start.object, [(0, side - n) for n in start.object.shape], "edge"))
     likelihood = context.likelihood_of(context.read(state.patterns["row"][chosen]), start)
-    return Terms(likelihood, context.options.final_regulariser, "independent", context.support), start
+    return Objective(likelihood, context.options.final_regulariser, "independent", context.support), start
 
 
 def _holdout(state: LiveState, context: LiveContext, chosen: np.ndarray) -> HoldOut | None:
@@ -132,7 +136,7 @@ def _holdout(state: LiveState, context: LiveContext, chosen: np.ndarray) -> Hold
     return HoldOut(_together(state, context, chosen, state.nominal)[0].likelihood) if len(chosen) else None
 
 
-def _placed(state: LiveState, found: State, fitted: np.ndarray) -> LiveState:
+def _placed(state: LiveState, found: Estimate, fitted: np.ndarray) -> LiveState:
     height, width = state.illumination.shape
     positions = state.estimate.positions.copy()
     positions[fitted] = found.positions

@@ -125,7 +125,7 @@ def write_picture(folder: Path, figure: Figure) -> None:
 )
 def draw(
     image: np.ndarray,
-    light: np.ndarray,
+    illumination: np.ndarray,
     probe: np.ndarray,
     course: list[tuple[float, float]],
     pixel_m: Pixel,
@@ -138,14 +138,14 @@ def draw(
     Text and lines are of a grey that is read on white and on black.
 
     Args:
-        light: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
+        illumination: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
         probe: ``(N, N)`` complex.
         course: seconds, and the deviance per pixel of the held-out patterns.
         pixel_m: of the object.
         side: of its pictures in pixels, at most.
         share: of the strongest illumination, above which the object is shown, as in the report.
     """
-    picture = Picture.of(image, light > 0, light > share * light.max(), probe, side)
+    picture = Picture.of(image, illumination > 0, illumination > share * illumination.max(), probe, side)
     figure = Figure(figsize=(14, 6.2), layout="constrained")
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.scan.dataset import MARGIN
 
 PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
@@ -28,7 +28,7 @@ class LiveState:
         patterns: ``(J,)`` of :data:`PATTERN`.
     """
 
-    estimate: State
+    estimate: Estimate
     origin: np.ndarray
     illumination: np.ndarray
     patterns: np.ndarray
@@ -38,7 +38,9 @@ class LiveState:
         """Return that of no patterns."""
         N, places = context.N, np.zeros((0, 2))
         dark = np.zeros((N, N), np.float32)
-        estimate = State(np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark)
+        estimate = Estimate(
+            np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark
+        )
         return cls(estimate, np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
 
     @property
@@ -121,22 +123,22 @@ def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
     pads = list(zip(before.tolist(), after.tolist(), strict=True))
     old = state.estimate
     estimate = replace(old, object=np.pad(old.object, pads), positions=old.positions + before)
-    light = np.pad(state.illumination, pads)
-    return replace(state, estimate=estimate, illumination=light, origin=state.origin - before)
+    illumination = np.pad(state.illumination, pads)
+    return replace(state, estimate=estimate, illumination=illumination, origin=state.origin - before)
 
 
-def fill(image: np.ndarray, light: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
-    """Return an object ``(H, W)`` with what no light has reached as the mean of what is illuminated near it.
+def fill(image: np.ndarray, illumination: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
+    """Return an object ``(H, W)`` whose unilluminated part is the mean of what is illuminated near it.
 
     Near: by a normal distribution of an eighth of a window, else of wider ones; 1 where nothing is.
     """
     coarse = options.coarse_px
-    lit = light > options.dark * light.max(initial=0)
-    if lit.all() or not lit.any():
-        return image.copy() if lit.any() else np.ones(image.shape, np.complex64)
+    illuminated = illumination > options.dark * illumination.max(initial=0)
+    if illuminated.all() or not illuminated.any():
+        return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
     some = slice(None, None, coarse), slice(None, None, coarse)
-    known, weight = np.where(lit, image, 0)[some], lit[some].astype(np.float32)
-    mean = np.full(known.shape, image[lit].mean(), np.complex64)
+    known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
+    mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
     for width in (N / 2, N / 4, N / 8):
         share, *parts = (
             gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
@@ -144,4 +146,4 @@ def fill(image: np.ndarray, light: np.ndarray, N: int, options: LiveOptions) -> 
         near = share > 0.01
         mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
     rows, columns = (np.arange(side) // coarse for side in image.shape)
-    return np.where(lit, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
+    return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)

@@ -8,8 +8,8 @@ that was fitted least often with those nearest to it, and minimises
 where the sum goes over the *other* patterns that illuminate a pixel: what they say of the object stands as a
 normal distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation).
 So nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones
-illuminate is free. It begins as the mean of what is illuminated near it, phase included. The probe is refined
-with the object, and its change is taken by the share of the patterns that asked for it.
+illuminate is refined. It begins as the mean of what is illuminated near it, phase included. The probe is
+refined with the object, and its change is taken by the share of the patterns that asked for it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ptycho.live.context import LiveContext
 from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, fill
 from ptycho.reconstruction.blocks import Block, block_of, cut
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.prior import Anchor
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.windows import add_windows_to
 
 
@@ -82,40 +82,42 @@ def _fit(
     options, visits = context.options, state.patterns["visits"][chosen]
     block = block_of(state.estimate, chosen)
     start = cut(state.estimate, block)
-    light = state.illumination[block.window]
-    start = replace(start, object=fill(start.object, light, context.N, context.options))
+    illumination = state.illumination[block.window]
+    start = replace(start, object=fill(start.object, illumination, context.N, context.options))
     likelihood = context.likelihood_of(amplitudes, start)
-    others = np.maximum(light - _light_of(state, block, visits > 1), 0)
+    others = np.maximum(illumination - _illumination_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
-    terms = Terms(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
+    objective = Objective(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
     if not state.illumination.any():
         first, steps = options.first_steps
-        start = fit(terms, start, OBJECT_ALONE, first, 0.0).state
+        start = fit(objective, start, OBJECT_ALONE, first, 0.0).estimate
     settled = bool(visits.min() > options.visits)
     refined = replace(context.refined, positions=context.refined.positions and settled)
-    return _taken(state, fit(terms, start, refined, steps, 0.0).state, block, options)
+    return _taken(state, fit(objective, start, refined, steps, 0.0).estimate, block, options)
 
 
-def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
+def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
     """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
-    light = np.zeros(block.shape, np.float32)
+    illumination = np.zeros(block.shape, np.float32)
     corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
     one = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
-    add_windows_to(light, np.broadcast_to(one, (len(corners), *one.shape)), corners)
-    return light
+    add_windows_to(illumination, np.broadcast_to(one, (len(corners), *one.shape)), corners)
+    return illumination
 
 
-def _taken(state: LiveState, fitted: State, block: Block, options: LiveOptions) -> LiveState:
+def _taken(state: LiveState, fitted: Estimate, block: Block, options: LiveOptions) -> LiveState:
     """The state with what a fit of a block's patterns has found."""
-    old, light = state.estimate, state.illumination.copy()
+    old, illumination = state.estimate, state.illumination.copy()
     image, positions = old.object.copy(), old.positions.copy()
-    light[block.window] += _light_of(state, block, state.patterns["visits"][block.patterns] == 1)
+    illumination[block.window] += _illumination_of(
+        state, block, state.patterns["visits"][block.patterns] == 1
+    )
     image[block.window] = fitted.object
     positions[block.patterns] = fitted.positions + np.array(block.corner)
     share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     modes = (old.modes + np.float32(share) * (fitted.modes - old.modes)).astype(np.complex64)
     estimate = replace(old, object=image, positions=positions, modes=modes)
-    return replace(state, estimate=estimate, illumination=light)
+    return replace(state, estimate=estimate, illumination=illumination)
 
 
 def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> np.ndarray:
@@ -123,9 +125,9 @@ def held_out(state: LiveState, context: LiveContext, most: int | None = None) ->
     chosen = np.flatnonzero(state.patterns["held_out"])
     if not len(chosen) or not state.illumination.any():
         return chosen[:0]
-    light, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
-    typical = np.median(light[light > 0.1 * light.max()])
-    chosen = chosen[light[centres[:, 0], centres[:, 1]] > 0.5 * typical]
+    illumination, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
+    typical = np.median(illumination[illumination > 0.1 * illumination.max()])
+    chosen = chosen[illumination[centres[:, 0], centres[:, 1]] > 0.5 * typical]
     chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
     if not len(chosen):
         return chosen
@@ -142,7 +144,7 @@ def score(state: LiveState, context: LiveContext) -> float | None:
     return float(np.mean(likelihood.evaluate(there).deviance)) / likelihood.pixels
 
 
-def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> State:
+def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> Estimate:
     """Return the estimate of some patterns, in their places among ``positions (J, 2)``, the object filled."""
     old = state.estimate
     image = fill(old.object, state.illumination, context.N, context.options)

@@ -1,4 +1,4 @@
-"""How far a reconstruction of a measured scan can be trusted: judged, and compared with what is known."""
+"""How far a reconstruction of a measured scan can be trusted: assessed, and compared with what is known."""
 
 from __future__ import annotations
 
@@ -99,34 +99,36 @@ EXPLAINED = (
 class Fit:
     """How an object explains the patterns that it was made from, and those that were held out.
 
-    ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the
-    patterns that ``used`` and ``missed`` are of, among those that were fitted. ``causes``: what the misfit of
-    a solver's fit looks like; None: photons were not counted.
+    ``residuals``, ``residuals_held_out``: what they miss of the patterns' variation. ``looked_at``: indices
+    of the patterns that ``used`` and ``residuals`` are of, among those that were fitted. ``causes``: what the
+    misfit of a solver's fit looks like; None: photons were not counted.
     """
 
     used: Misfit
-    free: Misfit | None
-    missed: Residuals
-    missed_free: Residuals | None
+    held_out: Misfit | None
+    residuals: Residuals
+    residuals_held_out: Residuals | None
     looked_at: np.ndarray
     causes: Causes | None = None
 
 
-def judge(made: Reconstruction, prepared: Prepared) -> Fit:
-    """By the patterns it was fitted to, and by those that were held out, before they were fitted, too."""
-    before = made.before or made
+def assess_fit(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
+    """Assess it by the fitted patterns, and by those that were held out, before they were fitted, too."""
+    before = reconstruction.before or reconstruction
     beam = prepared.beam_under(before)
-    used, free = prepared.fitted(beam), prepared.left_out(beam)
+    used, held_out = prepared.fitted(beam), prepared.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
     some = spread(len(used.positions))
-    others = None if free is None else spread(len(free.positions))
+    others = None if held_out is None else spread(len(held_out.positions))
     return Fit(
         misfit(before.layers[None], used, some),
-        None if free is None else misfit(before.layers[None], free, others),
+        None if held_out is None else misfit(before.layers[None], held_out, others),
         residuals(before.layers, used, mean, some),
-        None if free is None else residuals(before.layers, free, mean, others),
+        None if held_out is None else residuals(before.layers, held_out, mean, others),
         some,
-        _causes(made.fit.terms.likelihood, before.layers, used) if isinstance(made.fit, Solved) else None,
+        _causes(reconstruction.fit.objective.likelihood, before.layers, used)
+        if isinstance(reconstruction.fit, Solved)
+        else None,
     )
 
 
@@ -144,11 +146,11 @@ def spread(count: int, most: int = 4096) -> np.ndarray:
     return np.sort(np.argsort(np.arange(count) * golden % 1, kind="stable")[:most])
 
 
-def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
+def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
     An object whose pixel is not stated has that of all of the file's detector. Scored is a rectangle of the
-    covered part, without the rim that the scan lit poorly.
+    covered part, without the poorly illuminated rim.
     """
     scan, truth, size = prepared.scan, prepared.scan.raw.object, prepared.scan.raw.object_pixel_m
     if truth is None:
@@ -159,9 +161,9 @@ def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, An
         alike = scan.N * scan.detector.bin in scan.raw.patterns.shape[1:]
     if not alike:
         return None
-    data = prepared.fitted(prepared.beam_under(made))
+    data = prepared.fitted(prepared.beam_under(reconstruction))
     region = metrics.Region(*data.tiling.rectangle)
-    image, mask = region.crop(made.object), region.crop(made.covered)
+    image, mask = region.crop(reconstruction.object), region.crop(reconstruction.covered)
     if not np.isfinite(image).all() or not image[mask].any():
         return None
     known, there = in_frame(truth, np.where(mask, levelled(image, mask), 0), mask)
@@ -197,54 +199,54 @@ def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
 
 def trust_row(
     fit: Fit,
-    made: Reconstruction,
+    reconstruction: Reconstruction,
     prepared: Prepared,
     solver: float | None = None,
     halves: Halves | None = None,
 ) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
-    used, free = fit.used, fit.free
-    last, beam = free or used, prepared.beam_under(made)
+    used, held_out = fit.used, fit.held_out
+    last, beam = held_out or used, prepared.beam_under(reconstruction)
     data = prepared.fitted(beam)
     region = metrics.Region(*data.tiling.rectangle)
     evidence = evidence_of(fit, halves)
     flags = evidence.flags
-    apart = None if made.disagreement is None else float(made.disagreement[0])
-    if made.general and outside_training(last.r_factor, last.r_noise, apart, solver):
+    apart = None if reconstruction.disagreement is None else float(reconstruction.disagreement[0])
+    if reconstruction.general and outside_training(last.r_factor, last.r_noise, apart, solver):
         flags.append(OUTSIDE)
-    if not made.converged:
+    if not reconstruction.converged:
         flags.append(NOT_CONVERGED)
-    share = share_of_noise(made, data, region)
+    share = share_of_noise(reconstruction, data, region)
     if amplitude_in_noise(share):
         flags.append(IN_NOISE)
-    level, lit = well_lit_part(made, data)
-    artefact = raster_artefact(level, lit, data.positions[data.image == 0])
+    level, illuminated = well_illuminated_part(reconstruction, data)
+    artefact = raster_artefact(level, illuminated, data.positions[data.image == 0])
     if artefact is not None and artefact.contrast > RasterLimits.contrast:
         flags.append(RASTER)
-    flags += flags_of((*prepared.decisions, *made.decisions))
+    flags += flags_of((*prepared.decisions, *reconstruction.decisions))
     return {
         "r_factor": used.r_factor,
-        "r_free": None if free is None else free.r_factor,
+        "r_free": None if held_out is None else held_out.r_factor,
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
-        "deviance_holdout": None if free is None else free.mean_deviance,
-        "unexplained_variance": _finite(evidence.missed),
-        "unexplained_variance_p90": _finite(evidence.some),
-        "unexplained_variance_holdout": _finite(evidence.free),
+        "deviance_holdout": None if held_out is None else held_out.mean_deviance,
+        "unexplained_variance": _finite(evidence.unexplained_variance),
+        "unexplained_variance_p90": _finite(evidence.unexplained_variance_p90),
+        "unexplained_variance_holdout": _finite(evidence.unexplained_variance_holdout),
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
         **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
-        **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
-        "phase_residues": len(residues(np.where(lit, np.angle(level), np.nan))),
+        **({} if reconstruction.errors is None else {"error_map": typical_errors(reconstruction, data)}),
+        "phase_residues": len(residues(np.where(illuminated, np.angle(level), np.nan))),
         "raster_artefact": None if artefact is None else asdict(artefact),
-        "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
+        "uncovered_fraction": float(1 - region.crop(reconstruction.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, prepared.whole.beam),
     }
 
 
-def judged_arrays(
+def assessment_arrays(
     prepared: Prepared,
     recons: dict[str, Reconstruction],
     fits: dict[str, Fit],
@@ -253,29 +255,29 @@ def judged_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
-    ``nominal_positions (J, 2)`` as the file tells them, ``held_out``; ring correlation of the halves; and of
+    ``nominal_positions (J, 2)`` of the file, ``held_out``; ring correlation of the halves; and of
     each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_holdout_patterns`` with
     their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
     objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel. ``caustic_…`` is of
     the product's probe.
     """
-    found = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
+    arrays = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
     if halves is not None:
-        found |= {"frequency": halves.frequency, "correlation": halves.correlation}
-        found |= {f"correlation_{key}": halves.by_axis[k] for k, key in enumerate(DIRECTIONS)}
-    found |= {} if focus is None else focus.arrays()
+        arrays |= {"frequency": halves.frequency, "correlation": halves.correlation}
+        arrays |= {f"correlation_{key}": halves.by_axis[k] for k, key in enumerate(DIRECTIONS)}
+    arrays |= {} if focus is None else focus.arrays()
     for name, fit in fits.items():
-        used, made = fit.used, recons[name]
-        found[f"{name}_patterns"] = prepared.kept[fit.looked_at]
-        found[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
+        used, reconstruction = fit.used, recons[name]
+        arrays[f"{name}_patterns"] = prepared.kept[fit.looked_at]
+        arrays[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
         if fit.causes is not None:
-            found[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
-        if fit.free is not None:
-            found[f"{name}_holdout_patterns"] = prepared.out[spread(len(prepared.out))]
-            found[f"{name}_holdout_deviance"] = fit.free.unexplained
-        if made.course:
-            found[f"{name}_course"] = np.array(made.course)
-    return found
+            arrays[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
+        if fit.held_out is not None:
+            arrays[f"{name}_holdout_patterns"] = prepared.out[spread(len(prepared.out))]
+            arrays[f"{name}_holdout_deviance"] = fit.held_out.unexplained
+        if reconstruction.course:
+            arrays[f"{name}_course"] = np.array(reconstruction.course)
+    return arrays
 
 
 def _finite(value: float | None) -> float | None:
@@ -284,15 +286,17 @@ def _finite(value: float | None) -> float | None:
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     """What the flags of a reconstruction look at."""
-    missed_free = fit.missed_free
+    residuals_held_out = fit.residuals_held_out
     return Evidence(
-        missed=fit.missed.share,
-        some=fit.missed.worst_tenth,
-        free=None if missed_free is None else missed_free.share,
-        free_error=0.0 if missed_free is None else missed_free.share_error,
-        certainty=fit.missed.certainty,
-        r_free=(fit.free or fit.used).r_factor,
-        r_noise=(fit.free or fit.used).r_noise,
+        unexplained_variance=fit.residuals.share,
+        unexplained_variance_p90=fit.residuals.worst_tenth,
+        unexplained_variance_holdout=None if residuals_held_out is None else residuals_held_out.share,
+        unexplained_variance_holdout_error=0.0
+        if residuals_held_out is None
+        else residuals_held_out.share_error,
+        certainty=fit.residuals.certainty,
+        r_free=(fit.held_out or fit.used).r_factor,
+        r_noise=(fit.held_out or fit.used).r_noise,
         halves=None if halves is None else halves.agree_to,
         halves_by_photons=1.0 if halves is None else halves.by_photons,
     )
@@ -305,29 +309,31 @@ def cause_facts(causes: Causes) -> dict[str, Any]:
     return {"likely": causes.named(), "gain": both[0], "share": both[1]}
 
 
-def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:
+def share_of_noise(reconstruction: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:
     """:func:`ptycho.evaluation.trust.noise_share` of the first object; None: photons were not counted."""
-    known = region.crop(made.covered)
+    known = region.crop(reconstruction.covered)
     if not data.counts or not known.any():
         return None
-    return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
+    return noise_share(region.crop(reconstruction.object)[known], region.crop(photon_noise(data)[0])[known])
 
 
-def well_lit_part(made: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def well_illuminated_part(reconstruction: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the strongly illuminated part of the object, without its phase plane, and its mask."""
-    lit = made.covered & bright(data)
-    part = scan_figures.box_of(lit)
-    return levelled(made.object[part], lit[part]), lit[part]
+    illuminated = reconstruction.covered & bright(data)
+    part = scan_figures.box_of(illuminated)
+    return levelled(reconstruction.object[part], illuminated[part]), illuminated[part]
 
 
-def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:
+def typical_errors(reconstruction: Reconstruction, data: Dataset) -> dict[str, float | None]:
     """Return medians of the error map where the illumination is strong, the amplitude's over its mean."""
-    assert made.errors is not None
-    lit = made.covered & bright(data)
-    if not lit.any():
+    assert reconstruction.errors is not None
+    illuminated = reconstruction.covered & bright(data)
+    if not illuminated.any():
         return {"amplitude": None, "phase_rad": None}
-    amplitude = np.median(made.errors.amplitude[0][lit]) / max(float(np.abs(made.object[lit]).mean()), 1e-30)
-    phase = np.median(made.errors.phase[0][lit])
+    amplitude = np.median(reconstruction.errors.amplitude[0][illuminated]) / max(
+        float(np.abs(reconstruction.object[illuminated]).mean()), 1e-30
+    )
+    phase = np.median(reconstruction.errors.phase[0][illuminated])
     return {"amplitude": _finite(float(amplitude)), "phase_rad": _finite(float(phase))}
 
 
@@ -345,23 +351,25 @@ def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
     }
 
 
-def probe_caustic(prepared: Prepared, made: Reconstruction) -> Caustic | None:
+def probe_caustic(prepared: Prepared, reconstruction: Reconstruction) -> Caustic | None:
     """Return the caustic of the strongest probe mode; None: a near field, or lengths are unknown."""
-    scan, probe = prepared.scan, prepared.beam_under(made).probe[0]
+    scan, probe = prepared.scan, prepared.beam_under(reconstruction).probe[0]
     energy, pixel = scan.raw.energy_eV, scan.pixel.metres
     if scan.near_field is not None or energy is None or pixel is None or not probe.any():
         return None
     return caustic(probe, wavelength_m(energy), pixel) if np.isfinite(probe).all() else None
 
 
-def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
-    probe = prepared.beam_under(made).probe[0]
-    return scan_figures.Picture.of(made.object, made.covered, well_lit(made, prepared), probe)
+def picture_of(reconstruction: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
+    probe = prepared.beam_under(reconstruction).probe[0]
+    return scan_figures.Picture.of(
+        reconstruction.object, reconstruction.covered, well_illuminated(reconstruction, prepared), probe
+    )
 
 
-def well_lit(made: Reconstruction, prepared: Prepared) -> np.ndarray:
+def well_illuminated(reconstruction: Reconstruction, prepared: Prepared) -> np.ndarray:
     """Return where an object is strongly illuminated, ``(M, M)`` bool."""
-    return bright(prepared.fitted(prepared.beam_under(made)))
+    return bright(prepared.fitted(prepared.beam_under(reconstruction)))
 
 
 def bright(data: Dataset, share: float = 0.1) -> np.ndarray:

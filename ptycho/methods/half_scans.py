@@ -30,7 +30,7 @@ class Halves:
         crossings: where it falls below the thresholds, in any direction and (``frc50_row``, ``frc50_col``)
             along the axes; None: never.
         by_photons: where it would fall below one half by the noise that photons leave in the halves alone.
-        lit_to: the largest frequency at which there are photons; see :func:`lit_frequency`.
+        illuminated_to: the largest frequency at which there are photons; see :func:`illuminated_frequency`.
     """
 
     frequency: np.ndarray
@@ -38,7 +38,7 @@ class Halves:
     by_axis: np.ndarray
     crossings: dict[str, float | None]
     by_photons: float = 1.0
-    lit_to: float = 1.0
+    illuminated_to: float = 1.0
 
     @property
     def agree_to(self) -> float:
@@ -80,16 +80,16 @@ def half_scans(
     least = max(FEWEST, data.group_size if fixed else 0)
     if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
         return None
-    made = [infer(data.subset(part, group_size)) for part in parts]
-    if not all(half.converged for half in made):
+    reconstructions = [infer(data.subset(part, group_size)) for part in parts]
+    if not all(half.converged for half in reconstructions):
         log.warning(
             "half_scan_frc: a half of the scan is explained worse than the whole, so the halves do not "
             "measure its resolution; raise solver.steps, or measure more patterns"
         )
         return None
-    images = [region.crop(half.objects[0]) for half in made]
+    images = [region.crop(half.objects[0]) for half in reconstructions]
     noise = [region.crop(photon_noise(data.subset(part, 1))[0]) for part in parts]
-    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
+    mask = region.crop(reconstructions[0].mask[0]) & region.crop(reconstructions[1].mask[0])
     if not all(np.isfinite(image).all() and image[mask].any() for image in images):
         return None
     first = np.where(mask, images[0], 0)
@@ -107,11 +107,13 @@ def half_scans(
         value, crossed = frc_crossing(frequency, curve, threshold)
         crossings[name] = value if crossed else None
     by_photons = _limit_by_photons((first + second) / 2, noise, mask, rng) if data.counts else 1.0
-    return Halves(frequency, correlation, np.array(by_axis), crossings, by_photons, lit_frequency(data))
+    return Halves(
+        frequency, correlation, np.array(by_axis), crossings, by_photons, illuminated_frequency(data)
+    )
 
 
-def lit_frequency(data: Dataset) -> float:
-    """Return the largest spatial frequency, of Nyquist, that the patterns tell of.
+def illuminated_frequency(data: Dataset) -> float:
+    """Return the largest spatial frequency, of Nyquist, that the patterns determine.
 
     It is the radius on the detector up to which all patterns over a point of the object hold one photon in a
     pixel together. Regularisation may fill in what lies beyond, in both halves alike. 1: no far field, or
@@ -124,8 +126,8 @@ def lit_frequency(data: Dataset) -> float:
     good = np.ones(ring.size) if data.good is None else data.good.ravel().astype(float)
     photons = np.bincount(ring, good * data.amplitudes.statistics.mean_intensity.ravel())
     mean = photons / np.maximum(np.bincount(ring, good), 1)
-    lit = np.flatnonzero(mean[: data.N // 2 + 1] * max(coverage(data), 1) >= 1)
-    return float(lit.max(initial=1)) / (data.N / 2)
+    illuminated = np.flatnonzero(mean[: data.N // 2 + 1] * max(coverage(data), 1) >= 1)
+    return float(illuminated.max(initial=1)) / (data.N / 2)
 
 
 def _limit_by_photons(
@@ -158,8 +160,8 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
 
     ``precision``: the half period of one half, no finer than a pixel, or than there are photons for.
     """
-    precision = 1 / max(min(halves.agree_to, halves.lit_to), 1e-6)
-    lengths: dict[str, float | None] = {"lit_to": halves.lit_to, "precision_px": precision}
+    precision = 1 / max(min(halves.agree_to, halves.illuminated_to), 1e-6)
+    lengths: dict[str, float | None] = {"illuminated_to": halves.illuminated_to, "precision_px": precision}
     lengths["precision_m"] = None if pixel is None else precision * max(pixel)
     along = {"frc50_row": 0, "frc50_col": 1}
     for name, value in halves.crossings.items():

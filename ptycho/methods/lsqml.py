@@ -27,11 +27,20 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     data = prepared.fitted(prepared.whole.beam)
     patterns = config.iterative.epochs * len(data.positions)
     with closing(Progress(LSQML, patterns, bar=context.bar)) as progress:
-        found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, context.scratch)
-    made, initial = found.reconstruction, prepared.whole.beam
-    epochs, r_factor = len(found.r_factors), found.r_factors[-1]
-    log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", made.program, epochs, r_factor, made.seconds)
-    assert made.beam is not None
+        result = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, context.scratch)
+    reconstruction, initial = result.reconstruction, prepared.whole.beam
+    epochs, r_factor = len(result.r_factors), result.r_factors[-1]
+    log.info(
+        "lsqml: %s, %d epochs, R %.4f, %.1f s",
+        reconstruction.program,
+        epochs,
+        r_factor,
+        reconstruction.seconds,
+    )
+    assert reconstruction.beam is not None
     return replace(
-        made, beam=prepared.beam_of(made.beam, Beam(made.beam.probe, initial.at(prepared.out).positions))
+        reconstruction,
+        beam=prepared.beam_of(
+            reconstruction.beam, Beam(reconstruction.beam.probe, initial.at(prepared.out).positions)
+        ),
     )

@@ -65,11 +65,11 @@ def reconstruct(
         beam = beam.with_probe(modes).scaled_to(beam.power)
     data, began = prepared.fitted(beam), time.perf_counter()
     start = solved.objects if network.general and solved is not None else None
-    made = infer(network, data, batch_size, context.scratch, start)
+    reconstruction = infer(network, data, batch_size, context.scratch, start)
     doubts = {} if network.general else doubt_probe(data.probe, network.probe)
     decisions = tuple(Finding.warning(text, flag) for flag, text in doubts.items())
     seconds = time.perf_counter() - began
-    return replace(made, beam=beam, general=network.general, decisions=decisions, seconds=seconds)
+    return replace(reconstruction, beam=beam, general=network.general, decisions=decisions, seconds=seconds)
 
 
 def infer(

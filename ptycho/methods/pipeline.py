@@ -11,7 +11,7 @@ from typing import Any
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
-from ptycho.methods.assessment import Fit, compare_with_truth, judge, probe_caustic, trust_row
+from ptycho.methods.assessment import Fit, assess_fit, compare_with_truth, probe_caustic, trust_row
 from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
@@ -65,27 +65,34 @@ def assess(
         product: the one that the result stands for; None: chosen by :func:`choose`.
         with_halves: reconstruct two halves of the scan, and compare them.
     """
-    config, context, made = inputs.config, inputs.context, dict(reconstructions)
-    for one in made.values():
-        prepared = prepared.with_space(one.between)
+    config, context, reconstructions = inputs.config, inputs.context, dict(reconstructions)
+    for reconstruction in reconstructions.values():
+        prepared = prepared.with_space(reconstruction.between)
     with context.timed("validation"):
-        fits = {name: judge(one, prepared) for name, one in made.items()}
+        fits = {
+            name: assess_fit(reconstruction, prepared) for name, reconstruction in reconstructions.items()
+        }
     product = product or choose(fits)
     if config.solver.error_map:
-        made[product] = with_errors(made[product], config.seed, context)
-    made[product] = with_outliers(prepared, made[product], fits[product])
-    made, flags = _confirmed(prepared, made, fits, product)
+        reconstructions[product] = with_errors(reconstructions[product], config.seed, context)
+    reconstructions[product] = with_outliers(prepared, reconstructions[product], fits[product])
+    reconstructions, flags = _confirmed(prepared, reconstructions, fits, product)
     halves = None
     if with_halves:
         with context.timed("half_scans"):
-            halves = _halves(prepared, made.get(SOLVER), inputs)
-    made = {name: move_ramp(replace(one, beam=prepared.beam_under(one))) for name, one in made.items()}
+            halves = _halves(prepared, reconstructions.get(SOLVER), inputs)
+    reconstructions = {
+        name: move_ramp(replace(reconstruction, beam=prepared.beam_under(reconstruction)))
+        for name, reconstruction in reconstructions.items()
+    }
     with context.timed("scoring"):
-        rows = score_rows(prepared, made, fits, halves, flags, context.words)
-        caustics = {name: probe_caustic(prepared, one) for name, one in made.items()}
+        rows = score_rows(prepared, reconstructions, fits, halves, flags, context.words)
+        caustics = {
+            name: probe_caustic(prepared, reconstruction) for name, reconstruction in reconstructions.items()
+        }
         for name, focus in caustics.items():
             rows[name]["probe_focus"] = None if focus is None else focus.facts()
-    return Assessed(made, fits, halves, product, rows, caustics[product])
+    return Assessed(reconstructions, fits, halves, product, rows, caustics[product])
 
 
 def choose(fits: dict[str, Fit]) -> str:
@@ -108,11 +115,11 @@ def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInp
     return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)
 
 
-def with_outliers(prepared: Prepared, made: Reconstruction, fit: Fit) -> Reconstruction:
+def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) -> Reconstruction:
     """Return a reconstruction with a warning that names single patterns which contradict the others."""
-    patterns = prepared.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
+    patterns = prepared.kept[fit.looked_at[find_outliers(fit.residuals, fit.used.unexplained)]]
     if not len(patterns):
-        return made
+        return reconstruction
     frames = prepared.scan.frames[patterns]
     some, more = listed(frames.tolist())
     warning = Finding.warning(
@@ -120,11 +127,11 @@ def with_outliers(prepared: Prepared, made: Reconstruction, fit: Fit) -> Reconst
         f"position, or something else in the beam? {drop_words(frames)} leaves out what is wrong"
     )
     report((warning,), log)
-    return replace(made, decisions=(*made.decisions, warning))
+    return replace(reconstruction, decisions=(*reconstruction.decisions, warning))
 
 
 def _confirmed(
-    prepared: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], product: str
+    prepared: Prepared, reconstructions: dict[str, Reconstruction], fits: dict[str, Fit], product: str
 ) -> tuple[dict[str, Reconstruction], tuple[str, ...]]:
     """Return the reconstructions, the product with a warning of positions that are still doubtful, and flags.
 
@@ -134,18 +141,18 @@ def _confirmed(
     causes, other = fits[SOLVER].causes if SOLVER in fits else None, prepared.alternative
     flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
     if other is None:
-        return made, flags
+        return reconstructions, flags
     if causes is not None and not causes.plausible(POSITION_MAP):
         log.info("%s: not confirmed by the fit, not applied", other.applied.what)
-        return made, flags
+        return reconstructions, flags
     log.warning("%s", other.kept)
-    warned = replace(made[product], decisions=(*made[product].decisions, other.kept))
-    return made | {product: warned}, (*flags, *other.kept.flags)
+    warned = replace(reconstructions[product], decisions=(*reconstructions[product].decisions, other.kept))
+    return reconstructions | {product: warned}, (*flags, *other.kept.flags)
 
 
 def score_rows(
     prepared: Prepared,
-    made: dict[str, Reconstruction],
+    reconstructions: dict[str, Reconstruction],
     fits: dict[str, Fit],
     halves: Halves | None,
     flags: tuple[str, ...] = (),
@@ -155,13 +162,13 @@ def score_rows(
 
     Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
-    solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    doubts = (*flags, *flags_of(made[SOLVER].decisions if SOLVER in made else ()))
+    solver = (fits[SOLVER].held_out or fits[SOLVER].used).r_factor if SOLVER in fits else None
+    doubts = (*flags, *flags_of(reconstructions[SOLVER].decisions if SOLVER in reconstructions else ()))
     rows = {}
-    for name, one in made.items():
-        row = rows[name] = trust_row(fits[name], one, prepared, solver, halves)
+    for name, reconstruction in reconstructions.items():
+        row = rows[name] = trust_row(fits[name], reconstruction, prepared, solver, halves)
         row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
-        if (scores := compare_with_truth(one, prepared)) is not None:
+        if (scores := compare_with_truth(reconstruction, prepared)) is not None:
             row["reference_comparison"] = scores
             log.info("%-8s SSIM amplitude %s  phase %s", name, *(number(score) for score in scores["ssim"]))
         log.info(

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ptycho.align.align_scan import Estimate
+from ptycho.align.align_scan import StartingPoint
 from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
@@ -49,11 +49,13 @@ class Prepared:
     out: np.ndarray
     decisions: tuple[Finding, ...] = ()
     alternative: Alternative | None = None
-    start: Estimate | None = None
+    start: StartingPoint | None = None
 
-    def beam_under(self, made: Reconstruction | None) -> Beam:
+    def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the initial one."""
-        return self.whole.beam if made is None or made.beam is None else made.beam
+        return (
+            self.whole.beam if reconstruction is None or reconstruction.beam is None else reconstruction.beam
+        )
 
     def with_space(self, between: FreeSpace | None) -> Prepared:
         """Return the same with this free space between slices; None: what it has."""
@@ -61,10 +63,14 @@ class Prepared:
             return self
         return replace(self, whole=replace(self.whole, between=between))
 
-    def slice_thickness_m(self, made: Reconstruction) -> float | None:
+    def slice_thickness_m(self, reconstruction: Reconstruction) -> float | None:
         """Return the distance from one slice of a reconstruction to the next; None: it is thin."""
         energy = self.scan.raw.energy_eV
-        return None if made.between is None or energy is None else made.between.length * wavelength_m(energy)
+        return (
+            None
+            if reconstruction.between is None or energy is None
+            else reconstruction.between.length * wavelength_m(energy)
+        )
 
     def fitted(self, beam: Beam) -> Dataset:
         """The patterns that are fitted, under a beam of all."""
@@ -105,10 +111,10 @@ def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunCo
 
 def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:
     """Return a warning of patterns that hold too little to determine object and beam; or none."""
-    lit, others = probe_mask(probe, data.N), 0
+    support, others = probe_mask(probe, data.N), 0
     if probe.learn is not False:
         modes = probe.modes or max(len(data.probe), 2)
-        others = 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+        others = 2 * modes * (data.N**2 if support is None else int(support.sum()))
     ratio = values_per_parameter(data, others)
     if ratio >= LIMITS.measured:
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.align.align_scan import Estimate
+from ptycho.align.align_scan import StartingPoint
 from ptycho.align.context import RunContext
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.config.solver_config import SolverConfig
@@ -21,15 +21,15 @@ from ptycho.methods.prepared import Prepared
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
-from ptycho.reconstruction.maximum_likelihood import Begin, Solved, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Solved, WarmStart, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Terms, fit, fit_further
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -83,7 +83,7 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     return replace(options, probe=True) if unspecified and options.probe is None else options
 
 
-def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
+def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) -> WarmStart:
     """Return what a fit begins with.
 
     What the earlier run refined, and its regulariser, are those of this one, but for what ``options``
@@ -94,10 +94,10 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
     image = np.where(there, image, np.mean(image[there]) if there.any() else 1)
     kept, weight, varied = dict(start.model), options.strength, options.probe_variation
     if options.slices is None and kept.get("slices", "1") != "1":  # selected anew
-        return Begin(image)
+        return WarmStart(image)
     known = 0 if data.beam.opr_modes is None else len(data.beam.opr_modes)
     if varied is not None and varied > known:
-        return Begin(image)
+        return WarmStart(image)
     count = known if varied is None else varied
     wanted = {part: getattr(options, part) for part in ("probe", "positions", "flux", "background")}
     try:
@@ -106,12 +106,14 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         elif options.learned and weight is None:
             chosen = Regularisation.of(kept["regulariser"], options.network)
         else:
-            return Begin(image)
-        free = Freedom(**{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()})
-        free = replace(free, probe_variation=free.probe and count > 0)
+            return WarmStart(image)
+        refine = Refine(
+            **{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
+        )
+        refine = replace(refine, probe_variation=refine.probe and count > 0)
     except (KeyError, ValueError):
-        return Begin(image)
-    values = {part: "refined" if getattr(free, part) else "not refined" for part in wanted}
+        return WarmStart(image)
+    values = {part: "refined" if getattr(refine, part) else "not refined" for part in wanted}
     values |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
     limited = kept.get("pupil") == "limited" if options.pupil is None else options.pupil
     limited = limited and options.support is None
@@ -123,7 +125,7 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
         specified.add("regulariser")
     why = {part: "specified" if part in specified else "as in the run that start names" for part in values}
     findings = tuple(Finding(part, values[part], why[part]) for part in values)
-    return Begin(image, free, chosen, limited, findings)
+    return WarmStart(image, refine, chosen, limited, findings)
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
@@ -133,9 +135,9 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
-    how = Blockwise(config.solver.block, context.crew, context.cache)
+    blockwise = Blockwise(config.solver.block, context.executor, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
-    passes = in_blocks if how.divides(data) else options.steps
+    passes = in_blocks if blockwise.divides(data) else options.steps
     count = len(prepared.kept)
     passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
@@ -144,27 +146,41 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
             log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
         watch = Course(prepared, context.on_event).watch
 
-        def tell(decision: Finding) -> None:
+        def on_decision(decision: Finding) -> None:
             log.info("solver: %s", decision)
             context.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
-        begin = None if prepared.start is None else begin_of(prepared.start, data, options)
+        warm_start = None if prepared.start is None else warm_start_of(prepared.start, data, options)
         solved = solve(
-            data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, begin
+            data,
+            options,
+            config.seed,
+            config.xla.compile,
+            progress.advance,
+            watch,
+            blockwise,
+            on_decision,
+            warm_start,
         )
-        space = solved.terms.likelihood.data.between if solved.state.slices > 1 else None
+        space = solved.objective.likelihood.data.between if solved.estimate.slices > 1 else None
         prepared = prepared.with_space(space)
-        made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
+        reconstruction, course, converged = (
+            _reconstruction(solved, prepared),
+            solved.fit.course,
+            solved.fit.converged,
+        )
         if len(prepared.out):
-            solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)
-            made = replace(last, before=made)
+            solved, last = _completed(
+                solved, reconstruction, prepared, options.steps, blockwise, progress.advance
+            )
+            reconstruction = replace(last, before=reconstruction)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
     seconds = time.perf_counter() - began
     return replace(
-        made,
+        reconstruction,
         decisions=(
-            *(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
+            *(replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions),
             *_too_wide(solved),
             *_doubts(solved, config.seed),
         ),
@@ -184,9 +200,9 @@ def _holdout(prepared: Prepared, likelihood: ScanLikelihood) -> HoldOut | None:
 
 def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
     """Return a warning of a near field whose patterns do not determine phases, or none."""
-    if solved.terms.likelihood.data.fresnel is None:
+    if solved.objective.likelihood.data.fresnel is None:
         return ()
-    left = phase_left(solved.terms, solved.state, solved.free, seed)
+    left = phase_left(solved.objective, solved.estimate, solved.refine, seed)
     text = (
         f"phase sensitivity: a fraction {left:.2f} of a phase added to the object remains after the fit; the "
         "patterns do not determine it"
@@ -200,14 +216,16 @@ class Course:
 
     def __init__(self, prepared: Prepared, on_event: OnEvent, every: int = 10) -> None:
         """``every``: steps between scores, which cost a twentieth of a step, and the held-out positions."""
-        self._each, self._on_event, self._step, self._every = prepared, on_event, 0, every
+        self._prepared, self._on_event, self._step, self._every = prepared, on_event, 0, every
 
-    def watch(self, state: State, objective: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+    def watch(
+        self, estimate: Estimate, objective: float, /, refine: Refine, likelihood: ScanLikelihood
+    ) -> None:
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
-        if self._step % self._every == 0 and (held_out := _holdout(self._each, likelihood)) is not None:
-            values["deviance_holdout"] = float(held_out.score(state, free).mean())
+        if self._step % self._every == 0 and (held_out := _holdout(self._prepared, likelihood)) is not None:
+            values["deviance_holdout"] = float(held_out.score(estimate, refine).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
 
@@ -217,8 +235,8 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
 
     ``limit``: intensity at the edge over the mean; a disk as wide as the window has it, others 0.02 to 0.1.
     """
-    share = intensity_at_edge(solved.state.modes)
-    if share < limit or solved.terms.likelihood.data.fresnel is not None:
+    share = intensity_at_edge(solved.estimate.modes)
+    if share < limit or solved.objective.likelihood.data.fresnel is not None:
         return ()
     warning = (
         f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector pixels "
@@ -229,95 +247,109 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
     return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
+def with_errors(reconstruction: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
     """Return the same with its error map, if it is a fit of the solver."""
-    solved = _fit_of(made)
+    solved = _fit_of(reconstruction)
     if solved is None:
-        return made
+        return reconstruction
     with context.timed("error_map"):
-        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, seed))
+        return replace(
+            reconstruction, errors=map_errors(solved.objective, solved.estimate, reconstruction.covered, seed)
+        )
 
 
 def _completed(
-    solved: Solved, made: Reconstruction, prepared: Prepared, steps: int, how: Blockwise, advance: Advance
+    solved: Solved,
+    reconstruction: Reconstruction,
+    prepared: Prepared,
+    steps: int,
+    blockwise: Blockwise,
+    advance: Advance,
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
-    whole, f = prepared.whole, solved.terms.likelihood.normalisation
-    assert made.beam is not None
-    found, joined = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
+    whole, f = prepared.whole, solved.objective.likelihood.normalisation
+    assert reconstruction.beam is not None
+    fitted, joined = (
+        solved.estimate,
+        Estimate.of(whole.under(reconstruction.beam), solved.estimate.object, normalisation=f),
+    )
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
-    shared = {"modes": found.modes, "background": found.background, "opr_modes": found.opr_modes}
-    state = replace(joined, flux=flux, **shared)
-    likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
-    terms = replace(solved.terms, likelihood=likelihood)
-    if how.divides(whole):
-        last = fit_in_blocks(terms, state, solved.free, steps, how, ONCE_MORE, advance)
+    shared = {"modes": fitted.modes, "background": fitted.background, "opr_modes": fitted.opr_modes}
+    estimate = replace(joined, flux=flux, **shared)
+    likelihood = replace(solved.objective.likelihood, data=whole, advance=advance)
+    objective = replace(solved.objective, likelihood=likelihood)
+    if blockwise.divides(whole):
+        last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
     else:
-        last = fit_further(terms, state, steps)
+        last = fit_further(objective, estimate, steps)
     solved = _ended(solved, last, whole)
-    beam = last.state.beam(whole.photon_scale, f)
-    return solved, replace(_covered(last.state, whole), beam=beam)
+    beam = last.estimate.beam(whole.photon_scale, f)
+    return solved, replace(_covered(last.estimate, whole), beam=beam)
 
 
-def _covered(state: State, data: Dataset) -> Reconstruction:
-    """Return the object of a state, zero outside the illumination, with its slices, whose beam is wider."""
-    made = covered_part(state.projection, data)
-    return made if state.slices == 1 else replace(made, slices=state.object)
+def _covered(estimate: Estimate, data: Dataset) -> Reconstruction:
+    """Return the object of an estimate, zero outside the illumination; slices keep what lies outside."""
+    covered = covered_part(estimate.projection, data)
+    return covered if estimate.slices == 1 else replace(covered, slices=estimate.object)
 
 
 def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
     """What a fit came to, with the likelihood of the patterns that it was of."""
-    likelihood = replace(solved.terms.likelihood, data=data, advance=silent)
-    return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
+    likelihood = replace(solved.objective.likelihood, data=data, advance=silent)
+    return replace(
+        solved, estimate=last.estimate, fit=last, objective=replace(solved.objective, likelihood=likelihood)
+    )
 
 
 def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
-    """A state of the fitted patterns, with the positions and the flux of those that were held out."""
-    likelihood = solved.terms.likelihood
+    """An estimate of the fitted patterns, with the positions and the flux of those that were held out."""
+    likelihood = solved.objective.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
     held_out = _holdout(prepared, likelihood)
-    out = None if held_out is None else held_out.places(solved.state, solved.free).beam(scale, f)
-    beam = prepared.beam_of(solved.state.beam(scale, f), out)
-    return replace(_covered(solved.state, prepared.fitted(beam)), beam=beam)
+    out = None if held_out is None else held_out.places(solved.estimate, solved.refine).beam(scale, f)
+    beam = prepared.beam_of(solved.estimate.beam(scale, f), out)
+    return replace(_covered(solved.estimate, prepared.fitted(beam)), beam=beam)
 
 
-def _fit_of(made: Reconstruction) -> Solved | None:
-    return made.fit if isinstance(made.fit, Solved) else None
+def _fit_of(reconstruction: Reconstruction) -> Solved | None:
+    return reconstruction.fit if isinstance(reconstruction.fit, Solved) else None
 
 
-def half_object(made: Reconstruction, steps: int, worse: float = 1.1) -> Callable[[Dataset], Reconstruction]:
+def half_object(
+    reconstruction: Reconstruction, steps: int, worse: float = 1.1
+) -> Callable[[Dataset], Reconstruction]:
     """Return a function that reconstructs some of the solver's patterns, with the beam as it was found.
 
     Fewer patterns are easier to explain: where their deviance is ``worse`` times that of all, the steps went
     astray or did not suffice, and the reconstruction counts as not converged.
     """
-    solved = _fit_of(made)
+    solved = _fit_of(reconstruction)
     assert solved is not None
     usual = _usual_deviance(solved)
 
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(
-            solved.terms.likelihood,
+            solved.objective.likelihood,
             data=part,
             normalisation=part.normalisation,
             advance=silent,
         )
-        terms = Terms(likelihood, solved.terms.prior)
-        image = fit_object(terms, part, steps, FIT.preliminary)[0]
-        state = State.of(part, image, normalisation=part.normalisation)
-        if (count := solved.state.slices) > 1:
-            start = replace(state, object=root_of(image, count))
-            state = fit(terms, start, OBJECT_ALONE, steps, FIT.preliminary).state
-        middle = float(np.median(likelihood.evaluate(state).deviance))
-        return replace(covered_part(state.projection, part), converged=middle <= worse * usual)
+        objective = Objective(likelihood, solved.objective.prior)
+        image = fit_object(objective, part, steps, FIT.preliminary)[0]
+        estimate = Estimate.of(part, image, normalisation=part.normalisation)
+        if (count := solved.estimate.slices) > 1:
+            start = replace(estimate, object=root_of(image, count))
+            estimate = fit(objective, start, OBJECT_ALONE, steps, FIT.preliminary).estimate
+        middle = float(np.median(likelihood.evaluate(estimate).deviance))
+        return replace(covered_part(estimate.projection, part), converged=middle <= worse * usual)
 
     return infer
 
 
 def _usual_deviance(solved: Solved) -> float:
     """That of the middle one of the patterns that were fitted, or of some of very many."""
-    likelihood, state = solved.terms.likelihood, solved.state
-    some = spread(len(state.positions))
+    likelihood, estimate = solved.objective.likelihood, solved.estimate
+    some = spread(len(estimate.positions))
     part = replace(likelihood, data=likelihood.data.subset(some, 1), advance=silent)
-    state = state.at(some)
-    return float(np.median(part.evaluate(state).deviance))
+    estimate = estimate.at(some)
+    return float(np.median(part.evaluate(estimate).deviance))

@@ -23,7 +23,7 @@ class MethodInputs:
 
     Attributes:
         config: their settings.
-        where: a folder for scratch, and times.
+        context: folder for scratch, clock, progress bar, executor and cache.
         network: for ``pinn``; None: there is none.
         modes: of the probe that was learned in its training, ``(K, N, N)``; None: none was.
     """
@@ -34,21 +34,21 @@ class MethodInputs:
     modes: np.ndarray | None = None
 
 
-Made = Mapping[str, Reconstruction]
-Method = Callable[[Prepared, Made, MethodInputs], Reconstruction]
+Reconstructions = Mapping[str, Reconstruction]
+Method = Callable[[Prepared, Reconstructions, MethodInputs], Reconstruction]
 
 
-def _infer(prepared: Prepared, made: Made, inputs: MethodInputs) -> Reconstruction:
+def _infer(prepared: Prepared, earlier: Reconstructions, inputs: MethodInputs) -> Reconstruction:
     assert inputs.network is not None
     batch_size = inputs.config.batch_size
     return network.reconstruct(
-        prepared, inputs.network, made.get(SOLVER), inputs.modes, batch_size, inputs.context
+        prepared, inputs.network, earlier.get(SOLVER), inputs.modes, batch_size, inputs.context
     )
 
 
 METHODS: dict[str, Method] = {
-    SOLVER: lambda prepared, made, inputs: solver.reconstruct(prepared, inputs.config, inputs.context),
-    LSQML: lambda prepared, made, inputs: lsqml.reconstruct(prepared, inputs.config, inputs.context),
+    SOLVER: lambda prepared, earlier, inputs: solver.reconstruct(prepared, inputs.config, inputs.context),
+    LSQML: lambda prepared, earlier, inputs: lsqml.reconstruct(prepared, inputs.config, inputs.context),
     NETWORK: _infer,
 }
 """Name to method."""

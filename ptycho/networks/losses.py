@@ -54,7 +54,9 @@ def total_variation(objects: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(rows) + tf.reduce_mean(cols)
 
 
-def object_error(objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor, blank: float = 3e-3) -> tf.Tensor:
+def object_error(
+    objects: tf.Tensor, target: tf.Tensor, illumination: tf.Tensor, blank: float = 3e-3
+) -> tf.Tensor:
     """Return the error of objects relative to their contrast, whatever their global phase.
 
         Σ w |O e^{−iφ} − T| / (Σ w |T − T̄| + blank),   φ = arg Σ w O T*,   w of :func:`dose_weights`
@@ -63,13 +65,13 @@ def object_error(objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor, blank:
 
     Args:
         objects, target: O and T, ``(B, R, R)`` complex64.
-        light: illumination of the regions, its maximum one, ``(B, R, R)`` float32.
+        illumination: illumination of the regions, its maximum one, ``(B, R, R)`` float32.
         blank: added to the contrast: an object may be constant where it is illuminated.
 
     Returns:
         ``(B,)`` float32; one for the best constant.
     """
-    weights = dose_weights(light)
+    weights = dose_weights(illumination)
     weighted = scaled(tf.math.conj(target), weights)
     product = tf.reduce_sum(weighted * objects, axis=(1, 2), keepdims=True)
     phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + 1e-6))
@@ -80,7 +82,7 @@ def object_error(objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor, blank:
 
 
 def amplitude_error(
-    objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor, blank: float = 0.03
+    objects: tf.Tensor, target: tf.Tensor, illumination: tf.Tensor, blank: float = 0.03
 ) -> tf.Tensor:
     """Return the error of the amplitudes of objects relative to their contrast.
 
@@ -89,16 +91,18 @@ def amplitude_error(
     In a strongly phase-shifting object the complex error hardly depends on the amplitude. ``blank`` is
     larger, as many objects absorb next to nothing. Arguments and result as there.
     """
-    weights, objects, target = dose_weights(light), tf.abs(objects), tf.abs(target)
+    weights, objects, target = dose_weights(illumination), tf.abs(objects), tf.abs(target)
     mean = tf.reduce_sum(weights * target, axis=(1, 2), keepdims=True)
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
     wrong = tf.reduce_sum(weights * tf.abs(objects - target), axis=(1, 2))
     return wrong / (contrast + blank)
 
 
-def dose_weights(light: tf.Tensor, half: float = 0.1, least: float = 1e-3) -> tf.Tensor:
+def dose_weights(illumination: tf.Tensor, half: float = 0.1, least: float = 1e-3) -> tf.Tensor:
     """Return ``l / (l + half)``, zero where l is below ``least``, their sum one for each of ``(B, R, R)``."""
-    weights = tf.where(light > least, light / (light + half), tf.zeros_like(light))
+    weights = tf.where(
+        illumination > least, illumination / (illumination + half), tf.zeros_like(illumination)
+    )
     return weights / tf.reduce_sum(weights, axis=(1, 2), keepdims=True)
 
 

@@ -66,7 +66,7 @@ class PtychoPINN(Model):
         around = PatchMover(
             lambda *arguments: self.mover.extract(*arguments) + mean[:, None], self.mover.place
         )
-        light = physics.forward(
+        intensity = physics.forward(
             objects - mean,
             offsets + (geometry.region_size - probe.shape[-1]) / 2,
             probe,
@@ -74,7 +74,7 @@ class PtychoPINN(Model):
             support=geometry.support,
             mover=around,
         )
-        return physics.detect(light)
+        return physics.detect(intensity)
 
     def losses_of(self, batch, probe, normalisation):
         """The weighted total ``loss`` and its parts; parts of zero weight are left out.

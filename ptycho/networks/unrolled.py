@@ -64,7 +64,7 @@ class ResidualCNN(Layer):
         return images if self.coarsening == 1 else tf.nn.depth_to_space(images, self.coarsening)
 
 
-class Light(NamedTuple):
+class PlacedProbe(NamedTuple):
     """Where the probe lies, itself, moved by the positions' fractions, and ``Σ_k |P_k|²``."""
 
     positions: tf.Tensor
@@ -98,7 +98,7 @@ class Unrolled(Layer):
 
     Args:
         settings: K and the size of each stage's CNN, which has its own weights; the grid that the CNNs work
-            on; ε₂, a weakly lit pixel being corrected the less the larger it is.
+            on; ε₂, a weakly illuminated pixel being corrected the less the larger it is.
         geometry: sizes that the executable is built for.
         seed: of the initial weights.
         mover: how patches are moved.
@@ -146,14 +146,14 @@ class Unrolled(Layer):
             probe: ``(K, N, N)``, its modes, or for each group ``(B, 1, K, N, N)``.
             start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
         """
-        light = self._light(offsets, probe)
+        placed = self._placed(offsets, probe)
         initial = self._begin(x, probe, start)
         objects = inner = physics.crop_to(initial, self.side)
         hidden = None
         for cnn in self.cnns:
-            change, g = self._step(objects, x, light)
+            change, g = self._step(objects, x, placed)
             objects = objects + g
-            features = self._features(objects, g, light.illumination, self._misfit(change, x))
+            features = self._features(objects, g, placed.illumination, self._misfit(change, x))
             correction, hidden = cnn(features, hidden)
             correction *= 0.3  # of the order of an object; the CNN gives numbers of order one
             objects = objects + physics.of_parts(correction[..., 0], correction[..., 1], g)
@@ -164,26 +164,26 @@ class Unrolled(Layer):
 
         Arguments and result as of the call.
         """
-        light = self._light(offsets, probe)
+        placed = self._placed(offsets, probe)
         initial = self._begin(x, probe, start)
         inner = physics.crop_to(initial, self.side)
         objects = tf.while_loop(
             lambda k, _: k < count,
-            lambda k, objects: (k + 1, objects + self._step(objects, x, light)[1]),
+            lambda k, objects: (k + 1, objects + self._step(objects, x, placed)[1]),
             (tf.constant(0), inner),
         )[1]
         return initial + physics.pad_to(objects - inner, self.geometry.region_size)
 
-    def _light(self, offsets, probe):
+    def _placed(self, offsets, probe):
         positions = offsets + (self.side - self.geometry.N) / 2
         if self.geometry.exact:
             positions, probe = physics.split_positions(positions, probe)
-        return Light(positions, probe, self._illumination(positions, probe))
+        return PlacedProbe(positions, probe, self._illumination(positions, probe))
 
-    def _step(self, objects, x, light):
+    def _step(self, objects, x, placed):
         """How the exit waves change, and g."""
-        change = self._change(objects, physics.uncentre(x), light.positions, light.probe)
-        return change, self._update(change, light.positions, light.probe, light.illumination)
+        change = self._change(objects, physics.uncentre(x), placed.positions, placed.probe)
+        return change, self._update(change, placed.positions, placed.probe, placed.illumination)
 
     def _begin(self, x, probe, start):
         """``start``, and the constant where it is zero, ``(B, R, R)``."""
@@ -195,9 +195,9 @@ class Unrolled(Layer):
     def _level(self, x, probe):
         """The constant, ``(B, 1, 1)``."""
         energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
-        light = physics.over_modes(physics.intensity(probe))
-        light = tf.reshape(tf.reduce_sum(light, axis=(-2, -1)), [-1])  # (1,), or (B,): a probe for each group
-        level = self.level * tf.sqrt(energy / light)
+        power = physics.over_modes(physics.intensity(probe))
+        power = tf.reshape(tf.reduce_sum(power, axis=(-2, -1)), [-1])  # (1,), or (B,): a probe for each group
+        level = self.level * tf.sqrt(energy / power)
         return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
 
     def _energy(self, x):
@@ -207,13 +207,13 @@ class Unrolled(Layer):
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
         N, support = self.geometry.N, self.geometry.support
-        light = physics.over_modes(physics.intensity(physics.crop_to(probe, support)))
-        light = tf.broadcast_to(light, (*sizes(positions)[:2], support, support))
-        return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
+        intensity = physics.over_modes(physics.intensity(physics.crop_to(probe, support)))
+        intensity = tf.broadcast_to(intensity, (*sizes(positions)[:2], support, support))
+        return self.mover.place(intensity, positions + (N - support) / 2, (self.side, self.side))
 
     def _change(self, objects, measured, positions, probe):
         """How exit waves change when they take the measured amplitudes, ``(B, C, K, support, support)``."""
-        waves = physics.lit_waves(objects, positions, probe, self.geometry.support, self.mover)
+        waves = physics.illuminated_waves(objects, positions, probe, self.geometry.support, self.mover)
         return physics.modulus_change(waves, measured, self.geometry.masked)
 
     def _update(self, change, positions, probe, illumination):
@@ -234,8 +234,8 @@ class Unrolled(Layer):
 
     def _features(self, objects, g, illumination, misfit):
         """Return the input of a CNN, ``(B, side, side, 5)`` or one more: O, g, illumination, misfit."""
-        light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
+        illumination = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         objects, g = 4.0 * objects, 30.0 * g  # of order 0.3 and 0.03: the CNN takes numbers of order one
         parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
-        extra = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
-        return tf.stack([*parts, light, *extra], axis=-1)
+        extra = [] if misfit is None else [tf.broadcast_to(misfit, sizes(illumination))]
+        return tf.stack([*parts, illumination, *extra], axis=-1)

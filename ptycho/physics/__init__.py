@@ -1,4 +1,4 @@
-"""The measurement: object → exit waves → far field, or near field → light (``forward``), and the steps back.
+"""The measurement: object → exit waves → far or near field → intensity (``forward``), and the steps back.
 
 All TensorFlow, for simulation, networks, losses and solver alike, in complex numbers or in pairs of reals
 (:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` and the lengths of ``ptycho.config``.
@@ -11,13 +11,13 @@ from ptycho.physics.measurement import (
     centre,
     crop_to,
     detect,
-    expected_light,
+    expected_intensity,
     far_field,
     forward,
     from_far_field,
     illuminate,
+    illuminated_waves,
     intensity,
-    lit_waves,
     modulus_change,
     over_modes,
     pad_to,
@@ -46,16 +46,16 @@ __all__ = [
     "centre",
     "crop_to",
     "detect",
-    "expected_light",
+    "expected_intensity",
     "extract_patches",
     "far_field",
     "forward",
     "fresnel_field",
     "from_far_field",
     "illuminate",
+    "illuminated_waves",
     "imag",
     "intensity",
-    "lit_waves",
     "modulus_change",
     "of_parts",
     "over_modes",

@@ -1,4 +1,4 @@
-"""The measurement, in pure TensorFlow: object → patches → exit waves → far field → light → amplitude.
+"""The measurement, in pure TensorFlow: object → patches → exit waves → far field → intensity → amplitude.
 
     λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
@@ -12,8 +12,9 @@ does not depend on the position. Waves have the axis K of their probe.
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
-on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for the light
-and what follows it. What a generator uses takes pairs of real tensors, too (:mod:`~ptycho.physics.waves`).
+on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for the
+intensity and what follows it. What a generator uses takes pairs of real tensors, too
+(:mod:`~ptycho.physics.waves`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def forward(
     fresnel: Fresnel | None = None,
     between: FreeSpace | None = None,
 ) -> tf.Tensor:
-    """The light that objects give at positions, λ: from the object to what a detector counts on average.
+    """Return the intensity λ of objects at positions: what a detector counts on average.
 
     Args:
         objects: ``(B, H, W)`` complex64; slices of thick ones, ``(B, L, H, W)``.
@@ -64,11 +65,11 @@ def forward(
         positions, moved = whole, positions - whole
     if flux is not None:
         probe = scaled(probe, flux[..., None, None, None])
-    waves = lit_waves(objects, positions, probe, support, mover, between)
+    waves = illuminated_waves(objects, positions, probe, support, mover, between)
     return total_intensity(at_detector(waves, probe.shape[-1], fresnel, moved), background)
 
 
-def expected_light(
+def expected_intensity(
     patches: Waves,
     probe: Waves,
     flux: tf.Tensor,
@@ -113,7 +114,7 @@ def over_modes(images: Waves) -> Waves:
     return by_part(lambda part: tf.reduce_sum(part, axis=-3), images)
 
 
-def lit_waves(
+def illuminated_waves(
     objects: Waves,
     positions: tf.Tensor,
     probe: Waves,
@@ -141,7 +142,7 @@ def back_project(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> Waves:
-    """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`lit_waves`, ``(B, H, W)``."""
+    """Return ``Σ_k Σ_m P̄_m · ψ_km (B, H, W)`` at the positions: the adjoint of :func:`illuminated_waves`."""
     N = probe.shape[-1]
     n = support or N
     patches = over_modes(crop_to(waves, n) * conj(crop_to(probe, n)))
@@ -238,8 +239,8 @@ def intensity(waves: Waves) -> tf.Tensor:
 
 def total_intensity(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
     """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
-    light = over_modes(intensity(far_fields))
-    return light if background is None else light + background
+    total = over_modes(intensity(far_fields))
+    return total if background is None else total + background
 
 
 def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
@@ -300,15 +301,17 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
     return from_far_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves
 
 
-def detect(light: tf.Tensor) -> tf.Tensor:
-    """Diffraction amplitudes ``√λ (…, H, W)`` of light, as they are stored: zero frequency in the middle."""
-    return centre(root(light))
+def detect(intensity: tf.Tensor) -> tf.Tensor:
+    """Diffraction amplitudes ``√λ (…, H, W)`` of intensities, as stored: zero frequency in the middle."""
+    return centre(root(intensity))
 
 
-def root(light: tf.Tensor) -> tf.Tensor:
-    """The root of ``light (…)``; its gradient at zero is zero. NaN stays NaN."""
-    dark = light <= 0
-    return tf.where(dark, tf.zeros_like(light), tf.sqrt(tf.where(dark, tf.ones_like(light), light)))
+def root(intensity: tf.Tensor) -> tf.Tensor:
+    """The root of ``intensity (…)``; its gradient at zero is zero. NaN stays NaN."""
+    dark = intensity <= 0
+    return tf.where(
+        dark, tf.zeros_like(intensity), tf.sqrt(tf.where(dark, tf.ones_like(intensity), intensity))
+    )
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

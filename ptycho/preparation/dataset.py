@@ -25,7 +25,7 @@ from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.electron_probe import electron_probe
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
-from ptycho.scan.optics import brought_back, lens, pupil, seen_power
+from ptycho.scan.optics import brought_back, lens, measured_power, pupil
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import even_side, shift_to_margin
 from ptycho.scan.probe import make_probe, masked
@@ -57,8 +57,8 @@ def make_dataset(
     kept = _usable(scan, patterns, config.data, found)
     modes, why = choose_probe(scan, config.probe, config.run)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    seen = seen_power(modes, scan.fresnel, good)
-    modes = np.sqrt(some.statistics.mean_energy / seen) * modes
+    measured = measured_power(modes, scan.fresnel, good)
+    modes = np.sqrt(some.statistics.mean_energy / measured) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     modes = modes.astype(np.complex64)
     beam = Beam(modes, _on_the_object(scan.positions[kept]))

@@ -30,9 +30,9 @@ def zero_frequency(
         return middle
     zero, centre = raw.zero_frequency, raw.stated_centre()
     if centre is None:
-        seen = find_centre(mean, good)
-        centre, why = _told_by_probe(raw, (seen.row, seen.col), seen.why)
-        found += [] if seen.warning is None else [Finding.warning(seen.warning)]
+        measured = find_centre(mean, good)
+        centre, why = _centre_of_probe(raw, (measured.row, measured.col), measured.why)
+        found += [] if measured.warning is None else [Finding.warning(measured.warning)]
     elif isinstance(zero, tuple):
         why = "stated"
     else:
@@ -48,17 +48,18 @@ def zero_frequency(
     return centre
 
 
-def _told_by_probe(raw: RawScan, seen: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
+def _centre_of_probe(raw: RawScan, measured: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
     """The middle, where the file's probe is as large as a frame and the beam is seen a pixel off at most."""
     shape = raw.patterns.shape[1:]
     middle = shape[0] // 2, shape[1] // 2
     alike = raw.probe is not None and raw.probe.shape[1:] == shape
-    if alike and seen != middle and max(abs(s - m) for s, m in zip(seen, middle, strict=True)) <= 1:
+    if alike and measured != middle and max(abs(s - m) for s, m in zip(measured, middle, strict=True)) <= 1:
         return (
             middle,
-            f"the centre of the window, as in the probe of the file; {why}: row {seen[0]}, column {seen[1]}",
+            f"the centre of the window, as in the probe of the file; {why}: row {measured[0]}, "
+            f"column {measured[1]}",
         )
-    return seen, why
+    return measured, why
 
 
 def pattern_side(

@@ -2,12 +2,12 @@
 
 1. The positions are halved again and again until a block has few enough patterns. Its own patterns are those
    in its part of the scan; the patterns *around* it, half a probe away at most, are fitted with them, since
-   they light what is its own, too.
-2. Every block is fitted alone. Each then has a phase (and, where the flux is free, a scale) that no pattern
-   tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap, the
-   phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20), the
-   logarithms of the scales the least-squares solution of the overlaps' ratios.
-3. The blocks are joined by their light: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
+   they illuminate what is its own, too.
+2. Every block is fitted alone. Each then has a phase (and, where the flux is refined, a scale) that no
+   pattern determines, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks
+   overlap, the phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30
+   (2011) 20), the logarithms of the scales the least-squares solution of the overlaps' ratios.
+3. The blocks are joined by their illumination: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
 4. A few steps of the whole object find what varies slowly from block to block, unless it is too large.
 5. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
    ptychography: Nashed et al., Opt. Express 22 (2014) 32082).
@@ -28,18 +28,18 @@ import numpy as np
 from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
     fit_from_constant,
     fit_learned,
 )
-from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import object_illumination
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -52,7 +52,7 @@ class Block(NamedTuple):
     Attributes:
         patterns: indices ``(n,)`` of those that are fitted.
         own: ``(n,)`` bool, those in its part; the others lie around it.
-        corner, shape: the window of the object which they light.
+        corner, shape: the window of the object which they illuminate.
     """
 
     patterns: np.ndarray
@@ -66,11 +66,11 @@ class Block(NamedTuple):
         return slice(row, row + height), slice(column, column + width)
 
 
-def divide(state: State, most: int) -> list[Block]:
+def divide(estimate: Estimate, most: int) -> list[Block]:
     """The blocks of a scan, each with at most ``most`` patterns of its own."""
-    count = len(state.positions)
-    parts = _halved(state.positions, np.arange(count), -(-count // most))
-    return [block_of(state, part, energy_diameter(state.modes) / 2) for part in parts]
+    count = len(estimate.positions)
+    parts = _halved(estimate.positions, np.arange(count), -(-count // most))
+    return [block_of(estimate, part, energy_diameter(estimate.modes) / 2) for part in parts]
 
 
 def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.ndarray]:
@@ -84,23 +84,23 @@ def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.n
     return _halved(positions, order[:cut], first) + _halved(positions, order[cut:], count - first)
 
 
-def block_of(state: State, part: np.ndarray, reach: float = 0.0) -> Block:
+def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:
     """The block whose own patterns are a ``part`` (indices), with those around it up to a ``reach`` away."""
-    positions, N = state.positions, state.modes.shape[-1]
+    positions, N = estimate.positions, estimate.modes.shape[-1]
     low, high = positions[part].min(axis=0) - reach, positions[part].max(axis=0) + reach
     near = ((positions >= low) & (positions <= high)).all(axis=1)
     inside = np.flatnonzero(near) if reach else np.sort(part)
     corner = np.maximum(np.floor(positions[inside].min(axis=0)).astype(int) - MARGIN, 0)
     end = np.ceil(positions[inside].max(axis=0)).astype(int) + N + MARGIN
-    size = np.minimum(end, state.object.shape) - corner
+    size = np.minimum(end, estimate.object.shape) - corner
     return Block(
         inside, np.isin(inside, part), (int(corner[0]), int(corner[1])), (int(size[0]), int(size[1]))
     )
 
 
-def cut(state: State, block: Block) -> State:
-    """What of a state is a block's."""
-    inside, image = state.at(block.patterns), np.ascontiguousarray(state.object[(..., *block.window)])
+def cut(estimate: Estimate, block: Block) -> Estimate:
+    """Return the part of an estimate that belongs to a block."""
+    inside, image = estimate.at(block.patterns), np.ascontiguousarray(estimate.object[(..., *block.window)])
     return replace(inside, object=image, positions=inside.positions - np.array(block.corner, float))
 
 
@@ -108,8 +108,8 @@ def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
     """The likelihood of a block's patterns, which are read when they are first needed."""
     assert likelihood.instead is None
     part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
-    found = replace(likelihood, data=part)
-    return found if found.keeps else found.in_memory()
+    part_likelihood = replace(likelihood, data=part)
+    return part_likelihood if part_likelihood.keeps else part_likelihood.in_memory()
 
 
 class Stage(NamedTuple):
@@ -117,43 +117,47 @@ class Stage(NamedTuple):
 
     Attributes:
         name: says which it is.
-        fit: ``(terms, start, free, steps) → Fit`` of a block.
+        fit: ``(objective, start, refine, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
         whole: it is of the whole scan at once, if that can be held.
     """
 
     name: str
-    fit: Callable[[Terms, State, Freedom, int], Fit]
+    fit: Callable[[Objective, Estimate, Refine, int], Fit]
     alone: bool = False
     whole: bool = False
 
 
-def begin(terms: Terms, start: State, free: Freedom, steps: int, projected: bool = False) -> Fit:
+def begin(objective: Objective, start: Estimate, refine: Refine, steps: int, projected: bool = False) -> Fit:
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
-    steps = min(steps, terms.options.block_steps)
-    found = fit_from_constant(terms, start, steps, projected)
-    return found if free == OBJECT_ALONE else fit(terms, found.state, free, steps, terms.options.preliminary)
+    steps = min(steps, objective.options.block_steps)
+    fitted = fit_from_constant(objective, start, steps, projected)
+    return (
+        fitted
+        if refine == OBJECT_ALONE
+        else fit(objective, fitted.estimate, refine, steps, objective.options.preliminary)
+    )
 
 
-def level(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def level(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit phases that vary slowly from block to block, which no block determines: a few steps of all."""
-    return fit(terms, start, OBJECT_ALONE, min(steps, terms.options.level_steps), 0.0)
+    return fit(objective, start, OBJECT_ALONE, min(steps, objective.options.level_steps), 0.0)
 
 
-def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def finish(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit from the joined object until steps gain little, then near the output of a network."""
-    found = fit(terms, start, free, steps, terms.options.preliminary)
-    if terms.learned is None:
-        return found
-    last = fit_learned(terms, found.state, terms.learned, 1, steps=terms.options.short_steps)
-    return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
+    fitted = fit(objective, start, refine, steps, objective.options.preliminary)
+    if objective.learned is None:
+        return fitted
+    last = fit_learned(objective, fitted.estimate, objective.learned, 1, steps=objective.options.short_steps)
+    return replace(last, evaluations=fitted.evaluations + last.evaluations, converged=fitted.converged)
 
 
-def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+def go_on(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
-    if terms.learned is not None:
-        return fit_learned(terms, start, terms.learned, 1, steps=terms.options.short_steps)
-    return fit(terms, start, free, min(steps, terms.options.short_steps))
+    if objective.learned is not None:
+        return fit_learned(objective, start, objective.learned, 1, steps=objective.options.short_steps)
+    return fit(objective, start, refine, min(steps, objective.options.short_steps))
 
 
 TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
@@ -166,31 +170,33 @@ ONCE_MORE = (Stage("once more", go_on),)
 class Task:
     """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
 
-    fit: Callable[[Terms, State, Freedom, int], Fit]
-    terms: Terms
-    start: State
-    free: Freedom
+    fit: Callable[[Objective, Estimate, Refine, int], Fit]
+    objective: Objective
+    start: Estimate
+    refine: Refine
     steps: int
 
     def in_memory(self) -> Task:
         """The same with its patterns read, to be sent to another process."""
-        return replace(self, terms=replace(self.terms, likelihood=self.terms.likelihood.in_memory()))
+        return replace(
+            self, objective=replace(self.objective, likelihood=self.objective.likelihood.in_memory())
+        )
 
 
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
     """The fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
-    terms = replace(task.terms, likelihood=replace(task.terms.likelihood, advance=advance))
-    return task.fit(terms, task.start, task.free, task.steps)
+    objective = replace(task.objective, likelihood=replace(task.objective.likelihood, advance=advance))
+    return task.fit(objective, task.start, task.refine, task.steps)
 
 
-class Crew(Protocol):
-    """Who fits blocks: the results in the order of the tasks, which are made as they are needed."""
+class Executor(Protocol):
+    """Fits blocks, and yields the fits in the order of the tasks, which are made as they are needed."""
 
     def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance, /) -> Iterator[Fit]: ...
 
 
-def alone(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
-    """This process, one after the other."""
+def serial(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
+    """Fit blocks in this process, one after the other."""
     return (solve_task(make(), advance) for make in tasks)
 
 
@@ -200,13 +206,13 @@ class Blockwise:
 
     Attributes:
         patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
-        crew: who fits them.
+        executor: who fits them.
         cache: where fits are kept.
         whole_pixels: of an object whose vectors are held at once, at most.
     """
 
     patterns: int | None = None
-    crew: Crew = alone
+    executor: Executor = serial
     cache: Cache = field(default_factory=NoCache)
     whole_pixels: int = 3_000_000
 
@@ -220,101 +226,110 @@ class Blockwise:
 
 
 def fit_in_blocks(
-    terms: Terms,
-    start: State,
-    free: Freedom,
+    objective: Objective,
+    start: Estimate,
+    refine: Refine,
     steps: int,
-    how: Blockwise,
+    blockwise: Blockwise,
     stages: Sequence[Stage] = FROM_NOTHING,
     advance: Advance = silent,
 ) -> Fit:
     """Object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
 
     Args:
-        terms: what is minimised.
+        objective: what is minimised.
         start: where it begins.
-        free: what is found, of a block: what belongs to all is not, nor is an affine map of all positions.
+        refine: what is refined, of a block: what belongs to all is not, nor is an affine map of all
+            positions.
         steps: of a fit, at most.
-        how: the blocks.
+        blockwise: the blocks.
         stages: what is done with each.
         advance: called with a number of patterns, each as often as it was used.
 
     Returns:
-        The state; its course has the sum of the blocks' objectives after each stage.
+        The estimate; its course has the sum of the blocks' objectives after each stage.
     """
-    own = replace(free, probe=False, background=False, positions=free.positions and terms.moves != "affine")
-    terms = replace(terms, moves="independent", weight_waves=None)
-    state, course, evaluations, converged = start, list[float](), 0, True
+    own = replace(
+        refine, probe=False, background=False, positions=refine.positions and objective.moves != "affine"
+    )
+    objective = replace(objective, moves="independent", weight_waves=None)
+    estimate, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
-            if state.object.size <= how.whole_pixels:
-                levelled = stage.fit(terms, state, own, steps)
-                state, evaluations = levelled.state, evaluations + levelled.evaluations
+            if estimate.object.size <= blockwise.whole_pixels:
+                levelled = stage.fit(objective, estimate, own, steps)
+                estimate, evaluations = levelled.estimate, evaluations + levelled.evaluations
             continue
-        found = _all_blocks(terms, state, own, steps, stage, how, advance)
-        state, converged, evaluations = found.state, found.converged, evaluations + found.evaluations
-        course += found.course
-    return Fit(state, course, evaluations, converged)
+        fitted = _all_blocks(objective, estimate, own, steps, stage, blockwise, advance)
+        estimate, converged, evaluations = fitted.estimate, fitted.converged, evaluations + fitted.evaluations
+        course += fitted.course
+    return Fit(estimate, course, evaluations, converged)
 
 
 def _all_blocks(
-    terms: Terms, state: State, free: Freedom, steps: int, stage: Stage, how: Blockwise, advance: Advance
+    objective: Objective,
+    estimate: Estimate,
+    refine: Refine,
+    steps: int,
+    stage: Stage,
+    blockwise: Blockwise,
+    advance: Advance,
 ) -> Fit:
     """A stage of every block, and the blocks joined."""
-    blocks = divide(state, how.most(terms.likelihood.data.N))
-    fits = list(_fits(terms, state, free, steps, stage, blocks, how, advance))
-    scale = _together(fits, blocks, free.flux) if stage.alone else np.ones(len(blocks), np.complex64)
+    blocks = divide(estimate, blockwise.most(objective.likelihood.data.N))
+    fits = list(_fits(objective, estimate, refine, steps, stage, blocks, blockwise, advance))
+    scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
     return Fit(
-        _joined(state, fits, blocks, scale),
-        [sum(found.course[-1] for found in fits)],
-        max(found.evaluations for found in fits),
-        stage.alone or all(found.converged for found in fits),
+        _joined(estimate, fits, blocks, scale),
+        [sum(fitted.course[-1] for fitted in fits)],
+        max(fitted.evaluations for fitted in fits),
+        stage.alone or all(fitted.converged for fitted in fits),
     )
 
 
 def _fits(
-    terms: Terms,
-    state: State,
-    free: Freedom,
+    objective: Objective,
+    estimate: Estimate,
+    refine: Refine,
     steps: int,
     stage: Stage,
     blocks: Sequence[Block],
-    how: Blockwise,
+    blockwise: Blockwise,
     advance: Advance,
 ) -> Iterator[Fit]:
-    """The fits of all blocks in order, of those that are not on the cache by the crew."""
+    """The fits of all blocks in order, of those that are not on the cache by the executor."""
 
     def make(block: Block) -> Task:
-        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, cache=NoCache())
-        return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
+        likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=NoCache())
+        return Task(stage.fit, replace(objective, likelihood=likelihood), cut(estimate, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
-        digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
+        digest = "" if isinstance(blockwise.cache, NoCache) else digest_of_task(make(block))
         return f"{stage.name}-{number:04d}-{digest}"
 
     names = [name_of(number, block) for number, block in enumerate(blocks)]
-    kept = [how.cache.get(name) for name in names]
+    kept = [blockwise.cache.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
-    new = how.crew(missing, advance)
+    new = blockwise.executor(missing, advance)
     for name, known in zip(names, kept, strict=True):
-        found = next(new) if known is None else Fit.of(known)
+        fitted = next(new) if known is None else Fit.of(known)
         if known is None:
-            how.cache.put(name, found.arrays())
-        yield found
+            blockwise.cache.put(name, fitted.arrays())
+        yield fitted
 
 
 def digest_of_task(task: Task) -> str:
     """Return what the fit of a block is known by."""
-    learned = task.terms.learned
+    learned = task.objective.learned
     networks = () if learned is None else (learned.strength, learned.network)
     projected = getattr(task.fit, "keywords", {}).get("projected")
-    return digest_of(task.terms, task.start, task.free, task.steps, *networks, projected)
+    return digest_of(task.objective, task.start, task.refine, task.steps, *networks, projected)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
     """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
     count = len(blocks)
-    lights = [object_illumination(found.state) for found in fits]
+    illuminations = [object_illumination(fitted.estimate) for fitted in fits]
     products = np.eye(count, dtype=complex)
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
@@ -323,16 +338,16 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
             if shared is None:
                 continue
             here, there = shared
-            light = np.sqrt(lights[a][here].astype(float) * lights[b][there])
-            one, two = fits[a].state.object[here], fits[b].state.object[there]
-            powers = [float(np.sum(light * np.abs(image) ** 2)) for image in (one, two)]
-            product = np.sum(light * one * two.conj())
+            illumination = np.sqrt(illuminations[a][here].astype(float) * illuminations[b][there])
+            one, two = fits[a].estimate.object[here], fits[b].estimate.object[there]
+            powers = [float(np.sum(illumination * np.abs(image) ** 2)) for image in (one, two)]
+            product = np.sum(illumination * one * two.conj())
             if min(powers) <= 0 or not product:
                 continue
             products[a, b] = product / np.sqrt(powers[0] * powers[1])
             products[b, a] = products[a, b].conj()
             ratios[a, b], ratios[b, a] = np.array([1, -1]) * np.log(powers[0] / powers[1]) / 2
-            weights[a, b] = weights[b, a] = light.sum()
+            weights[a, b] = weights[b, a] = illumination.sum()
     vector = np.linalg.eigh(products)[1][:, -1]
     phases = np.exp(-1j * np.angle(vector * np.conj(vector[0])))
     logs = _least_squares(ratios, weights) if scaled else np.zeros(count)
@@ -342,8 +357,8 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
 def _least_squares(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """x with ``x_a − x_b`` nearest to the ratios ``(B, B)``, and a mean of zero."""
     laplacian = np.diag(weights.sum(axis=1)) - weights
-    found = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
-    return found - found.mean()
+    logarithms = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
+    return logarithms - logarithms.mean()
 
 
 def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
@@ -361,20 +376,22 @@ def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
     return inside(one), inside(two)
 
 
-def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> State:
-    """The blocks' objects joined by their light, and of each its own positions and flux."""
-    total, weight = np.zeros_like(state.object), np.zeros(state.object.shape, np.float32)
-    positions, flux, weights = (part.copy() for part in (state.positions, state.flux, state.opr_weights))
-    for found, block, factor in zip(fits, blocks, scale, strict=True):
-        light = object_illumination(found.state)
-        light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
-        total[block.window] += light * factor * found.state.object
-        weight[block.window] += light
+def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> Estimate:
+    """The blocks' objects weighted by their illumination, and of each its own positions and flux."""
+    total, weight = np.zeros_like(estimate.object), np.zeros(estimate.object.shape, np.float32)
+    positions, flux, weights = (
+        part.copy() for part in (estimate.positions, estimate.flux, estimate.opr_weights)
+    )
+    for fitted, block, factor in zip(fits, blocks, scale, strict=True):
+        illumination = object_illumination(fitted.estimate)
+        illumination = np.square(illumination / max(illumination.max(), 1e-30)) + np.float32(1e-12)
+        total[block.window] += illumination * factor * fitted.estimate.object
+        weight[block.window] += illumination
         mine = block.patterns[block.own]
-        positions[mine] = found.state.positions[block.own] + np.array(block.corner, float)
-        flux[mine] = found.state.flux[block.own] / abs(factor)
-        weights[mine] = found.state.opr_weights[block.own]
+        positions[mine] = fitted.estimate.positions[block.own] + np.array(block.corner, float)
+        flux[mine] = fitted.estimate.flux[block.own] / abs(factor)
+        weights[mine] = fitted.estimate.opr_weights[block.own]
     reached = weight > 0
-    image = np.divide(total, weight, out=state.object.copy(), where=reached)
+    image = np.divide(total, weight, out=estimate.object.copy(), where=reached)
     image = image.astype(np.complex64)
-    return replace(state, object=image, positions=positions, flux=flux, opr_weights=weights)
+    return replace(estimate, object=image, positions=positions, flux=flux, opr_weights=weights)

@@ -5,7 +5,7 @@ A cause moves the expected counts λ along a direction d = ∂λ/∂θ. From θ 
     χ² = Σ w (n − λ)²,  w = 1 / (λ + ½),   by   gᵀ H⁻¹ g,   g = Σ w d (n − λ),  H = Σ w d dᵀ
 
 (Rao, Proc. Camb. Phil. Soc. 44 (1948) 50). Nothing is fitted anew, so that all causes can be compared at one
-state. Those that the fit has absorbed in part show in part; what counts is which explains most.
+estimate. Those that the fit has absorbed in part show in part; what counts is which explains most.
 
 =============== ====================================================================================
 cause           direction d
@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.misfit import predictions
+from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import illuminated_pixels
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.dataset import Dataset
 
 POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"
@@ -100,10 +100,12 @@ def score_fit(
     data, limits = likelihood.data, limits or CauseLimits()
     if not _testable(data):
         return None
-    start = State.of(data, image, normalisation=likelihood.normalisation)
-    state = fit(Terms(likelihood), start, OBJECT_ALONE, limits.unregularised).state
-    causes = score_causes(state.object, data, limits)
-    absorbed = 2 * state.slices * illuminated_pixels(state)  # of photon noise, by so many fitted numbers
+    start = Estimate.of(data, image, normalisation=likelihood.normalisation)
+    estimate = fit(Objective(likelihood), start, OBJECT_ALONE, limits.unregularised).estimate
+    causes = score_causes(estimate.object, data, limits)
+    absorbed = (
+        2 * estimate.slices * illuminated_pixels(estimate)
+    )  # of photon noise, by so many fitted numbers
     return None if causes is None else replace(causes, excess=causes.excess + absorbed)
 
 
@@ -126,23 +128,23 @@ def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = 
     offsets -= offsets.mean(axis=0)
     step = (limits or CauseLimits()).step
     sums = {name: _Sums() for name in CAUSES}
-    excess, by_pixel, seen_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
-    for counts, rate, around, seen in _expected(image, data, chosen, step):
+    excess, by_pixel, measured_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
+    for counts, rate, around, measured in _expected(image, data, chosen, step):
         far, done = offsets[done : done + len(counts)], done + len(counts)
-        weight = seen / (rate + 0.5)
+        weight = measured / (rate + 0.5)
         residual = counts - rate
         for name, directions in _directions(rate, around, far, step).items():
             sums[name].add(directions, weight, residual)
         squared = weight * residual**2
         excess += float((squared - weight * rate).sum())
         by_pixel += squared.sum(axis=0)
-        seen_by_pixel += seen.sum(axis=0)
-    solved = {name: one.solved() for name, one in sums.items()}
+        measured_by_pixel += measured.sum(axis=0)
+    solved = {name: total.solved() for name, total in sums.items()}
     return Causes(
         {name: gain for name, (gain, _) in solved.items()},
         {name: size for name, (_, size) in solved.items()},
         excess,
-        by_pixel / np.maximum(seen_by_pixel, 1),
+        by_pixel / np.maximum(measured_by_pixel, 1),
     )
 
 

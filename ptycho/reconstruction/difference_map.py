@@ -20,20 +20,20 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED
 from ptycho.reconstruction.object_windows import windows_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, side_by_side
-from ptycho.reconstruction.state import State
 
 
 def difference_map(
     likelihood: ScanLikelihood,
-    start: State,
+    start: Estimate,
     iterations: int = 400,
     every: int = 25,
     least_decrease: float = 0.02,
     floor: float = 1e-3,
-) -> State:
+) -> Estimate:
     """Return ``start`` with the object of the difference map; for thin objects in far fields.
 
     Args:
@@ -44,54 +44,61 @@ def difference_map(
         least_decrease: by this share; else it ends.
         floor: share of the strongest illumination that holds each pixel at its present value.
     """
-    light = _light(likelihood, start)
-    held = np.float32(floor * light.max())
+    illumination = _illumination(likelihood, start)
+    held = np.float32(floor * illumination.max())
     image, waves, gaps = start.object, dict[int, Any](), list[float]()
     for k in range(iterations):
-        image, gap = _iterate(likelihood, replace(start, object=image), waves, light, held)
+        image, gap = _iterate(likelihood, replace(start, object=image), waves, illumination, held)
         gaps.append(gap)
         if k >= 2 * every and gap > (1 - least_decrease) * gaps[k - every]:
             break
     return replace(start, object=image)
 
 
-def _light(likelihood: ScanLikelihood, state: State) -> np.ndarray:
+def _illumination(likelihood: ScanLikelihood, estimate: Estimate) -> np.ndarray:
     """``Σ_j Σ_m |P_jm|²`` on the object, of the probes at their positions, ``(M, M)`` float32."""
-    corners, fractions = likelihood.places(state)
-    windows = windows_of(np.zeros(state.object.shape, np.complex64), likelihood.data.N)
+    corners, fractions = likelihood.places(estimate)
+    windows = windows_of(np.zeros(estimate.object.shape, np.complex64), likelihood.data.N)
     for part in likelihood.slices:
-        probe = physics.shifted_probe(state.modes[None], fractions[part])
-        light = tf.reduce_sum(physics.intensity(probe), axis=1) * state.flux[part, None, None] ** 2
-        windows.add(windows.part(tf.cast(light, tf.complex64), corners[part]))
+        probe = physics.shifted_probe(estimate.modes[None], fractions[part])
+        intensity = tf.reduce_sum(physics.intensity(probe), axis=1) * estimate.flux[part, None, None] ** 2
+        windows.add(windows.part(tf.cast(intensity, tf.complex64), corners[part]))
     return windows.sum.real
 
 
 def _iterate(
-    likelihood: ScanLikelihood, state: State, waves: dict[int, Any], light: np.ndarray, held: np.float32
+    likelihood: ScanLikelihood,
+    estimate: Estimate,
+    waves: dict[int, Any],
+    illumination: np.ndarray,
+    held: np.float32,
 ) -> tuple[np.ndarray, float]:
     """Return the object after an iteration, and the squared distance between the constraints.
 
     ``waves``: ψ by the first pattern of each chunk, empty before the first iteration; they are replaced.
     """
-    corners, fractions = likelihood.places(state)
+    corners, fractions = likelihood.places(estimate)
     step = difference_map_step(bool(fractions.any()), likelihood.compile_xla)
-    beam = tf.constant(state.modes), tf.constant(state.background)
-    photon, windows = tf.constant(likelihood.photon, tf.float32), windows_of(state.object, likelihood.data.N)
+    beam = tf.constant(estimate.modes), tf.constant(estimate.background)
+    photon, windows = (
+        tf.constant(likelihood.photon, tf.float32),
+        windows_of(estimate.object, likelihood.data.N),
+    )
 
     def of_chunk(part: slice) -> tuple[float, Any]:
-        places, offsets, flux = likelihood.filled(corners[part], fractions[part], state.flux[part])
-        seen, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
+        places, offsets, flux = likelihood.filled(corners[part], fractions[part], estimate.flux[part])
+        patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
         before, first = waves.get(part.start), tf.constant(part.start not in waves)
-        before = tf.zeros((len(places), *state.modes.shape), tf.complex64) if before is None else before
+        before = tf.zeros((len(places), *estimate.modes.shape), tf.complex64) if before is None else before
         measured = likelihood.measured(part)
-        waves[part.start], back, gap = step(seen, *known, measured, photon, before, first)
+        waves[part.start], back, gap = step(patches, *known, measured, photon, before, first)
         return float(gap), windows.part(back, corners[part])
 
     total = 0.0
     for gap, piece in side_by_side(of_chunk, likelihood.slices):
         windows.add(piece)
         total += gap
-    return ((windows.sum + held * state.object) / (light + held)).astype(np.complex64), total
+    return ((windows.sum + held * estimate.object) / (illumination + held)).astype(np.complex64), total
 
 
 @lru_cache(8)
@@ -122,8 +129,8 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         probe = physics.shifted_probe(modes[None], fractions) if moved else modes[None]
         probe = physics.scaled(probe, flux[:, None, None, None])
         ours = physics.illuminate(windows, probe)
-        light = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
-        wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(light, 0.0)), -1.0)
+        intensity = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
+        wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(intensity, 0.0)), -1.0)
         waves = tf.where(first, ours, waves)
         reflected = 2 * ours - waves
         change = physics.modulus_change(reflected, wanted, masked=True) + reflected - ours

@@ -10,33 +10,41 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptycho.files.atomic import sha256
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
 
 if TYPE_CHECKING:
-    from ptycho.reconstruction.solver import Terms
+    from ptycho.reconstruction.solver import Objective
 
 
-def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: object) -> str:
+def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int, *beside: object) -> str:
     """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
 
     Args:
         beside: what else does, of a representation that tells it from others, or networks.
     """
-    noise, content = terms.likelihood, hashlib.sha256()
-    anchor = () if terms.anchor is None else (terms.anchor.target, terms.anchor.weight)
+    noise, content = objective.likelihood, hashlib.sha256()
+    anchor = () if objective.anchor is None else (objective.anchor.target, objective.anchor.weight)
     arrays = (*vars(start).values(), *anchor)
-    region = None if terms.support is None else terms.support.region
+    region = None if objective.support is None else objective.support.region
     for array in (*arrays, noise.data.good, region):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))
     data = noise.data
     kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
     version_ = program_version()
-    others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
-    far = terms.support is not None and terms.support.far_field
-    settings = (far, terms.moves, terms.weight_waves, terms.prior, terms.options, free, steps)
+    others = [_identity(part) if isinstance(part, StoredNetwork) else repr(part) for part in beside]
+    far = objective.support is not None and objective.support.far_field
+    settings = (
+        far,
+        objective.moves,
+        objective.weight_waves,
+        objective.prior,
+        objective.options,
+        refine,
+        steps,
+    )
     content.update(repr((kind, settings, others, version_)).encode())
     return content.hexdigest()[:24]
 

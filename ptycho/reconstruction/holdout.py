@@ -1,4 +1,4 @@
-"""Hold a part of a scan out of a fit, and score states by it.
+"""Hold a part of a scan out of a fit, and score estimates by it.
 
 The score is Poisson's deviance (without photon counts, the squared misfit in units of the noise).
 Three ways to keep something out:
@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.split import split_patterns
@@ -48,31 +48,33 @@ class HoldOut:
         """Return the share of the photons that is fitted."""
         return 1 - self.share if self.kind == "photons" else 1.0
 
-    def places(self, state: State, free: Freedom) -> State:
-        """Return the state of what is held out: object and beam of a state, with positions of its own."""
+    def places(self, estimate: Estimate, refine: Refine) -> Estimate:
+        """Return the estimate of what is held out: the same object and beam, with positions of its own."""
         if self.kind == "noise":
-            return state
+            return estimate
         if self.kind == "photons":
             rate = np.float32(self.share / (1 - self.share))
-            return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
+            return replace(
+                estimate, flux=np.sqrt(rate) * estimate.flux, background=rate * estimate.background
+            )
         data = self.likelihood.data
         weights = data.beam.opr_weights
-        if free.probe_variation or weights is None:
-            weights = np.zeros((len(data.positions), len(state.opr_modes)), np.complex64)
+        if refine.probe_variation or weights is None:
+            weights = np.zeros((len(data.positions), len(estimate.opr_modes)), np.complex64)
         there = replace(
-            state, positions=data.positions.astype(float), flux=data.beam.flux, opr_weights=weights
+            estimate, positions=data.positions.astype(float), flux=data.beam.flux, opr_weights=weights
         )
-        own = replace(free, probe=False, background=False, object=False)
-        if not (free.positions or free.flux or free.probe_variation):
+        own = replace(refine, probe=False, background=False, object=False)
+        if not (refine.positions or refine.flux or refine.probe_variation):
             return there
-        return fit(Terms(self.likelihood, moves="each"), there, own, self.placing_steps).state
+        return fit(Objective(self.likelihood, moves="each"), there, own, self.placing_steps).estimate
 
-    def score(self, state: State, free: Freedom) -> np.ndarray:
+    def score(self, estimate: Estimate, refine: Refine) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
-        own = 2 * free.positions + free.flux + 2 * free.probe_variation * len(state.opr_modes)
+        own = 2 * refine.positions + refine.flux + 2 * refine.probe_variation * len(estimate.opr_modes)
         fitted = own if self.kind == "patterns" else 0
-        each = self.likelihood.evaluate(self.places(state, free)).deviance
-        return (each + 2 * fitted) / self.likelihood.pixels
+        deviance = self.likelihood.evaluate(self.places(estimate, refine)).deviance
+        return (deviance + 2 * fitted) / self.likelihood.pixels
 
 
 def hold_out(

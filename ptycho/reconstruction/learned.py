@@ -4,10 +4,10 @@
     minimise  −log p + R(O) + ½ Σ w |O − Z|²,  w = κ/σ²
 
 in turns (half-quadratic splitting), R being a classical regulariser. σ is the noise that photons leave in
-a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That more light
-leaves less to the prior is the network's doing, which changes less the less noise there is. Sources: Zoran &
-Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for:
-Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
+a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That a stronger
+illumination leaves less to the prior is the network's doing, which changes less the less noise there is.
+Sources: Zoran & Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the
+data ask for: Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import object_illumination
 
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -53,62 +53,63 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a network is shown of a state: see :func:`view`.
+    """What a network is shown of an estimate: see :func:`view`.
 
     Attributes:
         inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
         relative: ν ``(H, W, 1)`` float32, the logarithm of each pixel's noise over ``noise``.
-        noise: σ₀, the root mean square of σ where the object is lit.
+        noise: σ₀, the root mean square of σ where the object is illuminated.
         deviation: σ, ``(M, M)`` float32.
-        light: of the strongest, ``(M, M)`` float32.
-        box: rows and columns of the object that are lit, whose size is (H, W) or, at most three pixels, less.
+        illumination: over the strongest, ``(M, M)`` float32.
+        box: illuminated rows and columns of the object, whose size is (H, W) or, at most three pixels, less.
     """
 
     inputs: np.ndarray
     relative: np.ndarray
     noise: float
     deviation: np.ndarray
-    light: np.ndarray
+    illumination: np.ndarray
     box: tuple[slice, slice]
 
 
-def view(likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW) -> View:
+def view(likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW) -> View:
     """Return the illuminated part of an object, and ``−σ²`` times the gradient of −log p there."""
-    curvature = (2 / likelihood.photon**2) * object_illumination(state)
-    light = curvature / curvature.max()
-    deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, options.least**2))
-    gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
-    lit = light > options.least
-    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    curvature = (2 / likelihood.photon**2) * object_illumination(estimate)
+    illumination = curvature / curvature.max()
+    deviation = 1 / np.sqrt(curvature.max() * np.maximum(illumination, options.least**2))
+    gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
+    illuminated = illumination > options.least
+    rows, columns = (np.flatnonzero(illuminated.any(axis=axis)) for axis in (1, 0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    noise = float(np.sqrt(np.mean(deviation[light > options.bright] ** 2)))
+    noise = float(np.sqrt(np.mean(deviation[illumination > options.bright] ** 2)))
     object_, request = (
-        _filled(np.where(lit, wave, 0)[box]) / noise for wave in (state.object, -(deviation**2) * gradient)
+        _filled(np.where(illuminated, wave, 0)[box]) / noise
+        for wave in (estimate.object, -(deviation**2) * gradient)
     )
     inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
     relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)[
         ..., None
     ]
-    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
+    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, illumination, box)
 
 
-def opinion(
-    learned: Learned, likelihood: ScanLikelihood, state: State, options: ViewOptions = VIEW
+def denoiser_term(
+    learned: Learned, likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = VIEW
 ) -> Anchor:
     """Return a network's output for the object, as a penalty on the distance to it.
 
     Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest
     illumination.
     """
-    seen = view(likelihood, state, options)
-    change = apply(learned.network, seen.inputs, seen.relative)
-    height, width = state.object[seen.box].shape
-    change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
-    share = np.clip((seen.light[seen.box] - options.least) / (options.bright - options.least), 0, 1)
-    target = state.object.copy()
-    target[seen.box] += (share * change).astype(np.complex64)
-    brightest = np.min(seen.deviation) ** -2
-    weight = learned.strength * np.maximum(seen.light, options.bright) * brightest
+    shown = view(likelihood, estimate, options)
+    change = apply(learned.network, shown.inputs, shown.relative)
+    height, width = estimate.object[shown.box].shape
+    change = shown.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
+    share = np.clip((shown.illumination[shown.box] - options.least) / (options.bright - options.least), 0, 1)
+    target = estimate.object.copy()
+    target[shown.box] += (share * change).astype(np.complex64)
+    brightest = np.min(shown.deviation) ** -2
+    weight = learned.strength * np.maximum(shown.illumination, options.bright) * brightest
     return Anchor(target, weight.astype(np.float32))
 
 
@@ -122,14 +123,14 @@ def apply(
         tile: pixels that are computed at once; ``reach``: how far the network depends on its input.
     """
     height, width, _ = inputs.shape
-    found = np.zeros((height, width, 2), np.float32)
+    output = np.zeros((height, width, 2), np.float32)
     parts = (_tiles(side, tile, reach) for side in (height, width))
     for (row, rows), (column, columns) in itertools.product(*parts):
-        seen = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
-        part = network(*seen).numpy()[0]
+        shown = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
+        part = network(*shown).numpy()[0]
         inner = part[row.start - rows.start :, column.start - columns.start :]
-        found[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
-    return found
+        output[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
+    return output
 
 
 def _tiles(count: int, tile: int, reach: int) -> Iterator[tuple[slice, slice]]:

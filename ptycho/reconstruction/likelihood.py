@@ -63,7 +63,7 @@ def deviance(
 @lru_cache(64)
 def likelihood_step(
     noise: str,
-    free: tuple[str, ...],
+    refined: tuple[str, ...],
     moved: bool,
     compile_xla: bool | None,
     fresnel: Fresnel | None = None,
@@ -73,9 +73,9 @@ def likelihood_step(
 
     Args:
         noise: as for :func:`deviance`.
-        free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
-            wanted of: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what is
-            left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
+        refined: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those whose gradients
+            are returned: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what
+            is left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
             complex64 or those of each pattern, ``(B, K, N, N)``, and ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
@@ -99,20 +99,20 @@ def likelihood_step(
         excess: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
-        wanted = {name: values[name] for name in free}
+        wanted = {name: values[name] for name in refined}
         measured = amplitudes > UNMEASURED
         known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
-        seen = tf.cast(measured, tf.float32)
+        weight = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
             each_its_own = modes if len(modes.shape) == 4 else modes[None]
             probe = physics.shifted_probe(each_its_own, fractions) if moved else each_its_own
             aside = fractions if moved else None
-            light = physics.expected_light(windows, probe, flux, background, fresnel, aside, between)
-            pixels = deviance(light / tf.square(photon), known, noise, excess)
-            each = tf.reduce_sum(seen * pixels, (1, 2))
-            half = tf.reduce_sum(each) / 2
-        return each, tape.gradient(half, wanted)
+            intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, aside, between)
+            pixels = deviance(intensity / tf.square(photon), known, noise, excess)
+            deviances = tf.reduce_sum(weight * pixels, (1, 2))
+            half = tf.reduce_sum(deviances) / 2
+        return deviances, tape.gradient(half, wanted)
 
     if compile_xla is None:
         return step

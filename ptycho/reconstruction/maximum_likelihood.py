@@ -4,7 +4,7 @@
 2. On the whole scan the object begins as it did, under the beam of the core. All that is refined is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
-   patterns, it begins at larger pixels (:mod:`~ptycho.reconstruction.larger_pixels`).
+   patterns, it starts from downsampled ones (:mod:`~ptycho.reconstruction.multiresolution`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ptycho.reconstruction.blocks import (
     Stage,
     fit_in_blocks,
 )
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.model_selection import (
     ModelOptions,
     Selection,
@@ -33,6 +33,7 @@ from ptycho.reconstruction.model_selection import (
     first_noise,
     select_model,
 )
+from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
@@ -41,62 +42,61 @@ from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
     fit_from_constant,
     fit_to_the_end,
 )
-from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe_support import pupil_of
 
 
 class Watch(Protocol):
-    """Sees state and objective after a step, with what is free and the likelihood of what is fitted."""
+    """Sees estimate and objective after a step, with what is refined and the likelihood of the fit."""
 
     def __call__(
-        self, state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood
+        self, estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood
     ) -> object: ...
 
 
-def unwatched(state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+def unwatched(estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
     """A :class:`Watch` that sees nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The most likely state of a scan.
+    """The most likely estimate of a scan.
 
     Attributes:
-        state: object and beam.
-        free: what was found.
-        terms: of the last fit: noise, prior.
+        estimate: object and beam.
+        refine: what was refined.
+        objective: of the last fit: noise, prior.
         decisions: how it came to this.
         fit: the last fit.
     """
 
-    state: State
-    free: Freedom
-    terms: Terms
+    estimate: Estimate
+    refine: Refine
+    objective: Objective
     decisions: tuple[Finding, ...]
     fit: Fit
 
 
 @dataclass(frozen=True, eq=False)
-class Begin:
+class WarmStart:
     """What a fit begins with, from an earlier result.
 
     Attributes:
         object: ``(M, M)`` complex64.
-        free: what is refined, as it was then; None: that is selected.
+        refine: what is refined, as it was then; None: that is selected.
         regularisation: as it was then.
         pupil: the far field of its probe is limited.
         decisions: those of then, in which this is said.
     """
 
     object: np.ndarray
-    free: Freedom | None = None
+    refine: Refine | None = None
     regularisation: Regularisation = field(default_factory=lambda: Regularisation(Prior()))
     pupil: bool = False
     decisions: tuple[Finding, ...] = ()
@@ -109,9 +109,9 @@ def solve(
     compile_xla: bool = True,
     advance: Advance = silent,
     watch: Watch = unwatched,
-    how: Blockwise | None = None,
-    tell: Callable[[Finding], object] = lambda decision: None,
-    begin: Begin | None = None,
+    blockwise: Blockwise | None = None,
+    on_decision: Callable[[Finding], object] = lambda decision: None,
+    warm_start: WarmStart | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
 
@@ -122,135 +122,143 @@ def solve(
         compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
         watch: called after every step on the whole scan, if it is one block.
-        how: it is fitted where it is more.
-        tell: called with each decision when it is made.
-        begin: an earlier result; the data's beam is that of it.
+        blockwise: it is fitted where it is more.
+        on_decision: called with each decision when it is made.
+        warm_start: an earlier result; the data's beam is that of it.
     """
-    how = how or Blockwise()
-    if how.divides(data):
+    blockwise = blockwise or Blockwise()
+    if blockwise.divides(data):
         options = replace(options, slices=1)
-    if begin is not None and begin.free is not None:
-        noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
-        return _go_on(noise, options, begin, watch, how)
-    begun = None if begin is None else begin.object
-    selection = select_model(data, options, seed, compile_xla, how.cache, tell, begun)
+    if warm_start is not None and warm_start.refine is not None:
+        noise = replace(first_noise(data, options, compile_xla, blockwise.cache), data=data, advance=advance)
+        return _go_on(noise, options, warm_start, watch, blockwise)
+    initial_object = None if warm_start is None else warm_start.object
+    selection = select_model(data, options, seed, compile_xla, blockwise.cache, on_decision, initial_object)
     data = replace(data, between=selection.noise.data.between)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     support, waves = selection.support, options.weight_waves
-    terms = Terms(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
-    if selection.free != OBJECT_ALONE:  # steps are cheap there
-        selection.state = selection.fit(
-            selection.state, selection.free, chosen.prior, options.selection.core_steps
-        ).state
-    beam = selection.state
-    start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
+    objective = Objective(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
+    if selection.refine != OBJECT_ALONE:  # steps are cheap there
+        selection.estimate = selection.fit(
+            selection.estimate, selection.refine, chosen.prior, options.selection.core_steps
+        ).estimate
+    beam = selection.estimate
+    start = Estimate.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
-    varies = selection.free.probe_variation
+    varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
-    if begun is not None:
-        start = replace(start, object=begun.astype(np.complex64))
-    elif how.divides(data):
-        start = _beam_in_the_middle(selection, terms, start)
+    if initial_object is not None:
+        start = replace(start, object=initial_object.astype(np.complex64))
+    elif blockwise.divides(data):
+        start = _beam_in_the_middle(selection, objective, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
-        weak = replace(terms, prior=selection.prior)
-        if not selection.projected and (coarse := begin_at_larger_pixels(weak, start, options.steps, how)):
+        weak = replace(objective, prior=selection.prior)
+        if not selection.projected and (
+            coarse := multiresolution_start(weak, start, options.steps, blockwise)
+        ):
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         start = replace(
-            start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
+            start, object=selection.estimate.object / np.float32(np.sqrt(selection.holdout.kept_share))
         )
     else:
-        start = _from_constant(selection, terms, start)
+        start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
         start = replace(start, object=root_of(start.object, count))
-    if varies and not how.divides(data):
-        start = weigh_variation(terms.likelihood, start)
-    last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
-    return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
+    if varies and not blockwise.divides(data):
+        start = weigh_variation(objective.likelihood, start)
+    last = _finish(objective, start, selection.refine, options.steps, watch, blockwise, stages)
+    return Solved(last.estimate, selection.refine, objective, tuple(selection.decisions), last)
 
 
 def _go_on(
-    noise: ScanLikelihood, options: ModelOptions, begin: Begin, watch: Watch, how: Blockwise
+    noise: ScanLikelihood, options: ModelOptions, warm_start: WarmStart, watch: Watch, blockwise: Blockwise
 ) -> Solved:
     """Fit what was refined in an earlier run further, under its regulariser."""
-    assert begin.free is not None
-    chosen = begin.regularisation
-    start = State.of(noise.data, begin.object, options.modes)
-    support = pupil_of(start.modes) if begin.pupil else options.support
-    terms = Terms(
+    assert warm_start.refine is not None
+    chosen = warm_start.regularisation
+    start = Estimate.of(noise.data, warm_start.object, options.modes)
+    support = pupil_of(start.modes) if warm_start.pupil else options.support
+    objective = Objective(
         noise, chosen.prior, options.moves, support, chosen.learned, weight_waves=options.weight_waves
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
-        start = replace(start, object=root_of(begin.object, options.slices or 1))
-    if begin.free.background:  # no product holds it
+        start = replace(start, object=root_of(warm_start.object, options.slices or 1))
+    if warm_start.refine.background:  # no product holds it
         start = replace(start, background=first_background(noise, start, options.selection))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
-    last = _finish(terms, start, begin.free, options.steps, watch, how, TO_THE_END)
-    return Solved(last.state, begin.free, terms, begin.decisions, last)
+    last = _finish(objective, start, warm_start.refine, options.steps, watch, blockwise, TO_THE_END)
+    return Solved(last.estimate, warm_start.refine, objective, warm_start.decisions, last)
 
 
 def _finish(
-    terms: Terms,
-    start: State,
-    free: Freedom,
+    objective: Objective,
+    start: Estimate,
+    refine: Refine,
     steps: int,
     watch: Watch,
-    how: Blockwise,
+    blockwise: Blockwise,
     stages: Sequence[Stage],
 ) -> Fit:
-    """Fit a whole scan to its end, in blocks where it is large; slices by small gains, as slow phases are."""
-    likelihood = terms.likelihood
-    watched = partial(watch, free=free, likelihood=likelihood)
+    """Fit a whole scan to its end, in blocks where it is large; slices until gains are small."""
+    likelihood = objective.likelihood
+    watched = partial(watch, refine=refine, likelihood=likelihood)
     if start.slices > 1:
-        return fit(terms, start, free, 2 * steps, terms.options.enough / 5, watched)
-    if how.divides(likelihood.data):
-        return fit_in_blocks(terms, start, free, steps, how, stages, likelihood.advance)
-    return fit_to_the_end(terms, start, free, steps, watched)
+        return fit(objective, start, refine, 2 * steps, objective.options.enough / 5, watched)
+    if blockwise.divides(likelihood.data):
+        return fit_in_blocks(objective, start, refine, steps, blockwise, stages, likelihood.advance)
+    return fit_to_the_end(objective, start, refine, steps, watched)
 
 
-def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
-    """Fit the object alone as it was fitted on the core: by the difference map, or at larger pixels first."""
-    steps, weak = selection.options.steps, replace(terms, prior=selection.prior)
-    if not selection.projected and (begun := begin_at_larger_pixels(weak, start, steps)):
-        return begun
-    return fit_from_constant(terms, start, min(steps, terms.options.first), selection.projected).state
+def _from_constant(selection: Selection, objective: Objective, start: Estimate) -> Estimate:
+    """Fit the object alone as it was fitted on the core: by the difference map, or downsampled first."""
+    steps, weak = selection.options.steps, replace(objective, prior=selection.prior)
+    if not selection.projected and (coarse := multiresolution_start(weak, start, steps)):
+        return coarse
+    return fit_from_constant(
+        objective, start, min(steps, objective.options.first), selection.projected
+    ).estimate
 
 
-def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
-    """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    free, data = selection.free, terms.likelihood.data
-    mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
-    if not (free.probe or free.background or mapped):
+def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estimate) -> Estimate:
+    """Return the estimate with modes, background and affine map that explain the middle of a scan."""
+    refine, data = selection.refine, objective.likelihood.data
+    mapped = refine.positions and objective.moves in ("affine", "affine_and_independent")
+    if not (refine.probe or refine.background or mapped):
         return start
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
-    some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
+    some = replace(
+        objective, likelihood=replace(objective.likelihood, data=part, advance=silent), learned=None
+    )
     flat = np.ones((part.object_size,) * 2)
-    there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
+    there = Estimate.of(part, flat, len(start.modes), objective.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
-    there = there.varied_by(start.opr_modes, None if free.probe_variation else there.opr_weights)
-    first = terms.options.first
-    there = begin_at_larger_pixels(some, there, first) or fit_from_constant(some, there, first).state
-    if free.probe_variation:
+    there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
+    first = objective.options.first
+    there = multiresolution_start(some, there, first) or fit_from_constant(some, there, first).estimate
+    if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
-    found = fit(some, there, free, selection.limits.core_steps, terms.options.preliminary).state
-    start = replace(start, modes=found.modes, background=found.background, opr_modes=found.opr_modes)
+    fitted = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
+    start = replace(start, modes=fitted.modes, background=fitted.background, opr_modes=fitted.opr_modes)
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)
-    moved = found.positions - found.positions.mean(axis=0)
+    moved = fitted.positions - fitted.positions.mean(axis=0)
     matrix = np.linalg.lstsq(start.positions[chosen] - centre, moved, rcond=None)[0]
     farthest = np.subtract(start.object.shape, data.N)
     return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))
 
 
-def fit_object(terms: Terms, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
+def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
-    start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
-    start = begin_at_larger_pixels(terms, start, steps) or start
-    return fit(terms, start, OBJECT_ALONE, steps, enough).state.object[None]
+    start = Estimate.of(
+        data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation
+    )
+    start = multiresolution_start(objective, start, steps) or start
+    return fit(objective, start, OBJECT_ALONE, steps, enough).estimate.object[None]

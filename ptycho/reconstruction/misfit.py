@@ -84,18 +84,18 @@ def misfit(
         for x, predicted in predictions(objects[i], data, chosen[mine]):
             part = mine[done : done + len(x)]
             done += len(part)
-            seen = x >= 0
-            residual[part] = _sums(tf.where(seen, tf.abs(predicted - x), 0.0))
-            squared[part] = _sums(tf.where(seen, tf.square(predicted - x), 0.0))
-            measured[part] = _sums(tf.where(seen, x, 0.0))
-            pixels[part] = np.count_nonzero(seen, axis=(1, 2))
+            valid = x >= 0
+            residual[part] = _sums(tf.where(valid, tf.abs(predicted - x), 0.0))
+            squared[part] = _sums(tf.where(valid, tf.square(predicted - x), 0.0))
+            measured[part] = _sums(tf.where(valid, x, 0.0))
+            pixels[part] = np.count_nonzero(valid, axis=(1, 2))
             if data.counts:
                 rate = np.square(predicted.numpy().astype(float)) * photons
                 counted = np.square(x.numpy().astype(float)) * photons
-                each = 2 * kl_div(counted, np.maximum(rate, 1e-6))
-                deviance[part] = np.where(seen, each, 0).sum(axis=(1, 2))
+                by_pixel = 2 * kl_div(counted, np.maximum(rate, 1e-6))
+                deviance[part] = np.where(valid, by_pixel, 0).sum(axis=(1, 2))
                 expected = expected_residual(rate) * data.normalisation
-                noise[part] = _sums(tf.where(seen, tf.constant(expected, tf.float32), 0.0))
+                noise[part] = _sums(tf.where(valid, tf.constant(expected, tf.float32), 0.0))
             advance(len(part))
     if not data.counts:
         return Misfit(residual, measured, None, None, pixels, squared)
@@ -137,7 +137,7 @@ def predictions(
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
         windows = tf.constant(inner_windows(image, corners, n + 1))
-        light = physics.forward(
+        intensity = physics.forward(
             windows,
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
             tf.constant(data.model_probes(chunk)),
@@ -148,7 +148,7 @@ def predictions(
             fresnel=data.fresnel,
             between=between,
         )
-        yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
+        yield physics.uncentre(data.measured(chunk)), tf.sqrt(intensity)[:, 0]
 
 
 def _chunks(patterns: np.ndarray, N: int, pixels: int = 2**20) -> list[np.ndarray]:

@@ -19,24 +19,24 @@ import numpy as np
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut, hold_out, is_sparse
-from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import Network, StoredNetwork
+from ptycho.reconstruction.multiresolution import multiresolution_start
+from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.slice_selection import offer_slices
+from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import (
     FIT,
     OBJECT_ALONE,
     Fit,
-    Terms,
+    Objective,
     fit,
 )
-from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.trial import Trial
-from ptycho.reconstruction.unknowns import illuminated_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -162,11 +162,11 @@ class Selection:
         kept: likelihood of what is fitted of it.
         holdout: what is held out.
         options: what is specified.
-        state, free, last: the estimate, what is refined in it, and the fit that gave it.
+        estimate, refine, last: the estimate, what is refined in it, and the fit that gave it.
         scores: deviance per pixel of the held-out patterns, ``(J,)``.
         projected: the object begins with the difference map.
         support: of the probe.
-        decisions: in order; each is passed to ``tell``.
+        decisions: in order; each is passed to ``on_decision``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
     """
@@ -175,8 +175,8 @@ class Selection:
     kept: ScanLikelihood
     holdout: HoldOut
     options: ModelOptions
-    state: State
-    free: Freedom = OBJECT_ALONE
+    estimate: Estimate
+    refine: Refine = OBJECT_ALONE
     last: Fit | None = None
     projected: bool = False
     support: ProbeSupport | None = None
@@ -184,21 +184,21 @@ class Selection:
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
     refused: dict[str, float] = field(default_factory=dict)
-    tell: Callable[[Finding], object] = lambda decision: None
+    on_decision: Callable[[Finding], object] = lambda decision: None
 
-    def note(self, what: str, value: str, why: str) -> None:
-        """Keep a decision, and tell it."""
+    def record(self, what: str, value: str, why: str) -> None:
+        """Keep a decision, and pass it to ``on_decision``."""
         self.decisions.append(Finding(what, value, why))
-        self.tell(self.decisions[-1])
+        self.on_decision(self.decisions[-1])
 
     def forget(self, what: str) -> None:
         """Drop the decisions of this name: another one takes their place."""
-        self.decisions = [one for one in self.decisions if one.what != what]
+        self.decisions = [finding for finding in self.decisions if finding.what != what]
 
     def fit(
         self,
-        state: State,
-        free: Freedom,
+        estimate: Estimate,
+        refine: Refine,
         prior: Prior,
         steps: int | None = None,
         enough: float = FIT.preliminary,
@@ -206,8 +206,8 @@ class Selection:
     ) -> Fit:
         """Fit what is not held out; ``support``: None: that of the selection."""
         options, support = self.options, support or self.support
-        terms = Terms(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
-        return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
+        objective = Objective(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
+        return fit(objective, estimate, refine, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
     def limits(self) -> SelectionOptions:
@@ -222,53 +222,59 @@ class Selection:
         """Return the mean log-deviance of what is held out."""
         return float(np.log(self.scores).mean())
 
-    def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
+    def take(self, fitted: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
         """Make a fit the estimate."""
-        self.state, self.free, self.last = found.state, free, found
-        self.scores = self.holdout.score(found.state, free) if scores is None else scores
+        self.estimate, self.refine, self.last = fitted.estimate, refine, fitted
+        self.scores = self.holdout.score(fitted.estimate, refine) if scores is None else scores
 
-    def offer(
+    def try_model(
         self,
         what: str,
-        start: State,
-        free: Freedom,
+        start: Estimate,
+        refine: Refine,
         specified: Choice,
         values: tuple[str, str] = ("refined", "not refined"),
         support: ProbeSupport | None = None,
     ) -> None:
-        """Refine something more: as it is specified, or where that explains what is held out better."""
+        """Try another model: it is taken if it is specified, or if it explains what is held out better."""
         if specified is False:
             return
-        found = self.fit(start, free, self.prior, support=support)
-        scores = self.holdout.score(found.state, free)
+        fitted = self.fit(start, refine, self.prior, support=support)
+        scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
-        more_steps = self.last is not None and found.course[-1] >= self.last.reach
+        more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
         if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
-            self.take(self.fit(self.state, self.free, self.prior, len(found.course)), self.free)
+            self.take(self.fit(self.estimate, self.refine, self.prior, len(fitted.course)), self.refine)
             gain = compare_shares(scores, self.scores)
-        apart = self._exceeds_errors(found.state)
+        apart = self._exceeds_errors(fitted.estimate)
         taken = bool(specified or (gain.passes(REFINED) and apart))
         why = self.describe(gain, taken)
         if not taken and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
-        self.note(what, values[not taken], why if specified is None else f"specified; {why}")
+        self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
-            self.take(found, free, scores)
+            self.take(fitted, refine, scores)
             self.support = support or self.support
         elif specified is None:
             self.refused[what] = self.deviance
 
-    def _exceeds_errors(self, state: State) -> bool:
+    def _exceeds_errors(self, estimate: Estimate) -> bool:
         """Return whether a background exceeds what errors of the object alone would produce.
 
-        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where
-        it is dark; there any intensity that is added predicts better.
+        p parameters of the object leave a pattern's expectation uncertain by about p/J photons, and most
+        where it is dark; there any intensity that is added predicts better.
         """
-        photons = float(state.background.sum()) / self.noise.photon**2
-        return not photons or photons > self.limits.background_excess * 2 * state.slices * illuminated_pixels(
-            state
-        ) / len(state.positions)
+        photons = float(estimate.background.sum()) / self.noise.photon**2
+        return (
+            not photons
+            or photons
+            > self.limits.background_excess
+            * 2
+            * estimate.slices
+            * illuminated_pixels(estimate)
+            / len(estimate.positions)
+        )
 
     def describe(self, gain: Comparison, taken: bool) -> str:
         """Return how the deviance of what is held out changes, as a line for the log."""
@@ -284,12 +290,12 @@ class Selection:
         """Where photons are not known, take the noise from the residuals, once more is refined."""
         if self.noise.data.counts:
             return
-        ratio = _noise_ratio(self.kept, self.state)
+        ratio = _noise_ratio(self.kept, self.estimate)
         self.noise = replace(self.noise, unit=self.noise.unit * ratio)
         self.kept = replace(self.kept, unit=self.kept.unit * ratio)
         likelihood = self.holdout.likelihood
         self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
-        self.scores = self.holdout.score(self.state, self.free)
+        self.scores = self.holdout.score(self.estimate, self.refine)
         self.refused = {what: before - 2 * np.log(ratio) for what, before in self.refused.items()}
         self.last = None  # its objective is in other units
 
@@ -300,20 +306,26 @@ def select_model(
     seed: int,
     compile_xla: bool,
     cache: Cache | None = None,
-    tell: Callable[[Finding], object] = lambda decision: None,
-    begun: np.ndarray | None = None,
+    on_decision: Callable[[Finding], object] = lambda decision: None,
+    initial_object: np.ndarray | None = None,
 ) -> Selection:
     """Select what is refined, on the core of a scan; fits are kept in the ``cache``.
 
-    ``begun``: an object ``(M, M)`` to begin with; None: a constant.
+    ``initial_object``: an object ``(M, M)`` to begin with; None: a constant.
     """
     noise = first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
-    image = flat if begun is None else _core_of(begun, data, noise.data)
-    state = State.of(kept.data, image, normalisation=noise.normalisation)
-    selection = Selection(noise, kept, held, options, state, support=options.support, tell=tell)
-    first = _begin(selection) if begun is None else selection.fit(state, OBJECT_ALONE, selection.prior)
+    image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
+    estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
+    selection = Selection(
+        noise, kept, held, options, estimate, support=options.support, on_decision=on_decision
+    )
+    first = (
+        _begin(selection)
+        if initial_object is None
+        else selection.fit(estimate, OBJECT_ALONE, selection.prior)
+    )
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:
@@ -328,163 +340,166 @@ def _begin(selection: Selection) -> Fit:
     The latter is tried in sparse scans, and under a known probe where a constant leads to a poor fit. From a
     constant, large patterns begin downsampled.
     """
-    terms, steps = Terms(selection.kept, selection.prior), selection.limits.first_steps
-    begun = begin_at_larger_pixels(terms, selection.state, steps) or selection.state
-    found = selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
-    selection.scores = selection.holdout.score(found.state, OBJECT_ALONE)
+    objective, steps = Objective(selection.kept, selection.prior), selection.limits.first_steps
+    start = multiresolution_start(objective, selection.estimate, steps) or selection.estimate
+    fitted = selection.fit(start, OBJECT_ALONE, selection.prior, steps)
+    selection.scores = selection.holdout.score(fitted.estimate, OBJECT_ALONE)
     known = selection.options.probe is False
     stuck = known and np.exp(selection.deviance) > selection.limits.poor_fit
     if selection.kept.data.fresnel is not None or (selection.holdout.kind == "patterns" and not stuck):
-        return found
-    projected = difference_map(selection.kept, selection.state)
+        return fitted
+    projected = difference_map(selection.kept, selection.estimate)
     other = selection.fit(projected, OBJECT_ALONE, selection.prior, steps)
-    scores = selection.holdout.score(other.state, OBJECT_ALONE)
+    scores = selection.holdout.score(other.estimate, OBJECT_ALONE)
     gain = compare_shares(scores, selection.scores)
-    selection.projected = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
+    selection.projected = gain.passes(CLEAR) and other.course[-1] < fitted.course[-1]
     value = "by the difference map" if selection.projected else "a constant"
-    selection.note("initial object", value, selection.describe(gain, selection.projected))
-    return other if selection.projected else found
+    selection.record("initial object", value, selection.describe(gain, selection.projected))
+    return other if selection.projected else fitted
 
 
-def _offer(part: str) -> Callable[[Selection], None]:
+def _try_part(part: str) -> Callable[[Selection], None]:
     """Return the hypothesis that a part of the beam is to be refined."""
 
     def hypothesis(selection: Selection) -> None:
-        free = replace(selection.free, **{part: True})
-        selection.offer(part, selection.state, free, getattr(selection.options, part))
+        refine = replace(selection.refine, **{part: True})
+        selection.try_model(part, selection.estimate, refine, getattr(selection.options, part))
 
     return hypothesis
 
 
-def _offer_modes(selection: Selection) -> None:
+def _try_modes(selection: Selection) -> None:
     """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
     wanted = selection.options.modes
-    if wanted is None and selection.state.slices > 1:
+    if wanted is None and selection.estimate.slices > 1:
         return
-    while selection.free.probe and (wanted is None or len(selection.state.modes) < wanted):
-        before = len(selection.state.modes)
+    while selection.refine.probe and (wanted is None or len(selection.estimate.modes) < wanted):
+        before = len(selection.estimate.modes)
         count = before + 1 if wanted is None else wanted
-        start = replace(selection.state, modes=more_modes(selection.state.modes, count)[:count])
+        start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
         specified = None if wanted is None else True
-        selection.offer("modes", start, selection.free, specified, (str(count), str(before)))
-        if wanted is None and (len(selection.state.modes) == before or count >= selection.limits.modes):
+        selection.try_model("modes", start, selection.refine, specified, (str(count), str(before)))
+        if wanted is None and (len(selection.estimate.modes) == before or count >= selection.limits.modes):
             return
 
 
-def _offer_background(selection: Selection) -> None:
+def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
         start = replace(
-            selection.state, background=first_background(selection.kept, selection.state, selection.limits)
+            selection.estimate,
+            background=first_background(selection.kept, selection.estimate, selection.limits),
         )
-        free = replace(selection.free, background=True)
-        selection.offer("background", start, free, selection.options.background)
+        refine = replace(selection.refine, background=True)
+        selection.try_model("background", start, refine, selection.options.background)
 
 
-def _offer_fewer_modes(selection: Selection) -> None:
+def _try_fewer_modes(selection: Selection) -> None:
     """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
-    known, free = len(selection.kept.data.probe), selection.free
-    if selection.options.modes is not None or not free.background:
+    known, refine = len(selection.kept.data.probe), selection.refine
+    if selection.options.modes is not None or not refine.background:
         return
-    while (count := len(selection.state.modes)) > known:
-        start = replace(selection.state, modes=selection.state.modes[:-1])
-        selection.offer("modes", start, free, None, (str(count - 1), str(count)))
-        if len(selection.state.modes) == count:
+    while (count := len(selection.estimate.modes)) > known:
+        start = replace(selection.estimate, modes=selection.estimate.modes[:-1])
+        selection.try_model("modes", start, refine, None, (str(count - 1), str(count)))
+        if len(selection.estimate.modes) == count:
             return
 
 
-def _offer_less_variation(selection: Selection) -> None:
+def _try_less_variation(selection: Selection) -> None:
     """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
     if selection.options.probe_variation is not None:
         return
-    while count := len(selection.state.opr_modes):
-        kept = selection.state.opr_modes[:-1], selection.state.opr_weights[:, :-1]
-        start = replace(selection.state, opr_modes=kept[0], opr_weights=kept[1])
-        free = replace(selection.free, probe_variation=count > 1)
-        selection.offer("OPR modes", start, free, None, (str(count - 1), str(count)))
-        if len(selection.state.opr_modes) == count:
+    while count := len(selection.estimate.opr_modes):
+        kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
+        start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
+        refine = replace(selection.refine, probe_variation=count > 1)
+        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)))
+        if len(selection.estimate.opr_modes) == count:
             return
 
 
-def _offer_pupil(selection: Selection) -> None:
+def _try_pupil(selection: Selection) -> None:
     """Limit the far field of the probe to where it is bright, in far fields, if no support is specified.
 
-    Weak modes, which then explain less of the noise, are offered again.
+    Weak modes, which then explain less of the noise, are tried again.
     """
     specified = selection.options.pupil
     near = selection.kept.data.fresnel is not None
-    if near or not selection.free.probe or selection.options.support is not None:
+    if near or not selection.refine.probe or selection.options.support is not None:
         return
-    pupil = pupil_of(selection.state.modes)
+    pupil = pupil_of(selection.estimate.modes)
     if specified or pupil.region.mean() < selection.limits.pupil:
-        state, values = selection.state, ("limited", "not limited")
-        start = replace(state, modes=pupil.project(state.modes), opr_modes=pupil.project(state.opr_modes))
-        selection.offer("pupil", start, selection.free, specified, values, pupil)
+        estimate, values = selection.estimate, ("limited", "not limited")
+        start = replace(
+            estimate, modes=pupil.project(estimate.modes), opr_modes=pupil.project(estimate.opr_modes)
+        )
+        selection.try_model("pupil", start, selection.refine, specified, values, pupil)
         if selection.support is pupil:
-            _offer_modes(selection)
+            _try_modes(selection)
 
 
-def _offer_slices_again(selection: Selection) -> None:
-    """Offer slices under further modes, without which they may have explained too little."""
-    if len(selection.state.modes) > len(selection.kept.data.probe):
-        offer_slices(selection)
+def _try_slices_again(selection: Selection) -> None:
+    """Try slices under further modes, without which they may have explained too little."""
+    if len(selection.estimate.modes) > len(selection.kept.data.probe):
+        try_slices(selection)
 
 
-def _offer_variation(selection: Selection) -> None:
+def _try_variation(selection: Selection) -> None:
     """Let the probe vary by one OPR mode more, as long as that helps; or by as many as are specified.
 
     Probe and flux are refined, too: the flux takes what varies along the probe itself.
     """
     wanted, limits = selection.options.probe_variation, selection.limits
     most = limits.opr_modes if wanted is None else wanted
-    if selection.state.slices > 1:  # which have a constant probe
+    if selection.estimate.slices > 1:  # which have a constant probe
         return
-    while selection.options.probe is not False and (before := len(selection.state.opr_modes)) < most:
+    while selection.options.probe is not False and (before := len(selection.estimate.opr_modes)) < most:
         count = 1 if wanted is None else most - before
-        start, strength = add_variation(selection.kept, selection.state, count)
+        start, strength = add_variation(selection.kept, selection.estimate, count)
         if wanted is None and strength < limits.variation:
             if not before:
                 why = (
                     f"score test of a probe that varies {strength:.2f}; must be at least {limits.variation:g}"
                 )
-                selection.note("OPR modes", "0", why)
+                selection.record("OPR modes", "0", why)
             return
         flux = selection.options.flux is not False
-        free = replace(selection.free, probe=True, probe_variation=True, flux=flux)
-        names, fixed = (str(before + count), str(before)), selection.free
-        selection.offer("OPR modes", start, free, None if wanted is None else True, names)
-        if len(selection.state.opr_modes) == before:
+        refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
+        names, fixed = (str(before + count), str(before)), selection.refine
+        selection.try_model("OPR modes", start, refine, None if wanted is None else True, names)
+        if len(selection.estimate.opr_modes) == before:
             return
         for part in ("probe", "flux"):
-            if getattr(free, part) and not getattr(fixed, part):
+            if getattr(refine, part) and not getattr(fixed, part):
                 selection.forget(part)
-                selection.note(part, "refined", "as the probe varies")
+                selection.record(part, "refined", "as the probe varies")
 
 
-def _offer_again(selection: Selection) -> None:
-    """Offer positions and flux again where they were refused under a beam that explained clearly less.
+def _try_again(selection: Selection) -> None:
+    """Try positions and flux again where they were refused under a beam that explained clearly less.
 
     A wrong probe hides errors of the positions.
     """
     for part in ("positions", "flux"):
         hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
-        if hidden and not getattr(selection.free, part):
+        if hidden and not getattr(selection.refine, part):
             selection.forget(part)
-            _offer(part)(selection)
+            _try_part(part)(selection)
 
 
 HYPOTHESES = (
-    _offer("probe"),
-    _offer("positions"),
-    _offer("flux"),
-    offer_slices,
-    _offer_modes,
-    _offer_slices_again,
-    _offer_variation,
-    _offer_background,
-    _offer_fewer_modes,
-    _offer_again,
-    _offer_less_variation,
-    _offer_pupil,
+    _try_part("probe"),
+    _try_part("positions"),
+    _try_part("flux"),
+    try_slices,
+    _try_modes,
+    _try_slices_again,
+    _try_variation,
+    _try_background,
+    _try_fewer_modes,
+    _try_again,
+    _try_less_variation,
+    _try_pupil,
 )
 """What is tried, in order; a new one is an entry."""
 
@@ -499,14 +514,14 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, cache=cache)
     if data.counts:
         return noise
-    start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
+    start = Estimate.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
     starts = [start]
     if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
         starts.append(difference_map(noise, start))
     for _ in range(limits.noise_rounds):
-        terms = Terms(noise, options.weak_prior)
-        fits = [fit(terms, one, OBJECT_ALONE, limits.steps, FIT.preliminary) for one in starts]
-        starts = [min(fits, key=lambda one: one.course[-1]).state]
+        objective = Objective(noise, options.weak_prior)
+        fits = [fit(objective, start, OBJECT_ALONE, limits.steps, FIT.preliminary) for start in starts]
+        starts = [min(fits, key=lambda fitted: fitted.course[-1]).estimate]
         ratio = _noise_ratio(noise, starts[0])
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < limits.same_noise:
@@ -526,26 +541,26 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
     return padded[row : row + side, column : column + side]
 
 
-def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
+def _noise_ratio(likelihood: ScanLikelihood, estimate: Estimate) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
-    measured = len(state.positions) * likelihood.pixels
-    free = max(measured - 2 * state.slices * illuminated_pixels(state), measured // 10)
-    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
+    measured = len(estimate.positions) * likelihood.pixels
+    degrees_of_freedom = max(measured - 2 * estimate.slices * illuminated_pixels(estimate), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(estimate).deviance.sum() / degrees_of_freedom))
 
 
-def first_background(likelihood: ScanLikelihood, state: State, limits: SelectionOptions) -> np.ndarray:
+def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: SelectionOptions) -> np.ndarray:
     """Return where the search for a background starts: the darkest pixels, then expectation maximisation.
 
     b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
     """
     data, f = likelihood.data, likelihood.normalisation
     mean = data.amplitudes.statistics.mean_intensity
-    seen = np.sort(mean.ravel() if data.good is None else mean[data.good])
-    dark = seen[: max(1, round(limits.darkest * len(seen)))].mean()
-    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
+    counted = np.sort(mean.ravel() if data.good is None else mean[data.good])
+    dark = counted[: max(1, round(limits.darkest * len(counted)))].mean()
+    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * counted.mean()), np.float32)
     for _ in range(limits.background_steps):
-        there = replace(state, background=background)
+        there = replace(estimate, background=background)
         slope = likelihood.evaluate(there, ("background",)).gradients["background"]
-        excess = slope * np.float32(likelihood.photon**2) / len(state.positions)  # 1 − ⟨n/λ⟩
+        excess = slope * np.float32(likelihood.photon**2) / len(estimate.positions)  # 1 − ⟨n/λ⟩
         background = background * (1 - np.minimum(excess, 0.9))
     return background

@@ -83,8 +83,8 @@ class OnDevice:
         return tf.gather(self._flat, self._places(corners))
 
     def part(self, gradient: tf.Tensor, corners: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
-        found = gradient[: len(corners)]
-        return self._places(corners)[..., None], tf.stack([tf.math.real(found), tf.math.imag(found)], -1)
+        kept = gradient[: len(corners)]
+        return self._places(corners)[..., None], tf.stack([tf.math.real(kept), tf.math.imag(kept)], -1)
 
     def add(self, part: tuple[tf.Tensor, tf.Tensor]) -> None:
         self._sum = tf.tensor_scatter_nd_add(self._sum, *part)

@@ -1,16 +1,18 @@
-"""Whether patterns tell the phase of an object: is a small phase that is put into it taken out again?
+"""Whether patterns determine the phase of an object: is a small phase that is put into it taken out again?
 
-One pattern of a near field does not tell the phase of the wave on the detector; patterns together do, as far
-as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and phase
+One pattern of a near field does not determine the phase of the wave on the detector; patterns together do, as
+far as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and
+phase
 make up for each other: steps gain next to nothing, patterns that were held out are explained all the same,
 and halves of the scan err alike. So a known smooth phase χ is added to what was found,
 
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
 
-O′ is what some steps of the solver on the patterns alone (no prior) make of it, with all free that was found:
-a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit pixels, where χ is
-orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with χ. Zero: the
-patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons, too.
+O′ is what some steps of the solver on the patterns alone (no prior) make of it, with the same parts of
+the beam refined: a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the
+well-illuminated pixels, where χ is orthogonal to a constant and a plane, which no pattern determines; noise
+is not correlated with χ. Zero: the patterns have taken χ out; one: they do not miss it. An object may be
+wrong for other reasons, too.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
-from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import object_illumination
+from ptycho.reconstruction.solver import Objective, fit
 
 
 @dataclass(frozen=True)
@@ -41,37 +43,48 @@ class PhaseOptions:
 
 
 def phase_left(
-    terms: Terms, state: State, free: Freedom, seed: int, options: PhaseOptions = PhaseOptions()
+    objective: Objective,
+    estimate: Estimate,
+    refine: Refine,
+    seed: int,
+    options: PhaseOptions = PhaseOptions(),
 ) -> float:
     """Return the share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
-        terms: what the fit was of.
-        state: what it found, on the patterns of ``terms``.
-        free: what was found with the object.
+        objective: of the fit.
+        estimate: what it found, on the patterns of ``objective``.
+        refine: what was refined with the object.
         seed: of χ.
     """
-    terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
-    data = terms.likelihood.data
+    objective = replace(
+        objective, likelihood=replace(objective.likelihood, advance=silent), prior=NO_PRIOR, learned=None
+    )
+    data = objective.likelihood.data
     most = data.held_by(options.most_pixels, options.fewest)
-    if len(state.positions) > 2 * most:
-        block = block_of(state, data.central(most))
-        terms, state = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
-    light = object_illumination(state)
-    lit = light > options.bright * light.max()
-    put_in = draw_phase(lit, np.random.default_rng([seed, 11]), options)
-    start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(terms, start, free, options.steps, enough=0.0).state.object
-    left = np.angle(after * state.object.conj())
-    return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
+    if len(estimate.positions) > 2 * most:
+        block = block_of(estimate, data.central(most))
+        objective, estimate = (
+            replace(objective, likelihood=patterns_of(objective.likelihood, block)),
+            cut(estimate, block),
+        )
+    illumination = object_illumination(estimate)
+    illuminated = illumination > options.bright * illumination.max()
+    put_in = draw_phase(illuminated, np.random.default_rng([seed, 11]), options)
+    start = replace(estimate, object=(estimate.object * np.exp(1j * put_in)).astype(np.complex64))
+    after = fit(objective, start, refine, options.steps, enough=0.0).estimate.object
+    left = np.angle(after * estimate.object.conj())
+    return float(
+        np.vdot(put_in[illuminated], left[illuminated]) / np.vdot(put_in[illuminated], put_in[illuminated])
+    )
 
 
 def draw_phase(
-    lit: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
+    illuminated: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
 ) -> np.ndarray:
-    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the pixels ``lit (M, M)`` bool."""
-    rows, columns = np.indices(lit.shape)
-    planes = np.stack([np.ones(lit.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
-    noise = gaussian_filter(rng.normal(size=lit.shape), options.grain)
-    smooth = noise - planes @ np.linalg.lstsq(planes[lit], noise[lit], rcond=None)[0]
-    return options.height * smooth / smooth[lit].std()
+    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the ``illuminated`` pixels."""
+    rows, columns = np.indices(illuminated.shape)
+    planes = np.stack([np.ones(illuminated.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
+    noise = gaussian_filter(rng.normal(size=illuminated.shape), options.grain)
+    smooth = noise - planes @ np.linalg.lstsq(planes[illuminated], noise[illuminated], rcond=None)[0]
+    return options.height * smooth / smooth[illuminated].std()

@@ -1,7 +1,7 @@
 """Preconditioner of a fit: the inverse of what is known beforehand of the curvature of its objective.
 
-In the units of :mod:`~ptycho.reconstruction.unknowns` the diagonal of the Hessian of −log p is one. Two parts
-of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
+In the units of :mod:`~ptycho.reconstruction.parameters` the diagonal of the Hessian of −log p is one. Two
+parts of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
 
 **A regulariser** is stiff at high spatial frequencies. With H the diagonal of the likelihood in each pixel, c
 the mean weight of the regulariser at the present object, and p the order of its differences, the step is
@@ -9,7 +9,7 @@ the mean weight of the regulariser at the present object, and p the order of its
     Σ_i w_i F⁻¹ [1/(H_i + c s(k)^p)] F w_i g,    s(k) = 4 sin²(π k_row) + 4 sin²(π k_column),
 
 with a few levels H_i and weights w_i (of each pixel) such that Σ_i w_i²/H_i = 1/H. It is symmetric and
-positive; without a regulariser it is the diagonal 1/H, and under uniform light the exact inverse.
+positive; without a regulariser it is the diagonal 1/H, and under uniform illumination the exact inverse.
 
 **Slow phases**: a phase that is constant over the probe changes no pattern, and one that varies slowly moves
 the far field by little. Along a phase of k cycles per pixel the curvature is about H k²/k_c² below k_c, the
@@ -34,10 +34,10 @@ import numpy as np
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.parameters import Parameters, illuminated, illuminated_pixels, object_illumination
 from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
-from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import Unknowns, illuminated, illuminated_pixels, object_illumination
 from ptycho.scan.probe import energy_diameter
 
 
@@ -46,46 +46,46 @@ class Preconditioner:
 
     Args:
         prior, anchor: the terms beside the likelihood.
-        free: what is fitted.
-        start: the first state of the fit.
-        between: from one slice to the next, of a state of several.
+        refine: what is refined.
+        start: the first estimate of the fit.
+        between: from one slice to the next, of an estimate of several.
     """
 
     def __init__(
         self,
         prior: Prior,
         anchor: Anchor | None,
-        free: Freedom,
-        start: State,
+        refine: Refine,
+        start: Estimate,
         between: FreeSpace | None = None,
     ) -> None:
         self._between = between
-        self._prior, self._anchor, self._wanted = prior, anchor, free.object
-        self._dense = free.object and overlaps_well(start)
+        self._prior, self._anchor, self._wanted = prior, anchor, refine.object
+        self._dense = refine.object and overlaps_well(start)
         self._near = bool(np.ptp(start.object.real) > 0)
         self._operator: Operator = plain
 
     def __call__(self, q: np.ndarray) -> np.ndarray:
         return self._operator(q)
 
-    def renew(self, unknowns: Unknowns, state: State, steps: int, far: int = 20) -> None:
-        """Take the curvature at a state, so many steps from the start of the fit.
+    def renew(self, parameters: Parameters, estimate: Estimate, steps: int, far: int = 20) -> None:
+        """Take the curvature at an estimate, so many steps from the start of the fit.
 
         ``far``: steps from a constant, after which phases are known well enough to scale steps by them.
         """
         if not self._wanted:
             return
-        scale = unknowns.scales["object"]
-        stiffness = self._prior.stiffness(state.object)
+        scale = parameters.scales["object"]
+        stiffness = self._prior.stiffness(estimate.object)
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= far):
-            parts.append(slow_phases(state, scale, self._held(scale), stiffness, self._between))
-        self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
+            parts.append(low_frequencies(estimate, scale, self._held(scale), stiffness, self._between))
+        self._operator = _of_object(estimate.object.shape, parts, keep=stiffness is None) if parts else plain
 
     def _held(self, scale: np.ndarray) -> float:
-        """Return what an anchor adds to the curvature along slow phases, relative to that of the patterns."""
+        """Return what an anchor adds to the curvature along low frequencies, over that of the patterns."""
         if self._anchor is None:
             return 0.0
         patterns = np.square(scale) - self._anchor.weight
@@ -102,17 +102,17 @@ def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operato
     def operator(q: np.ndarray) -> np.ndarray:
         wave = np.ascontiguousarray(q[:count]).view(np.complex64).reshape(shape)
         total = sum((part(wave) for part in parts), wave if keep else np.complex64(0))
-        found = q.copy()
-        found[:count] = np.asarray(total, np.complex64).view(np.float32).ravel()
-        return found
+        scaled = q.copy()
+        scaled[:count] = np.asarray(total, np.complex64).view(np.float32).ravel()
+        return scaled
 
     return operator
 
 
-def overlaps_well(state: State, fewest: float = 5.0) -> bool:
-    """Return whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
-    lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
-    return len(state.positions) * lit >= fewest * illuminated_pixels(state)
+def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
+    """Return whether enough patterns illuminate a pixel, on average, for steps along low frequencies."""
+    area = np.pi * (energy_diameter(estimate.modes) / 2) ** 2
+    return len(estimate.positions) * area >= fewest * illuminated_pixels(estimate)
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
@@ -131,50 +131,52 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
     gains = [(1 / (1 / level + stiffness)).astype(np.float32) for level in grid]
 
     def apply(wave: np.ndarray) -> np.ndarray:
-        terms = zip(weights, gains, strict=True)
-        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in terms)
+        products = zip(weights, gains, strict=True)
+        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in products)
 
     return apply
 
 
-def slow_phases(
-    state: State,
+def low_frequencies(
+    estimate: Estimate,
     scale: np.ndarray,
     held: float,
     stiffness: np.ndarray | None,
     between: FreeSpace | None = None,
     cutoff: float = 0.5,
 ) -> Part:
-    """Return the operator of slow phases of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
+    """Return the operator of low frequencies of waves ``(M, M)`` complex64, or slices, in units of ``scale``.
 
     Args:
-        state: O and the modes that illuminate it.
+        estimate: O and the modes that illuminate it.
         scale: √H, ``(M, M)`` float32.
         held: curvature that is the same at all frequencies, over H.
         stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
         between: from one slice to the next.
         cutoff: k_c over the reciprocal of the probe's diameter.
     """
-    shape, size = state.object.shape[-2:], np.abs(state.object)
-    unit = np.divide(state.object, size, out=np.ones_like(state.object), where=size > 0)
-    light = object_illumination(state)
-    lit = illuminated(light)
+    shape, size = estimate.object.shape[-2:], np.abs(estimate.object)
+    unit = np.divide(estimate.object, size, out=np.ones_like(estimate.object), where=size > 0)
+    illumination = object_illumination(estimate)
+    region = illuminated(illumination)
     rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0
-    lengths = [energy_diameter(state.modes) / cutoff]
-    if state.slices > 1:
+    lengths = [energy_diameter(estimate.modes) / cutoff]
+    if estimate.slices > 1:
         assert between is not None
-        lengths += [2 * np.pi * between.fresnel * probe_frequency(state.modes) / cutoff] * (state.slices - 1)
+        lengths += [2 * np.pi * between.fresnel * probe_frequency(estimate.modes) / cutoff] * (
+            estimate.slices - 1
+        )
         squares = squares * np.square(lengths)[:, None, None]
     else:
         squares = squares * lengths[0] ** 2
     if stiffness is not None:
-        squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., lit])
-    gain, inside = (1 / (squares + held)).astype(np.float32), lit.astype(np.float32)
+        squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., region])
+    gain, inside = (1 / (squares + held)).astype(np.float32), region.astype(np.float32)
 
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag
-        if state.slices == 1:
+        if estimate.slices == 1:
             return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
         along = gain * fft.rfft2(fft.dct(sideways, axis=0, norm="ortho"))
         return 1j * unit * (inside * fft.idct(fft.irfft2(along, s=shape), axis=0, norm="ortho"))

@@ -60,7 +60,7 @@ class Prior:
         if not self.active:
             return None
         if image.ndim == 3:
-            return np.stack([self._stiffness(one) for one in image]) + self._along_depth(len(image))
+            return np.stack([self._stiffness(plane) for plane in image]) + self._along_depth(len(image))
         return self._stiffness(image)
 
     def _along_depth(self, count: int) -> np.ndarray:
@@ -244,10 +244,10 @@ def _differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _adjoint(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """The adjoint of :func:`_differences`."""
-    found = -rows - cols
-    found[1:] += rows[:-1]
-    found[:, 1:] += cols[:, :-1]
-    return found
+    adjoint = -rows - cols
+    adjoint[1:] += rows[:-1]
+    adjoint[:, 1:] += cols[:, :-1]
+    return adjoint
 
 
 def _second_differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -261,16 +261,16 @@ def _second_differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 def _second_adjoint(rows: np.ndarray, cols: np.ndarray, mixed: np.ndarray) -> np.ndarray:
     """The adjoint of :func:`_second_differences`."""
-    found = np.zeros_like(rows)
+    adjoint = np.zeros_like(rows)
     for padded, axis in ((rows, 0), (cols, 1)):
         inner = np.moveaxis(padded, axis, 0)[1:-1]
-        there = np.moveaxis(found, axis, 0)
+        there = np.moveaxis(adjoint, axis, 0)
         there[2:] += inner
         there[1:-1] -= 2 * inner
         there[:-2] += inner
     corner = np.float32(np.sqrt(2)) * mixed[:-1, :-1]
-    found[1:, 1:] += corner
-    found[:-1, :-1] += corner
-    found[1:, :-1] -= corner
-    found[:-1, 1:] -= corner
-    return found
+    adjoint[1:, 1:] += corner
+    adjoint[:-1, :-1] += corner
+    adjoint[1:, :-1] -= corner
+    adjoint[:-1, 1:] -= corner
+    return adjoint

@@ -22,28 +22,28 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import eigh
 
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.parameters import cosines, floored, probe_curvature, weight_curvature
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import cosines, floored, probe_curvature, weight_curvature
 
 
 def add_variation(
-    likelihood: ScanLikelihood, state: State, count: int = 1, bulk: int = 10, slow: int = 4
-) -> tuple[State, float]:
-    """Return a state with ``count`` more OPR modes, and the score test of the first of them.
+    likelihood: ScanLikelihood, estimate: Estimate, count: int = 1, bulk: int = 10, slow: int = 4
+) -> tuple[Estimate, float]:
+    """Return an estimate with ``count`` more OPR modes, and the score test of the first of them.
 
     Args:
-        likelihood: of the patterns of the state.
-        state: the probe may vary already.
+        likelihood: of the patterns of the estimate.
+        estimate: the probe may vary already.
         count: K.
         bulk: number of the singular value, by size, that noise alone gives.
         slow: number of cosines over the scan in which a drift is looked for.
     """
-    light = floored(probe_curvature(state) / len(state.positions))
-    step = likelihood.probe_gradients(state) * np.float32(-(likelihood.photon**2) / 4) / light
-    first = state.modes[0]
+    brightness = floored(probe_curvature(estimate) / len(estimate.positions))
+    step = likelihood.probe_gradients(estimate) * np.float32(-(likelihood.photon**2) / 4) / brightness
+    first = estimate.modes[0]
     step -= (np.tensordot(step, first.conj(), 2) / np.vdot(first, first).real)[:, None, None] * first
-    root = np.sqrt(light) * np.abs(first) / np.abs(first).max()
+    root = np.sqrt(brightness) * np.abs(first) / np.abs(first).max()
     rows = ((step - step.mean(axis=0)) * root).reshape(len(step), -1)
     powers, vectors = _leading(rows, max(bulk, count))
     strength = float(powers[0] / max(powers[:bulk][-1], 1e-30))
@@ -53,21 +53,21 @@ def add_variation(
     if count == 1 and drift > strength:
         vectors, strength = waves @ turns, drift
     left = vectors[:, :count] * np.float32(np.sqrt(len(rows)))
-    found = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(light)
+    new = (left.conj().T @ rows / len(rows)).reshape(-1, *first.shape) / np.sqrt(brightness)
     varied = replace(
-        state,
-        opr_modes=np.concatenate([state.opr_modes, found]).astype(np.complex64),
-        opr_weights=np.concatenate([state.opr_weights, left], axis=1).astype(np.complex64),
+        estimate,
+        opr_modes=np.concatenate([estimate.opr_modes, new]).astype(np.complex64),
+        opr_weights=np.concatenate([estimate.opr_weights, left], axis=1).astype(np.complex64),
     )
     return varied, strength
 
 
-def weigh_variation(likelihood: ScanLikelihood, state: State) -> State:
-    """Return a state whose OPR weights are those of a Gauss-Newton step from zero, all else being known."""
-    start = state.varied_by(state.opr_modes)
+def weigh_variation(likelihood: ScanLikelihood, estimate: Estimate) -> Estimate:
+    """Return an estimate with the OPR weights of a Gauss-Newton step from zero, all else being known."""
+    start = estimate.varied_by(estimate.opr_modes)
     slope = likelihood.evaluate(start, ("opr_weights",)).gradients["opr_weights"]
     weights = -(likelihood.photon**2) / 4 * slope / np.maximum(weight_curvature(start), 1e-30)
-    return state.varied_by(state.opr_modes, weights.astype(np.complex64))
+    return estimate.varied_by(estimate.opr_modes, weights.astype(np.complex64))
 
 
 def _leading(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,17 +80,17 @@ def _leading(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     return values, rows @ vectors / np.sqrt(values) if tall else vectors
 
 
-def centre_variation(state: State) -> State:
+def centre_variation(estimate: Estimate) -> Estimate:
     """Return the same probes, weights of mean zero and power one, OPR modes orthogonal, the strongest first.
 
     Their phases are such that ``Σ_j w_jk²`` is positive: weights of a drift along a line are real.
 
     If the first mode is the only one, what OPR modes have along it goes to the flux.
     """
-    weights, varied = state.opr_weights.astype(complex), state.opr_modes.astype(complex)
-    first = state.modes[0] + np.tensordot(weights.mean(axis=0), varied, 1)
-    weights, flux = weights - weights.mean(axis=0), state.flux
-    if len(state.modes) == 1:
+    weights, varied = estimate.opr_weights.astype(complex), estimate.opr_modes.astype(complex)
+    first = estimate.modes[0] + np.tensordot(weights.mean(axis=0), varied, 1)
+    weights, flux = weights - weights.mean(axis=0), estimate.flux
+    if len(estimate.modes) == 1:
         along = np.tensordot(varied, first.conj(), 2) / np.vdot(first, first).real
         factor = 1 + weights @ along
         varied = varied - along[:, None, None] * first
@@ -101,8 +101,8 @@ def centre_variation(state: State) -> State:
     turn = np.exp(0.5j * np.angle(np.sum(left**2, axis=0)))  # so that weights are real, where they can be
     modes = (turn[:, None] * (values[:, None] / root * right @ columns.T)).reshape(varied.shape)
     return replace(
-        state,
-        modes=np.concatenate([first[None], state.modes[1:]]).astype(np.complex64),
+        estimate,
+        modes=np.concatenate([first[None], estimate.modes[1:]]).astype(np.complex64),
         flux=flux,
         opr_modes=modes.astype(np.complex64),
         opr_weights=(root * left / turn).astype(np.complex64),

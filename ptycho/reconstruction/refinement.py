@@ -9,16 +9,16 @@ import numpy as np
 
 from ptycho.config import check
 from ptycho.progress import Advance, Progress, silent
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.dataset import Dataset
 
 log = logging.getLogger(__name__)
 
 
 def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
-    """The most likely objects near others: at most ``steps`` of the solver's, the object alone is free.
+    """The most likely objects near others: at most ``steps`` of the solver's, the object alone is refined.
 
     See :mod:`ptycho.reconstruction.solver`. Amplitudes that are not those of counts are taken as normal
     numbers of one variance.
@@ -41,13 +41,13 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
     refined = objects.astype(np.complex64)
     with closing(Progress("refinement", steps * len(data.amplitudes))) as progress:
         for i in np.unique(data.image):
-            one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
-            likelihood = likelihood_of(one, progress.advance)
-            found = fit(Terms(likelihood), State.of(one, refined[i]), OBJECT_ALONE, steps)
-            refined[i] = found.state.object
-            if found.converged:
+            part = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
+            likelihood = likelihood_of(part, progress.advance)
+            fitted = fit(Objective(likelihood), Estimate.of(part, refined[i]), OBJECT_ALONE, steps)
+            refined[i] = fitted.estimate.object
+            if fitted.converged:
                 log.info(
-                    "refinement: object %d is done after %d of %d steps", i, len(found.course) - 1, steps
+                    "refinement: object %d is done after %d of %d steps", i, len(fitted.course) - 1, steps
                 )
     return refined
 

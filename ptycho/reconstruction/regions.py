@@ -35,12 +35,12 @@ def predict_scan(
     canvas = None if start is None else np.pad(start, ((0, 0), (margin, margin), (margin, margin)))
 
     def inputs(indices: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = data.normalised(data.groups[indices]), data.offsets[indices]
+        known = data.normalised(data.groups[indices]), data.offsets[indices]
         if canvas is None:
-            return found
+            return known
         places = zip(data.group_image[indices], data.origins[indices] + margin, strict=True)
         cut = [inner_windows(canvas[i], place[None], data.region_size)[0] for i, place in places]
-        return *found, np.stack(cut).astype(np.complex64)
+        return *known, np.stack(cut).astype(np.complex64)
 
     predict_into(regions, step, inputs, data.model_probe, batch_size)
 
@@ -84,6 +84,6 @@ def predict_into(
     with closing(Progress("inference", groups * patterns)) as progress:
         for start in range(0, groups, batch_size):
             stop = min(start + batch_size, groups)
-            x, offsets, *begun = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
-            regions[start:stop] = np.asarray(step(x, offsets, probe, *begun))[: stop - start]
+            x, offsets, *starts = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
+            regions[start:stop] = np.asarray(step(x, offsets, probe, *starts))[: stop - start]
             progress.advance((stop - start) * patterns)

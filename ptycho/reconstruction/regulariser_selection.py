@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network
 from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit_learned
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit_learned
 from ptycho.reconstruction.trial import Trial, best_of
 from ptycho.scan.comparison import CLEAR, EQUAL, WITHIN_ERROR, Rule
 
@@ -40,7 +40,7 @@ class Regularisation:
         planes, _, depth = classical.partition(", along depth λ ")
         kind, _, strength = planes.partition(", λ ")
         prior = Prior(kind, 0.0 if planes == "none" else float(strength), float(depth or 0))
-        strengths = [float(one.removeprefix("learned, κ ")) for one in learned]
+        strengths = [float(part.removeprefix("learned, κ ")) for part in learned]
         return cls(prior, Learned(network, *strengths) if strengths else None)
 
 
@@ -57,24 +57,26 @@ def select_regulariser(selection: Selection) -> Regularisation:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
     best = lowest(none, tried)
-    same_kind = [one for one in tried if one.hypothesis.prior.kind == best.hypothesis.prior.kind]
+    same_kind = [trial for trial in tried if trial.hypothesis.prior.kind == best.hypothesis.prior.kind]
     chosen = strongest_of_equals(best, same_kind, EQUAL)
-    learned = options.learned and selection.state.slices == 1  # the denoiser knows thin objects
+    learned = options.learned and selection.estimate.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
         beside = _try_learned(selection, chosen)
         tried, best = [*tried, *beside], lowest(none, [chosen, *beside])
         chosen = best if best is none else strongest_of_equals(best, [chosen, *beside], WITHIN_ERROR)
-    if selection.state.slices > 1:
+    if selection.estimate.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
-    found: Regularisation = chosen.hypothesis
-    compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
+    selected: Regularisation = chosen.hypothesis
+    compared = "; ".join(f"{trial.hypothesis.name}: {trial.mean_deviance:.4f}" for trial in (none, *tried))
     if learned and options.strength is not None:
-        found = replace(found, learned=Learned(options.network, options.strength))
+        selected = replace(selected, learned=Learned(options.network, options.strength))
         compared = f"κ as specified; {compared}"
-    selection.tried, selection.state = [none, *tried], chosen.state
-    selection.note("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
-    return found
+    selection.tried, selection.estimate = [none, *tried], chosen.estimate
+    selection.record(
+        "regulariser", selected.name, f"deviance of held-out {selection.holdout.kind}: {compared}"
+    )
+    return selected
 
 
 def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
@@ -91,43 +93,47 @@ def strongest_of_equals(best: Trial, others: Sequence[Trial], worse: Rule) -> Tr
     Args:
         others: the weakest first.
     """
-    equals = [one for one in others if not best.gain_over(one).passes(worse)]
+    equals = [trial for trial in others if not best.gain_over(trial).passes(worse)]
     return (equals or [best])[-1]
 
 
 def _try_classical(selection: Selection) -> list[Trial]:
-    """Try no regulariser, then each kind from the best state so far; λ rises while that helps.
+    """Try no regulariser, then each kind from the best estimate so far; λ rises while that helps.
 
     The end without a regulariser comes first, then edges: from there, sparse scans do not stay in a wrong
     minimum. λ of the next kind begins at ``SelectionOptions.next_kind`` times the best so far.
     """
 
-    def attempt(state: State, prior: Prior) -> Trial:
-        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).state
-        return _trial(selection, Regularisation(prior), state)
+    def attempt(estimate: Estimate, prior: Prior) -> Trial:
+        estimate = selection.fit(estimate, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).estimate
+        return _trial(selection, Regularisation(prior), estimate)
 
-    tried = [attempt(selection.state, Prior())]
+    tried = [attempt(selection.estimate, Prior())]
     for kind in selection.options.classical:
         best = best_of(tried)
-        state, score, least = best.state, np.inf, selection.limits.next_kind * best.hypothesis.prior.strength
+        estimate, score, least = (
+            best.estimate,
+            np.inf,
+            selection.limits.next_kind * best.hypothesis.prior.strength,
+        )
         for strength in kind_of(kind).strengths:
             if strength < least:
                 continue
-            tried.append(attempt(state, Prior(kind, strength)))
+            tried.append(attempt(estimate, Prior(kind, strength)))
             if tried[-1].score > score:
                 break
-            state, score = tried[-1].state, tried[-1].score
+            estimate, score = tried[-1].estimate, tried[-1].score
     return tried
 
 
 def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
     """Try weights of the learned prior beside another, as long as a larger one explains more."""
     prior = start.hypothesis.prior
-    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
+    objective, estimate, tried = Objective(selection.kept, prior), start.estimate, list[Trial]()
     for strength in STRENGTHS:
         learned = Learned(selection.options.network, strength)
-        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
-        tried.append(_trial(selection, Regularisation(prior, learned), state))
+        estimate = fit_learned(objective, estimate, learned, selection.limits.learned_rounds).estimate
+        tried.append(_trial(selection, Regularisation(prior, learned), estimate))
         if len(tried) > 1 and tried[-1].score > tried[-2].score:
             break
     return tried
@@ -138,15 +144,15 @@ def _try_depth(selection: Selection, start: Trial) -> list[Trial]:
 
     If the sample differs from slice to slice, even a small weight explains what is held out worse.
     """
-    state, tried = start.state, list[Trial]()
+    estimate, tried = start.estimate, list[Trial]()
     for depth in selection.limits.depths:
         prior = replace(start.hypothesis.prior, depth=depth)
-        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).state
-        tried.append(_trial(selection, Regularisation(prior), state))
+        estimate = selection.fit(estimate, OBJECT_ALONE, prior, selection.options.steps, FIT.enough).estimate
+        tried.append(_trial(selection, Regularisation(prior), estimate))
         if tried[-1].score > (tried[-2] if len(tried) > 1 else start).score:
             break
     return tried
 
 
-def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Trial:
-    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
+def _trial(selection: Selection, hypothesis: Regularisation, estimate: Estimate) -> Trial:
+    return Trial(hypothesis, estimate, np.zeros(0), selection.holdout.score(estimate, selection.refine))

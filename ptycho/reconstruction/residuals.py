@@ -135,24 +135,24 @@ def residuals(
     missed, varied, error = [], [], []
     chosen = np.arange(len(data.positions)) if patterns is None else patterns
     for x, predicted in predictions(image, data, chosen):
-        seen = np.asarray(x) >= 0
-        light = np.square(np.asarray(x, float))
-        flux = np.sum(light * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))
-        left = _neighbours(weight * (light - np.square(np.asarray(predicted, float))), seen)
+        measured = np.asarray(x) >= 0
+        intensity = np.square(np.asarray(x, float))
+        flux = np.sum(intensity * measured, axis=(1, 2)) / np.sum(known * measured, axis=(1, 2))
+        left = _neighbours(weight * (intensity - np.square(np.asarray(predicted, float))), measured)
         missed.append(left[0])
         error.append(left[1])
-        varied.append(_neighbours(weight * (light - flux[:, None, None] * known), seen)[0])
+        varied.append(_neighbours(weight * (intensity - flux[:, None, None] * known), measured)[0])
     return Residuals(np.concatenate(missed), np.concatenate(varied), np.concatenate(error))
 
 
-def _neighbours(images: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _neighbours(images: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean product of neighbouring pixels that were both measured, and its standard error.
 
     Of each image of ``(K, N, N)``; the error is that of products which are independent of each other.
     """
-    known = np.where(seen, images, 0)
+    known = np.where(measured, images, 0)
     products = [known * np.roll(known, 1, axis) for axis in (1, 2)]
-    pairs = sum(np.count_nonzero(seen & np.roll(seen, 1, axis), axis=(1, 2)) for axis in (1, 2))
+    pairs = sum(np.count_nonzero(measured & np.roll(measured, 1, axis), axis=(1, 2)) for axis in (1, 2))
     count = np.maximum(pairs, 1)
     mean = sum(product.sum(axis=(1, 2)) for product in products) / count
     squares = sum(np.square(product).sum(axis=(1, 2)) for product in products) / count

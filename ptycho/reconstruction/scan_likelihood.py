@@ -15,9 +15,9 @@ import tensorflow as tf
 from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches hold
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.cache import Cache, NoCache
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
-from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
 Case = TypeVar("Case")
@@ -32,7 +32,7 @@ ARGUMENTS = {
     "opr_modes": "modes",
     "opr_weights": "modes",
 }
-"""Part of a state to the argument of the compiled step that it enters by."""
+"""Part of an estimate to the argument of the compiled step that it enters by."""
 
 
 class Amplitudes(Protocol):
@@ -43,7 +43,7 @@ class Amplitudes(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The deviance of each pattern ``(J,)``, and the gradients of half their sum by the state's parts."""
+    """The deviance of each pattern ``(J,)``, and the gradients of half their sum by the estimate's parts."""
 
     deviance: np.ndarray
     gradients: dict[str, np.ndarray]
@@ -56,11 +56,11 @@ class Evaluation:
 
 @dataclass(eq=False)
 class ScanLikelihood:
-    """How likely the patterns of one object are under a state.
+    """How likely the patterns of one object are under an estimate.
 
     Attributes:
         data: the patterns.
-        normalisation: f, in whose units states are.
+        normalisation: f, in whose units estimates are.
         unit: amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`.
         noise, excess: the noise of a pixel.
         compile_xla: compile with XLA.
@@ -100,39 +100,45 @@ class ScanLikelihood:
         good = self.data.good
         return self.data.N**2 if good is None else int(good.sum())
 
-    def evaluate(self, state: State, parts: tuple[str, ...] = ()) -> Evaluation:
-        """Of a state; gradients are computed of ``parts``, names of its attributes."""
-        N, count = self.data.N, len(state.positions)
-        corners, fractions = self.places(state)
+    def evaluate(self, estimate: Estimate, parts: tuple[str, ...] = ()) -> Evaluation:
+        """Of an estimate; gradients are computed of ``parts``, names of its attributes."""
+        N, count = self.data.N, len(estimate.positions)
+        corners, fractions = self.places(estimate)
         moved = "positions" in parts or bool(fractions.any())
         computed = computed_with({ARGUMENTS[part] for part in parts})
-        between = self.data.between if state.slices > 1 else None
+        between = self.data.between if estimate.slices > 1 else None
         step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
-        shared, background = tf.constant(state.modes), tf.constant(state.background)
+        shared, background = tf.constant(estimate.modes), tf.constant(estimate.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
-        windows = windows_of(state.object, N)
-        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts if name != "object"}
+        windows = windows_of(estimate.object, N)
+        total = {
+            name: np.zeros_like(getattr(estimate, name), order="C") for name in parts if name != "object"
+        }
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            places, offsets, flux = self.filled(corners[part], fractions[part], state.flux[part])
-            modes = tf.constant(self.filled(state.probes(part))[0]) if state.varies else shared
-            lit, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
-            values, gradients = step(lit, *known, self.measured(part), *scales)
+            places, offsets, flux = self.filled(corners[part], fractions[part], estimate.flux[part])
+            modes = tf.constant(self.filled(estimate.probes(part))[0]) if estimate.varies else shared
+            patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
+            values, gradients = step(patches, *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
-            return values.numpy(), _of_varied_probe(slopes, state, part) if state.varies else slopes, piece
+            return (
+                values.numpy(),
+                _of_varied_probe(slopes, estimate, part) if estimate.varies else slopes,
+                piece,
+            )
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
-        each = np.zeros(count)
+        deviance = np.zeros(count)
         chunks = self.slices
-        for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
+        for part, (values, slopes, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
-            each[part] = values[:size]
+            deviance[part] = values[:size]
             if piece is not None:
                 windows.add(piece)
-            for name, gradient in found.items():
+            for name, gradient in slopes.items():
                 if name in ("positions", "flux", "opr_weights"):
                     total[name][part] = gradient[:size]
                 else:
@@ -140,33 +146,33 @@ class ScanLikelihood:
             self.advance(size)
         if "object" in parts:
             total["object"] = windows.sum
-        return Evaluation(each, total)
+        return Evaluation(deviance, total)
 
-    def probe_gradients(self, state: State) -> np.ndarray:
+    def probe_gradients(self, estimate: Estimate) -> np.ndarray:
         """The gradient of half the deviance by the first mode, of each pattern by its own: ``(J, N, N)``.
 
         Not compiled, because it is asked for once.
         """
-        corners, fractions = self.places(state)
-        between = self.data.between if state.slices > 1 else None
+        corners, fractions = self.places(estimate)
+        between = self.data.between if estimate.slices > 1 else None
         step = likelihood_step(
             self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel, between
         )
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
-        windows, background = windows_of(state.object, self.data.N), tf.constant(state.background)
-        found = np.empty((len(corners), *state.modes.shape[1:]), np.complex64)
+        windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
+        gradients = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
         for part in self.slices:
-            given = self.filled(corners[part], fractions[part], state.flux[part], state.probes(part))
-            lit, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step(lit, *known, background, self.measured(part), *scales)
-            found[part] = slopes["modes"][: part.stop - part.start, 0]
-        return found
+            given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
+            patches, known = windows.cut(given[0]), map(tf.constant, given[1:])
+            _, slopes = step(patches, *known, background, self.measured(part), *scales)
+            gradients[part] = slopes["modes"][: part.stop - part.start, 0]
+        return gradients
 
     @staticmethod
-    def places(state: State) -> tuple[np.ndarray, np.ndarray]:
+    def places(estimate: Estimate) -> tuple[np.ndarray, np.ndarray]:
         """Return the nearest whole positions ``(J, 2)`` int64, and what is left of the positions, float32."""
-        corners = np.floor(state.positions + 0.5).astype(np.int64)
-        return corners, (state.positions - corners).astype(np.float32)
+        corners = np.floor(estimate.positions + 0.5).astype(np.int64)
+        return corners, (estimate.positions - corners).astype(np.float32)
 
     @property
     def slices(self) -> list[slice]:
@@ -175,7 +181,7 @@ class ScanLikelihood:
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
     def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The last chunk filled up with patterns of which nothing is measured, without light."""
+        """The last chunk filled up with patterns of which nothing is measured, under no illumination."""
         short = self.chunk - len(arrays[0])
         if not short:
             return arrays
@@ -200,35 +206,35 @@ class ScanLikelihood:
 
     def _read_chunk(self, part: slice) -> tf.Tensor:
         """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""
-        found, short = self._read(part), self.chunk - (part.stop - part.start)
+        amplitudes, short = self._read(part), self.chunk - (part.stop - part.start)
         if short:
-            found = np.pad(found, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
-        return tf.constant(found)
+            amplitudes = np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
+        return tf.constant(amplitudes)
 
     def _read(self, part: slice) -> np.ndarray:
         """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""
         source = self.data.amplitudes if self.instead is None else self.instead
-        found = source[part] / np.float32(self.unit)
+        amplitudes = source[part] / np.float32(self.unit)
         good = self.data.good
-        found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
-        return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
+        amplitudes = amplitudes if good is None else np.where(good, amplitudes, np.float32(UNMEASURED))
+        return np.fft.ifftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
 
 
-def _of_varied_probe(slopes: dict[str, np.ndarray], state: State, part: slice) -> dict[str, np.ndarray]:
-    """Return gradients by a state's parts from those by the modes of each pattern, ``(n, K, N, N)``.
+def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: slice) -> dict[str, np.ndarray]:
+    """Return gradients by an estimate's parts from those by the modes of each pattern, ``(n, K, N, N)``.
 
     With g_j by ``P_0 + Σ_k w_jk V_k`` they are ``Σ_j g_j``, ``Σ_j conj(w_jk) g_j`` and ``⟨V_k, g_j⟩``.
     """
-    weights, found = state.opr_weights[part], dict(slopes)
+    weights, gradients = estimate.opr_weights[part], dict(slopes)
     for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
-        each = slopes[name][: len(weights)]
+        own = slopes[name][: len(weights)]
         if name == "modes":
-            found[name] = each.sum(axis=0)
+            gradients[name] = own.sum(axis=0)
         elif name == "opr_modes":
-            found[name] = np.tensordot(weights.conj().T, each[:, 0], 1)
+            gradients[name] = np.tensordot(weights.conj().T, own[:, 0], 1)
         else:
-            found[name] = np.einsum("jyx,kyx->jk", each[:, 0], state.opr_modes.conj(), optimize=True)
-    return found
+            gradients[name] = np.einsum("jyx,kyx->jk", own[:, 0], estimate.opr_modes.conj(), optimize=True)
+    return gradients
 
 
 def computed_with(wanted: set[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ as many steps, and each number has the thickness of two slices at the best dista
 probe must not explain as much; of slices, no modes are selected. What follows is selected with the slices.
 
 The root is taken of the amplitude and of the unwrapped phase. From constants, steps take longer; a root of
-wrapped phases ends in a wrong minimum. Patterns hardly see slow phases of opposite sign in neighbouring
+wrapped phases ends in a wrong minimum. Patterns hardly depend on slow phases of opposite sign in neighbouring
 slices, and :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
 """
 
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptycho.config.waves import FreeSpace
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.solver import Objective, fit
 from ptycho.scan.comparison import REFINED, compare_shares
 
 if TYPE_CHECKING:  # which knows this hypothesis
@@ -47,13 +47,13 @@ class Layers:
     Attributes:
         kept: likelihood of what is fitted, with the free space between the slices.
         holdout: what is held out, with the same.
-        state: object ``(L, M, M)`` and beam.
+        estimate: object ``(L, M, M)`` and beam.
         scores: deviance per pixel of what is held out, ``(J,)``.
     """
 
     kept: ScanLikelihood
     holdout: HoldOut
-    state: State
+    estimate: Estimate
     scores: np.ndarray
 
     @property
@@ -68,39 +68,41 @@ class Layers:
         return float(np.log(self.scores).mean())
 
 
-def offer_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
+def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
     """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
 
     A selection of which lengths are not known, or that has slices, stays as it is.
     """
     limits, space, options = limits or SliceOptions(), selection.noise.data.between, selection.options
-    if space is None or options.slices == 1 or selection.state.slices > 1:
+    if space is None or options.slices == 1 or selection.estimate.slices > 1:
         return
-    free, thin = replace(selection.free, probe=options.probe is not False), selection.state
+    refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
     selection.forget("slices")
     if options.slices is not None:
-        best = _try(selection, root_of(thin.object, options.slices), thin, space, free, 2 * limits.steps)
+        best = _fit_slices(
+            selection, root_of(thin.object, options.slices), thin, space, refine, 2 * limits.steps
+        )
         clearly = compare_shares(best.scores, selection.scores)
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
-        _take(selection, best, free, why)
+        _take(selection, best, refine, why)
         return
-    best = _try(selection, root_of(thin.object, 2), thin, space, free, limits.steps)
+    best = _fit_slices(selection, root_of(thin.object, 2), thin, space, refine, limits.steps)
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
-        selection.note("slices", "1", f"two: {selection.describe(gain, False)}")
+        selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return
     if not options.thickness_specified:
-        best = _distance(selection, best, free, limits)
-    best = _number(selection, thin, best, free, limits)
+        best = _distance(selection, best, refine, limits)
+    best = _number(selection, thin, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
     if options.modes is None:
         start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
-        mode = selection.fit(start, free, selection.prior)
-        if not compare_shares(best.scores, selection.holdout.score(mode.state, free)).passes(REFINED):
-            selection.note("slices", "1", f"{best.state.slices}: {why}; a further mode explains as much")
+        mode = selection.fit(start, refine, selection.prior)
+        if not compare_shares(best.scores, selection.holdout.score(mode.estimate, refine)).passes(REFINED):
+            selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return
-    _take(selection, best, free, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+    _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
 
 
 def root_of(image: np.ndarray, count: int) -> np.ndarray:
@@ -108,21 +110,21 @@ def root_of(image: np.ndarray, count: int) -> np.ndarray:
     from skimage.restoration import unwrap_phase  # not at the start of the program
 
     phase = unwrap_phase(np.angle(image), rng=0)
-    one = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
-    return np.stack([one.astype(np.complex64)] * count)
+    root = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
+    return np.stack([root.astype(np.complex64)] * count)
 
 
-def _take(selection: Selection, layers: Layers, free: Freedom, why: str) -> None:
+def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> None:
     """Make slices the estimate, with a refined probe: a thin object may have hidden that it is wrong."""
-    selection.note("slices", str(layers.state.slices), why)
-    if free.probe and not selection.free.probe:
+    selection.record("slices", str(layers.estimate.slices), why)
+    if refine.probe and not selection.refine.probe:
         selection.forget("probe")
-        selection.note("probe", "refined", "as the object has slices")
+        selection.record("probe", "refined", "as the object has slices")
     selection.kept, selection.holdout = layers.kept, layers.holdout
     selection.noise = _apart(selection.noise, layers.space)
-    selection.state, selection.free, selection.scores, selection.last = (
-        layers.state,
-        free,
+    selection.estimate, selection.refine, selection.scores, selection.last = (
+        layers.estimate,
+        refine,
         layers.scores,
         None,
     )
@@ -133,36 +135,42 @@ def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
     return replace(likelihood, data=replace(likelihood.data, between=space))
 
 
-def _try(
-    selection: Selection, slices: np.ndarray, beam: State, space: FreeSpace, free: Freedom, steps: int
+def _fit_slices(
+    selection: Selection, slices: np.ndarray, beam: Estimate, space: FreeSpace, refine: Refine, steps: int
 ) -> Layers:
-    """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is free of the beam."""
-    kept, out = (_apart(one, space) for one in (selection.kept, selection.holdout.likelihood))
+    """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
+    kept, out = (_apart(likelihood, space) for likelihood in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
-    terms = Terms(kept, selection.prior, selection.options.moves, selection.support)
-    state = fit(terms, replace(beam, object=slices), free, steps, terms.options.preliminary).state
-    return Layers(kept, holdout, state, holdout.score(state, free))
+    objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
+    estimate = fit(
+        objective, replace(beam, object=slices), refine, steps, objective.options.preliminary
+    ).estimate
+    return Layers(kept, holdout, estimate, holdout.score(estimate, refine))
 
 
-def _distance(selection: Selection, best: Layers, free: Freedom, limits: SliceOptions) -> Layers:
+def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceOptions) -> Layers:
     """Return two slices at the distance that explains the most."""
     for ratio in limits.ratios:
         for _ in range(limits.rounds):
-            start, length = best.state, best.space.length
+            start, length = best.estimate, best.space.length
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
-            tried = [_try(selection, start.object, start, one, free, limits.steps) for one in spaces]
-            best = min(tried, key=lambda one: one.mean)
+            tried = [
+                _fit_slices(selection, start.object, start, space, refine, limits.steps) for space in spaces
+            ]
+            best = min(tried, key=lambda layers: layers.mean)
             if best is tried[0]:
                 break
     return best
 
 
-def _number(selection: Selection, thin: State, two: Layers, free: Freedom, limits: SliceOptions) -> Layers:
+def _number(
+    selection: Selection, thin: Estimate, two: Layers, refine: Refine, limits: SliceOptions
+) -> Layers:
     """Return as many slices as explain more, through the same thickness."""
     steps, best = limits.rounds * limits.steps, two
     for count in range(2, limits.slices + 1):
         space = replace(two.space, length=2 * two.space.length / count)
-        tried = _try(selection, root_of(thin.object, count), two.state, space, free, steps)
+        tried = _fit_slices(selection, root_of(thin.object, count), two.estimate, space, refine, steps)
         if count > 2 and not compare_shares(tried.scores, best.scores).passes(REFINED):
             break
         best = tried

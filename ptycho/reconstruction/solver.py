@@ -3,7 +3,7 @@
     minimise  ½ Σ deviance(λ, n) + prior(O)
 
 over the refined parameters, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
-:mod:`~ptycho.reconstruction.unknowns`.
+:mod:`~ptycho.reconstruction.parameters`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, opinion
+from ptycho.reconstruction.learned import Learned, denoiser_term
+from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.unknowns import Unknowns, illuminated_pixels
 from ptycho.scan.probe import orthogonal_modes
 from ptycho.scan.probe_support import ProbeSupport
 
-OBJECT_ALONE = Freedom(False)
+OBJECT_ALONE = Refine(False)
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Fit:
     """What a fit found.
 
     Attributes:
-        state: the best.
+        estimate: the best.
         course: the objective at the start and after every step.
         evaluations: how often the likelihood and its gradient were computed.
         converged: it ended because steps gained nothing more.
     """
 
-    state: State
+    estimate: Estimate
     course: list[float]
     evaluations: int
     converged: bool
@@ -70,14 +70,14 @@ class Fit:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return it as a :class:`~.cache.Cache` keeps it."""
         counts = np.array([self.evaluations, int(self.converged)])
-        return dict(vars(self.state)) | {"course": np.array(self.course), "counts": counts}
+        return dict(vars(self.estimate)) | {"course": np.array(self.course), "counts": counts}
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> Fit:
         """Return a fit from its :meth:`arrays`."""
         evaluations, converged = arrays["counts"].tolist()
-        state = State(**{part: arrays[part] for part in State.__annotations__})
-        return cls(state, arrays["course"].tolist(), evaluations, bool(converged))
+        estimate = Estimate(**{part: arrays[part] for part in Estimate.__annotations__})
+        return cls(estimate, arrays["course"].tolist(), evaluations, bool(converged))
 
     @property
     def reach(self) -> float:
@@ -86,18 +86,18 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
-    """What a fit is of.
+class Objective:
+    """What a fit minimises: ½ Σ deviance + regularisation, within the limits of the probe and the positions.
 
     Attributes:
-        likelihood: of its patterns.
+        likelihood: of the fitted patterns.
         prior: regulariser of the object.
-        moves: the model of moves.
+        moves: model of the position corrections.
         support: where the probe may be other than zero; None: everywhere.
         learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
-        anchor: a known object that holds it.
+        anchor: a known object, from which a quadratic penalty holds the object.
         weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
-        options: when its fits end.
+        options: when fits of it end.
     """
 
     likelihood: ScanLikelihood
@@ -118,78 +118,84 @@ class Terms:
 
 
 def fit(
-    terms: Terms,
-    start: State,
-    free: Freedom,
+    objective: Objective,
+    start: Estimate,
+    refine: Refine,
     steps: int,
     enough: float | None = None,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
 ) -> Fit:
-    """Return the state after at most so many steps, or from which no step is clearly better.
+    """Return the estimate after at most so many steps, or from which no step is clearly better.
 
     Args:
-        terms: the objective.
+        objective: what is minimised.
         start: where it begins.
-        free: what is refined.
+        refine: what is refined.
         steps: at most.
         enough: gain of a step for each refined number with which it ends; None: that of the options; where
             the patterns contradict the model, so many times that as a pixel's mean deviance is above the one
             that noise leaves (McCullagh & Nelder, Generalized Linear Models, section 9.2: dispersion).
-        watch: called with the state and the objective after every step.
+        watch: called with the estimate and the objective after every step.
 
     A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
-    cache, enough = terms.likelihood.cache, terms.options.enough if enough is None else enough
+    cache, enough = objective.likelihood.cache, objective.options.enough if enough is None else enough
     if isinstance(cache, NoCache):
-        return _fit(terms, start, free, steps, enough, watch)
-    name = f"fit-{digest_of(terms, start, free, steps, enough)}"
+        return _fit(objective, start, refine, steps, enough, watch)
+    name = f"fit-{digest_of(objective, start, refine, steps, enough)}"
     if (kept := cache.get(name)) is not None:
         return Fit.of(kept)
     began = time.perf_counter()
-    found = _fit(terms, start, free, steps, enough, watch)
+    fitted = _fit(objective, start, refine, steps, enough, watch)
     if time.perf_counter() - began > cache.least_seconds:
-        cache.put(name, found.arrays())
-    return found
+        cache.put(name, fitted.arrays())
+    return fitted
 
 
 def _fit(
-    terms: Terms,
-    start: State,
-    free: Freedom,
+    objective: Objective,
+    start: Estimate,
+    refine: Refine,
     steps: int,
     enough: float,
-    watch: Callable[[State, float], object],
+    watch: Callable[[Estimate, float], object],
 ) -> Fit:
-    state, evaluations, power = start, 0, _power(start)
-    course, between, options = list[float](), terms.likelihood.data.between, terms.options
-    preconditioner = Preconditioner(terms.prior, terms.anchor, free, start, between)
-    converged, limit = False, enough * _parameters(start, free, terms)
-    measured = len(start.positions) * terms.likelihood.pixels
+    estimate, evaluations, power = start, 0, _power(start)
+    course, between, options = list[float](), objective.likelihood.data.between, objective.options
+    preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)
+    converged, limit = False, enough * _parameter_count(start, refine, objective)
+    measured = len(start.positions) * objective.likelihood.pixels
     while len(course) <= steps and not converged:
-        held = 0.0 if terms.anchor is None else terms.anchor.weight
-        unknowns = Unknowns.of(
-            state, free, terms.likelihood.photon, terms.moves, terms.support, held, terms.weight_waves
+        held = 0.0 if objective.anchor is None else objective.anchor.weight
+        parameters = Parameters.of(
+            estimate,
+            refine,
+            objective.likelihood.photon,
+            objective.moves,
+            objective.support,
+            held,
+            objective.weight_waves,
         )
-        before, u = len(course), unknowns.start()
-        preconditioner.renew(unknowns, state, before)
-        for point in minimise(_objective(terms, unknowns, power), u, preconditioner):
+        before, u = len(course), parameters.start()
+        preconditioner.renew(parameters, estimate, before)
+        for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
-            watch(unknowns.state(point.x), point.value)
+            watch(parameters.estimate(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
             if converged or len(course) > steps or done > options.restart:
                 break
             if done == options.window or done % options.renew == 0:
-                preconditioner.renew(unknowns, unknowns.state(u), len(course))
+                preconditioner.renew(parameters, parameters.estimate(u), len(course))
         else:
             converged = True
-        state = normalise(unknowns.state(u), power, free)
-    return Fit(state, course, evaluations, converged)
+        estimate = normalise(parameters.estimate(u), power, refine)
+    return Fit(estimate, course, evaluations, converged)
 
 
-def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = False) -> Fit:
+def fit_from_constant(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
     The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
@@ -197,77 +203,81 @@ def fit_from_constant(terms: Terms, start: State, steps: int, projected: bool = 
     Args:
         projected: the difference map comes first; see :mod:`~.difference_map`.
     """
-    weak = replace(terms, prior=terms.prior.weaker())
+    weak = replace(objective, prior=objective.prior.weaker())
     if projected:
-        start = difference_map(terms.likelihood, start)
-    enough = terms.options.preliminary
-    found = fit(weak, start, OBJECT_ALONE, min(steps, terms.options.first), enough)
-    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, enough))
+        start = difference_map(objective.likelihood, start)
+    enough = objective.options.preliminary
+    fitted = fit(weak, start, OBJECT_ALONE, min(steps, objective.options.first), enough)
+    return _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(
-    terms: Terms,
-    start: State,
-    free: Freedom,
+    objective: Objective,
+    start: Estimate,
+    refine: Refine,
     steps: int,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
 ) -> Fit:
     """Refine the selected parameters until the beam has converged, then the object alone until it has.
 
     The rounds of the learned prior follow, if there is one. Arguments: as :func:`fit`.
     """
-    enough = None if free == OBJECT_ALONE else terms.options.preliminary
-    found = fit(terms, start, free, steps, enough, watch)
-    left = steps - len(found.course) + 1
-    if free != OBJECT_ALONE and left:
-        found = _joined(found, fit(terms, found.state, OBJECT_ALONE, left, watch=watch))
-    if terms.learned is None:
-        return found
-    return _joined(found, fit_learned(terms, found.state, terms.learned, watch=watch))
+    enough = None if refine == OBJECT_ALONE else objective.options.preliminary
+    fitted = fit(objective, start, refine, steps, enough, watch)
+    left = steps - len(fitted.course) + 1
+    if refine != OBJECT_ALONE and left:
+        fitted = _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, left, watch=watch))
+    if objective.learned is None:
+        return fitted
+    return _joined(fitted, fit_learned(objective, fitted.estimate, objective.learned, watch=watch))
 
 
-def fit_further(terms: Terms, start: State, steps: int) -> Fit:
-    """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
-    if terms.learned is None:
-        return fit(terms, start, OBJECT_ALONE, steps)
-    return fit_learned(terms, start, terms.learned, 1, steps=min(steps, terms.options.round_steps))
+def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
+    """Fit the object further under the beam as it is, from the end of a fit that lacked a few patterns."""
+    if objective.learned is None:
+        return fit(objective, start, OBJECT_ALONE, steps)
+    return fit_learned(
+        objective, start, objective.learned, 1, steps=min(steps, objective.options.round_steps)
+    )
 
 
 def fit_learned(
-    terms: Terms,
-    start: State,
+    objective: Objective,
+    start: Estimate,
     learned: Learned,
     rounds: int | None = None,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
     steps: int | None = None,
 ) -> Fit:
     """Fit the object near a network's output, in so many ``rounds`` of ``steps``; see :mod:`~.learned`.
 
     None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
     """
-    found = Fit(start, [], 0, True)
-    for _ in range(terms.options.rounds if rounds is None else rounds):
-        found = _joined(found, _round(terms, found.state, learned, watch=watch, steps=steps))
-    return found
+    fitted = Fit(start, [], 0, True)
+    for _ in range(objective.options.rounds if rounds is None else rounds):
+        fitted = _joined(fitted, _round(objective, fitted.estimate, learned, watch=watch, steps=steps))
+    return fitted
 
 
 def _round(
-    terms: Terms,
-    start: State,
+    objective: Objective,
+    start: Estimate,
     learned: Learned,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
     steps: int | None = None,
 ) -> Fit:
     """Apply a network, then fit a few steps near its output."""
-    anchor = opinion(learned, terms.likelihood, start)
+    anchor = denoiser_term(learned, objective.likelihood, start)
     there = replace(start, object=anchor.target)
-    steps = terms.options.round_steps if steps is None else steps
-    return fit(replace(terms, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
+    steps = objective.options.round_steps if steps is None else steps
+    return fit(replace(objective, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
-    """One fit after the other; whether what was free has converged tells the first."""
-    return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
+    """One fit after the other; whether the refined parts have converged is that of the first."""
+    return Fit(
+        then.estimate, first.course + then.course, first.evaluations + then.evaluations, first.converged
+    )
 
 
 def _rate(course: list[float], window: int = FIT.window) -> float:
@@ -275,64 +285,70 @@ def _rate(course: list[float], window: int = FIT.window) -> float:
     return (course[-1 - window] - course[-1]) / window if len(course) > window else np.inf
 
 
-def _objective(
-    terms: Terms, unknowns: Unknowns, power: float
+def _value_and_gradient(
+    objective: Objective, parameters: Parameters, power: float
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Half the deviance and the prior of the object in the scale in which the probe has its power.
+    """Return a function: half the deviance and the prior of the object, and their gradient.
 
-    With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to
-    the probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
+    The prior is that of the object in the scale in which the probe has its power.
+
+    With Q = αO, α² = Σ|P|²/power, the prior cannot be lowered by a factor that moves from the object to the
+    probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
     L slices takes ``α^(1/L)``.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
-        state = unknowns.state(u)
-        found = terms.likelihood.evaluate(state, unknowns.names)
-        gradients, value = dict(found.gradients), found.value
-        light = _power(state)
-        alpha = np.float32(np.sqrt(light / power) ** (1 / state.slices))
-        if "object" in gradients and (penalty := terms.penalty(alpha * state.object)) is not None:
+        estimate = parameters.estimate(u)
+        evaluation = objective.likelihood.evaluate(estimate, parameters.names)
+        gradients, value = dict(evaluation.gradients), evaluation.value
+        current = _power(estimate)
+        alpha = np.float32(np.sqrt(current / power) ** (1 / estimate.slices))
+        if "object" in gradients and (penalty := objective.penalty(alpha * estimate.object)) is not None:
             more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
-                along = float(np.vdot(slope, state.object).real)
-                share = np.float32(along * alpha / light / state.slices)
-                gradients["modes"] = gradients["modes"] + share * state.modes
-        return value, unknowns.gradient(u, gradients)
+                along = float(np.vdot(slope, estimate.object).real)
+                share = np.float32(along * alpha / current / estimate.slices)
+                gradients["modes"] = gradients["modes"] + share * estimate.modes
+        return value, parameters.gradient(u, gradients)
 
     return function
 
 
-def _power(state: State) -> float:
-    return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
+def _power(estimate: Estimate) -> float:
+    return float(np.sum(np.abs(estimate.modes) ** 2, dtype=float))
 
 
-def _parameters(state: State, free: Freedom, terms: Terms) -> int:
+def _parameter_count(estimate: Estimate, refine: Refine, objective: Objective) -> int:
     """Return how many real numbers the patterns determine: the illuminated object, and the refined beam."""
-    count = 2 * state.slices * illuminated_pixels(state) if free.object else 0
-    count += 2 * (state.modes.size + state.opr_modes.size) * free.probe
-    count += state.positions.size * free.positions + 2 * state.opr_weights.size * free.probe_variation
-    return max(count, 2 * len(state.positions))
+    count = 2 * estimate.slices * illuminated_pixels(estimate) if refine.object else 0
+    count += 2 * (estimate.modes.size + estimate.opr_modes.size) * refine.probe
+    count += (
+        estimate.positions.size * refine.positions + 2 * estimate.opr_weights.size * refine.probe_variation
+    )
+    return max(count, 2 * len(estimate.positions))
 
 
-def normalise(state: State, power: float, free: Freedom) -> State:
+def normalise(estimate: Estimate, power: float, refine: Refine) -> Estimate:
     """Return the same far fields with the power that the probe had and a mean flux of one; modes orthogonal.
 
     Flux that is refined under a fixed object and probe stays as it is: nothing could make up for its mean.
     """
-    if not (free.probe or free.object):
-        return state
-    if free.probe and free.probe_variation and state.varies:
-        state = centre_variation(state)
-    modes, flux = state.modes, state.flux
-    if free.flux:
+    if not (refine.probe or refine.object):
+        return estimate
+    if refine.probe and refine.probe_variation and estimate.varies:
+        estimate = centre_variation(estimate)
+    modes, flux = estimate.modes, estimate.flux
+    if refine.flux:
         mean = np.float32(np.sqrt(np.mean(flux**2)))
         flux, modes = flux / mean, modes * mean
-    if free.probe and len(modes) > 1:
-        first = int(state.varies)  # which stays by itself: the others do not vary
+    if refine.probe and len(modes) > 1:
+        first = int(estimate.varies)  # which stays by itself: the others do not vary
         modes = np.concatenate([modes[:first], orthogonal_modes(modes[first:])[0]])
-    if not (free.probe or free.flux):
-        return state
-    scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
-    image = state.object / np.float32(scale ** (1 / state.slices))
-    return replace(state, object=image, modes=scale * modes, flux=flux, opr_modes=scale * state.opr_modes)
+    if not (refine.probe or refine.flux):
+        return estimate
+    scale = np.float32(np.sqrt(power / _power(replace(estimate, modes=modes))))
+    image = estimate.object / np.float32(scale ** (1 / estimate.slices))
+    return replace(
+        estimate, object=image, modes=scale * modes, flux=flux, opr_modes=scale * estimate.opr_modes
+    )

@@ -147,8 +147,8 @@ def _correct(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: 
     if stitching.correct is None:
         return mean
     finite = np.isfinite(mean.objects).all(axis=(1, 2), keepdims=True)
-    found = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
-    return replace(mean, objects=np.where(finite, np.where(mean.mask, found, 0), mean.objects))
+    corrected = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
+    return replace(mean, objects=np.where(finite, np.where(mean.mask, corrected, 0), mean.objects))
 
 
 def _weighted_mean(
@@ -158,7 +158,7 @@ def _weighted_mean(
     data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
-    light, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
+    illumination, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
     for start in range(0, data.n_groups, layout.chunk):
         part = slice(start, start + layout.chunk)
         w = weights(layout, part)
@@ -167,13 +167,13 @@ def _weighted_mean(
             mine = image == i
             inferred, where = turned[mine], origins[mine]
             total[i] += add_windows(w[mine] * inferred, where, shape[1:])
-            light[i] += add_windows(w[mine], where, shape[1:])
+            illumination[i] += add_windows(w[mine], where, shape[1:])
             stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
             square[i] += add_windows(w[mine] * np.abs(inferred) ** 2, where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
-    total, light = total[:, inner, inner], light[:, inner, inner]
+    total, illumination = total[:, inner, inner], illumination[:, inner, inner]
     stated, square = stated[:, inner, inner], square[:, inner, inner]
-    mask = above(light)
+    mask = above(illumination)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]
@@ -182,11 +182,11 @@ def _weighted_mean(
 
 def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.ndarray) -> float:
     """The disagreement of one image's regions, of O, ``Σ w|O_g|²`` and ``Σ w`` of each pixel; NaN: none."""
-    w, found = weight[usable].astype(float), mean[usable].astype(complex)
-    if not np.isfinite(found).all() or not w.any():
+    w, known = weight[usable].astype(float), mean[usable].astype(complex)
+    if not np.isfinite(known).all() or not w.any():
         return float("nan")
-    spread = np.maximum(square[usable] - w * np.abs(found) ** 2, 0).sum()
-    contrast = np.sum(w * np.abs(found - np.average(found, weights=w)) ** 2)
+    spread = np.maximum(square[usable] - w * np.abs(known) ** 2, 0).sum()
+    contrast = np.sum(w * np.abs(known - np.average(known, weights=w)) ** 2)
     return float(np.sqrt(spread / max(contrast, np.finfo(float).tiny)))
 
 

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
-from ptycho.scan.optics import seen_power
+from ptycho.scan.optics import measured_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.split import split_patterns
@@ -55,13 +55,13 @@ class Trial:
 
     Attributes:
         hypothesis: what was tried.
-        state: object and beam of the fitted patterns.
+        estimate: object and beam of the fitted patterns.
         fitted, held_out: deviance per pixel of each pattern, ``(n,)``.
         matrix: linear map ``(2, 2)`` from the nominal positions to those of the fit.
     """
 
     hypothesis: Any
-    state: State
+    estimate: Estimate
     fitted: np.ndarray
     held_out: np.ndarray
     matrix: np.ndarray = field(default_factory=lambda: np.eye(2))
@@ -112,37 +112,37 @@ class Sample:
         """The fitted patterns."""
         return self.fitted.data
 
-    def fit(self, start: State, free: Freedom, steps: int, moves: str = "affine") -> State:
-        """Fit what is free of a state of the fitted patterns."""
-        return fit(Terms(self.fitted, self.options.prior, moves), start, free, steps).state
+    def fit(self, start: Estimate, refine: Refine, steps: int, moves: str = "affine") -> Estimate:
+        """Fit the refined parts of an estimate of the fitted patterns."""
+        return fit(Objective(self.fitted, self.options.prior, moves), start, refine, steps).estimate
 
-    def fit_object(self, alone: int, with_probe: int = 0) -> State:
+    def fit_object(self, alone: int, with_probe: int = 0) -> Estimate:
         """Fit the object from a constant, then the probe with it, which would else explain a lack of it."""
-        state = self.fit(constant_object(self.data, self.data.object_size), OBJECT_ALONE, alone)
-        return self.fit(state, Freedom(), with_probe) if with_probe else state
+        estimate = self.fit(constant_object(self.data, self.data.object_size), OBJECT_ALONE, alone)
+        return self.fit(estimate, Refine(), with_probe) if with_probe else estimate
 
-    def trial(self, hypothesis: Any, state: State) -> Trial:
-        """Score a state of the fitted patterns; held-out positions follow the map of the others."""
+    def trial(self, hypothesis: Any, estimate: Estimate) -> Trial:
+        """Score an estimate of the fitted patterns; held-out positions follow the map of the others."""
         nominal, positions = self.data.positions.astype(float), self.held_out.data.positions.astype(float)
         matrix = np.eye(2)
-        if not np.array_equal(nominal, state.positions):
-            one, two = (places - places.mean(axis=0) for places in (nominal, state.positions))
+        if not np.array_equal(nominal, estimate.positions):
+            one, two = (places - places.mean(axis=0) for places in (nominal, estimate.positions))
             matrix = np.linalg.lstsq(one, two, rcond=None)[0].T
-            positions = (positions - nominal.mean(axis=0)) @ matrix.T + state.positions.mean(axis=0)
-        there = replace(state, positions=positions, flux=self.held_out.data.beam.flux)
-        pairs = (self.fitted, state), (self.held_out, there)
-        scores = [likelihood.evaluate(one).deviance / likelihood.pixels for likelihood, one in pairs]
-        return Trial(hypothesis, state, scores[0], scores[1], matrix)
+            positions = (positions - nominal.mean(axis=0)) @ matrix.T + estimate.positions.mean(axis=0)
+        there = replace(estimate, positions=positions, flux=self.held_out.data.beam.flux)
+        pairs = (self.fitted, estimate), (self.held_out, there)
+        scores = [likelihood.evaluate(placed).deviance / likelihood.pixels for likelihood, placed in pairs]
+        return Trial(hypothesis, estimate, scores[0], scores[1], matrix)
 
-    def beam_of(self, state: State) -> Beam:
-        """Return the beam of a state, in the units of the dataset."""
-        return state.beam(self.data.photon_scale, self.fitted.normalisation)
+    def beam_of(self, estimate: Estimate) -> Beam:
+        """Return the beam of an estimate, in the units of the dataset."""
+        return estimate.beam(self.data.photon_scale, self.fitted.normalisation)
 
 
-def constant_object(data: Dataset, side: int) -> State:
+def constant_object(data: Dataset, side: int) -> Estimate:
     """Return an object of ``(side, side)`` equal pixels that gives the patterns' mean energy."""
-    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
-    return State.of(data, np.full((side, side), bright))
+    bright = data.N / 2 / np.sqrt(measured_power(data.model_probe, data.fresnel, data.good))
+    return Estimate.of(data, np.full((side, side), bright))
 
 
 def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> Dataset:

@@ -7,7 +7,7 @@
    in which the network sees the draw) lead to the object O* of each draw; its whole phase, which no pattern
    tells, is put back.
 3. Of d = (O* − O) · conj(O)/|O| the real part is the change of the amplitude, the imaginary part over |O|
-   that of the phase. Neighbours are lit alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
+   that of the phase. Neighbours are illuminated alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
 
        σ_a² = G[L ⟨(Re d)²⟩] / (L G[1]),   σ_φ² = G[L ⟨(Im d)²⟩] / (L G[1] |O|²)
 
@@ -27,10 +27,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
-from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import illuminated, object_illumination
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.error_map import ErrorMap
 
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
@@ -52,88 +52,96 @@ OPTIONS = ErrorMapOptions()
 
 
 def map_errors(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions = OPTIONS
 ) -> ErrorMap:
     """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
     Args:
-        terms: what the fit was of.
-        state: what it found.
+        objective: of the fit.
+        estimate: what it found.
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
-    most = terms.likelihood.data.held_by(options.middle_pixels, options.fewest)
-    if len(state.positions) > 2 * most and terms.likelihood.instead is None:
-        return _as_in_the_middle(terms, state, mask, seed, most, options)
-    amplitude, sideways = _deviations(terms, state, mask, seed, options)
-    return _error_map(state, mask, amplitude, sideways)
+    most = objective.likelihood.data.held_by(options.middle_pixels, options.fewest)
+    if len(estimate.positions) > 2 * most and objective.likelihood.instead is None:
+        return _as_in_the_middle(objective, estimate, mask, seed, most, options)
+    amplitude, sideways = _deviations(objective, estimate, mask, seed, options)
+    return _error_map(estimate, mask, amplitude, sideways)
 
 
 def _as_in_the_middle(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
 ) -> ErrorMap:
     """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
-    block = block_of(state, terms.likelihood.data.central(most))
-    inside, here = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
+    block = block_of(estimate, objective.likelihood.data.central(most))
+    inside, here = (
+        replace(objective, likelihood=patterns_of(objective.likelihood, block)),
+        cut(estimate, block),
+    )
     part = object_illumination(here)
-    lit = mask[block.window] & illuminated(part)
+    region = mask[block.window] & illuminated(part)
     both = _deviations(inside, here, mask[block.window], seed, options)
-    light = object_illumination(state)
-    known = mask & (light > 0)
-    spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
-    whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
-    return _error_map(state, mask, *whole)
+    illumination = object_illumination(estimate)
+    known = mask & (illumination > 0)
+    spread = [float(np.median(deviation[region] ** 2 * part[region])) for deviation in both]
+    whole = [
+        np.sqrt(np.divide(s, illumination, out=np.full(illumination.shape, np.inf), where=known))
+        for s in spread
+    ]
+    return _error_map(estimate, mask, *whole)
 
 
-def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
+def _error_map(estimate: Estimate, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
     """Of deviations along and across the object, ``(M, M)`` each."""
-    size = np.abs(state.projection)
+    size = np.abs(estimate.projection)
     phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
     phase = np.where(phase < ANY_PHASE, phase, np.inf)
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
 
 
 def _deviations(
-    terms: Terms, state: State, mask: np.ndarray, seed: int, options: ErrorMapOptions
+    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
-    light = object_illumination(state)
-    found = state.projection.astype(complex)
-    size = np.abs(found)
-    along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
-    radial, across = np.zeros(light.shape), np.zeros(light.shape)
+    illumination = object_illumination(estimate)
+    image = estimate.projection.astype(complex)
+    size = np.abs(image)
+    along = np.divide(image.conj(), size, out=np.ones_like(image), where=size > 0)
+    radial, across = np.zeros(illumination.shape), np.zeros(illumination.shape)
     for draw in range(options.draws):
-        likelihood = measure_again(terms.likelihood, [seed, 9, draw])
-        again = fit_again(replace(terms, likelihood=likelihood), state, options).projection
-        change = along * (turn_towards(found, again, light * mask) - found)
+        likelihood = measure_again(objective.likelihood, [seed, 9, draw])
+        again = fit_again(replace(objective, likelihood=likelihood), estimate, options).projection
+        change = along * (turn_towards(image, again, illumination * mask) - image)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
-    amplitude, sideways = (np.sqrt(smooth(part, light, mask, options.width)) for part in (radial, across))
+    amplitude, sideways = (
+        np.sqrt(smooth(part, illumination, mask, options.width)) for part in (radial, across)
+    )
     return amplitude, sideways
 
 
-def fit_again(terms: Terms, state: State, options: ErrorMapOptions = OPTIONS) -> State:
-    """Fit a state to other patterns; a learned prior is given them, too."""
-    if terms.learned is None:
-        return fit(terms, state, OBJECT_ALONE, options.steps).state
-    return fit_learned(terms, state, terms.learned, options.rounds).state
+def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions = OPTIONS) -> Estimate:
+    """Fit an estimate to other patterns; a learned prior is given them, too."""
+    if objective.learned is None:
+        return fit(objective, estimate, OBJECT_ALONE, options.steps).estimate
+    return fit_learned(objective, estimate, objective.learned, options.rounds).estimate
 
 
-def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def turn_towards(image: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """An object ``again (M, M)`` times the phase factor that brings it nearest to another, under weights."""
-    return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * found)))
+    return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * image)))
 
 
 def smooth(
-    variance: np.ndarray, light: np.ndarray, mask: np.ndarray, width: float = OPTIONS.width
+    variance: np.ndarray, illumination: np.ndarray, mask: np.ndarray, width: float = OPTIONS.width
 ) -> np.ndarray:
     """Return ``G[L v] / (L G[1])`` of ``variance (M, M)`` over the illuminated mask; else infinite."""
-    known = mask & (light > 0)
+    known = mask & (illumination > 0)
     over, under = (
         gaussian_filter(np.where(known, part, 0.0), width, mode="constant")
-        for part in (light * variance, 1.0)
+        for part in (illumination * variance, 1.0)
     )
-    return np.divide(over, light * under, out=np.full(light.shape, np.inf), where=known)
+    return np.divide(over, illumination * under, out=np.full(illumination.shape, np.inf), where=known)
 
 
 def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood:

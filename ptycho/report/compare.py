@@ -213,10 +213,10 @@ class Aligned:
 
 
 def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
-    """The well lit part of an object, or its middle, with a level phase, and where it is known."""
-    rows, cols = (np.flatnonzero(made.lit.any(axis=axis)) for axis in (1, 0))
+    """The well illuminated part of an object, or its middle, with a level phase, and where it is known."""
+    rows, cols = (np.flatnonzero(made.illuminated.any(axis=axis)) for axis in (1, 0))
     part = _middle(rows), _middle(cols)
-    image, mask = made.object[part], made.lit[part]
+    image, mask = made.object[part], made.illuminated[part]
     if not mask.any():
         return image, mask
     return np.where(mask, levelled(image, mask), 0), mask

@@ -151,7 +151,7 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
     defaults = flat(to_mapping(type(config)()))
     others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
     settings = [
-        Setting(key, _told(value), _told(defaults[key]) if key in defaults else "")
+        Setting(key, _as_text(value), _as_text(defaults[key]) if key in defaults else "")
         for key, value in others.items()
         if key not in PLACES and key != "data.file"
     ]
@@ -200,13 +200,13 @@ def _hydra(value: Any) -> str:
     if isinstance(value, str):
         plain = value.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
         return value if plain else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return _told(value)
+    return _as_text(value)
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return f"[{', '.join(map(_told, value))}]" if isinstance(value, list) else str(value)
+    return f"[{', '.join(map(_as_text, value))}]" if isinstance(value, list) else str(value)
 
 
 def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ KINDS |= {"opr_modes": "c", "opr_weights": "c"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
-WELL_LIT = 0.1  # of the strongest light
-LOOKED_AT = 2000  # positions that tell where light fell
+WELL_ILLUMINATED = 0.1  # of the strongest illumination
+LOOKED_AT = 2000  # positions that tell what is illuminated
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +49,18 @@ class StoredRecon:
     opr_weights: np.ndarray | None = None
 
     @cached_property
-    def lit(self) -> np.ndarray:
-        """``(M, M)`` bool, what much light fell on; all that is covered where the beam is not known."""
+    def illuminated(self) -> np.ndarray:
+        """``(M, M)`` bool, what is well illuminated; all that is covered where the beam is not known."""
         if self.probe is None or self.positions is None or not len(self.positions):
             return self.mask
-        one, light = np.sum(np.abs(self.probe) ** 2, axis=0), np.zeros(self.mask.shape)
+        one, illumination = np.sum(np.abs(self.probe) ** 2, axis=0), np.zeros(self.mask.shape)
         some = np.unique(np.linspace(0, len(self.positions) - 1, LOOKED_AT).astype(int))
         for row, col in np.round(self.positions[some]).astype(int):
             if row >= 0 and col >= 0:
-                place = light[row : row + len(one), col : col + len(one)]
+                place = illumination[row : row + len(one), col : col + len(one)]
                 place += one[: place.shape[0], : place.shape[1]]
-        lit = self.mask & (light > WELL_LIT * light.max())
-        return lit if lit.any() else self.mask
+        illuminated = self.mask & (illumination > WELL_ILLUMINATED * illumination.max())
+        return illuminated if illuminated.any() else self.mask
 
 
 @dataclass(frozen=True, eq=False)

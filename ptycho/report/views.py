@@ -117,7 +117,7 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
-            values = np.where(made.lit, sigma, np.nan)[scan_figures.box_of(made.lit)]
+            values = np.where(made.illuminated, sigma, np.nan)[scan_figures.box_of(made.illuminated)]
             title = f"σ of the {name.removeprefix('sigma_')}"
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, MAP_PIXELS // 2))
@@ -152,7 +152,7 @@ def _residue_note(count: int) -> str:
 def picture_of(made: StoredRecon) -> scan_figures.Picture:
     """A stored reconstruction as it is drawn."""
     probe = np.ones((1, 1)) if made.probe is None else made.probe[0]
-    return scan_figures.Picture.of(made.object, made.mask, made.lit, probe)
+    return scan_figures.Picture.of(made.object, made.mask, made.illuminated, probe)
 
 
 def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:

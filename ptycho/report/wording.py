@@ -98,7 +98,7 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
         yield KeyFigure(
             "probe waist", waist_text(facts), "full width at half maximum where the beam is narrowest"
         )
-    r_factor, noise, free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
+    r_factor, noise, r_free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
     if r_factor is not None:
         against = "" if noise is None else f", noise alone {noise:.3f}"
         yield KeyFigure(
@@ -106,9 +106,9 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
             f"{r_factor:.3f}{against}",
             "share of the amplitudes left unexplained; lower is better",
         )
-    if free is not None:
+    if r_free is not None:
         yield KeyFigure(
-            "R_free, held out", f"{free:.3f}", "the same of patterns that the image was not fitted to"
+            "R_free, held out", f"{r_free:.3f}", "the same of patterns that the image was not fitted to"
         )
     ssim = row.get("ssim")
     if isinstance(ssim, list) and len(ssim) == 2:

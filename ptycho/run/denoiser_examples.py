@@ -10,11 +10,11 @@ import numpy as np
 from ptycho.config import DenoiserConfig
 from ptycho.evaluation.metrics import align
 from ptycho.files.atomic import write_atomically
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import VIEW, Learned, view
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho.simulation.kind_scans import KindScan, simulate_kind_scan
@@ -72,13 +72,14 @@ class Scans(Distributions[DenoiserConfig]):
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A fit and its truth, where the object is lit; one of :class:`~ptycho.reconstruction.learned.View`.
+    """An illuminated part of a fit and its truth; as :class:`~ptycho.reconstruction.learned.View` shows it.
 
     Attributes:
         inputs: x ``(H, W, 4)`` float32.
         relative: ν ``(H, W, 1)`` float32.
         change: truth less object in units of the noise, real and imaginary part, ``(H, W, 2)`` float32.
-        light: of the strongest ``(H, W, 1)`` float32, zero where too little falls.
+        light: illumination over the strongest, ``(H, W, 1)`` float32, zero where it is too weak. The name is
+            that in stored examples.
     """
 
     inputs: np.ndarray
@@ -105,31 +106,31 @@ def make_example(
     drawn, rng = scans.draw(number), np.random.default_rng([scans.config.seed, number, 1])
     data = drawn.stated
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
-    start = State.of(data, np.ones((data.object_size,) * 2))
+    start = Estimate.of(data, np.ones((data.object_size,) * 2))
     strength, count = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(steps))))
-    terms = Terms(likelihood, Prior("edge_preserving", float(strength)))
-    state = fit(terms, start, OBJECT_ALONE, count).state
+    objective = Objective(likelihood, Prior("edge_preserving", float(strength)))
+    estimate = fit(objective, start, OBJECT_ALONE, count).estimate
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))
-        state = fit_learned(terms, state, pull, rounds=int(rng.integers(1, 3))).state
-    return _compared(likelihood, state, drawn.truth, drawn.exact)
+        estimate = fit_learned(objective, estimate, pull, rounds=int(rng.integers(1, 3))).estimate
+    return _compared(likelihood, estimate, drawn.truth, drawn.exact)
 
 
-def _compared(likelihood: ScanLikelihood, state: State, truth: np.ndarray, exact: bool) -> Example:
-    """What a network is shown of a state, beside the truth in its phase.
+def _compared(likelihood: ScanLikelihood, estimate: Estimate, truth: np.ndarray, exact: bool) -> Example:
+    """What a network is shown of an estimate, beside the truth in its phase.
 
     A wrong beam makes a phase plane and a scale of its own, which no prior can know.
     """
-    seen = view(likelihood, state)
-    lit = seen.light > VIEW.least
+    shown = view(likelihood, estimate)
+    illuminated = shown.illumination > VIEW.least
     if exact:
-        along = np.vdot(np.where(lit, truth, 0), state.object)
+        along = np.vdot(np.where(illuminated, truth, 0), estimate.object)
         there = truth * (along / abs(along))
     else:
-        there = align(truth, state.object, lit).object
-    height, width, _ = seen.inputs.shape
-    pad = [(0, n - part) for n, part in zip((height, width), there[seen.box].shape, strict=True)]
-    light = np.pad(np.where(lit, seen.light, 0)[seen.box], pad)
-    change = np.pad(((there - state.object) / seen.noise)[seen.box], pad)
+        there = align(truth, estimate.object, illuminated).object
+    height, width, _ = shown.inputs.shape
+    pad = [(0, n - part) for n, part in zip((height, width), there[shown.box].shape, strict=True)]
+    illumination = np.pad(np.where(illuminated, shown.illumination, 0)[shown.box], pad)
+    change = np.pad(((there - estimate.object) / shown.noise)[shown.box], pad)
     pair = np.stack([change.real, change.imag], axis=-1).astype(np.float32)
-    return Example(seen.inputs, seen.relative, pair, light[..., None].astype(np.float32))
+    return Example(shown.inputs, shown.relative, pair, illumination[..., None].astype(np.float32))

@@ -34,7 +34,8 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DenoiserTraining(KindsTraining):
     """A training of the denoiser on windows of examples.
 
-    The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + 0.01)`` over windows, v the light but at most a tenth
+    The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + 0.01)`` over windows, v the illumination but at
+    most a tenth
     of the strongest: what is nearly right is worth as much as what is still wrong. ``error`` of a step is
     the geometric mean of what is left of a window's error, and so is ``val_error`` of scans left out.
 
@@ -121,10 +122,10 @@ class DenoiserTraining(KindsTraining):
 
 
 def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[Callable, Callable]:
-    """A training step and the measurement of a batch, both ``(x, ν, change, light) → error``."""
+    """A training step and the measurement of a batch, both ``(x, ν, change, illumination) → error``."""
 
-    def errors(inputs: tf.Tensor, relative: tf.Tensor, change: tf.Tensor, light: tf.Tensor) -> Pair:
-        weight = tf.minimum(light / VIEW.bright, 1)
+    def errors(inputs: tf.Tensor, relative: tf.Tensor, change: tf.Tensor, illumination: tf.Tensor) -> Pair:
+        weight = tf.minimum(illumination / VIEW.bright, 1)
         axes = (1, 2, 3)
         left = tf.reduce_sum(weight * tf.square(model([inputs, relative]) - change), axes)
         before = tf.reduce_sum(weight * tf.square(change), axes)

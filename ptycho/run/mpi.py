@@ -19,7 +19,7 @@ from ptycho.config import ConfigError
 
 if TYPE_CHECKING:
     from ptycho.progress import Advance
-    from ptycho.reconstruction.blocks import Crew, Task
+    from ptycho.reconstruction.blocks import Executor, Task
     from ptycho.reconstruction.solver import Fit
 
 STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
@@ -31,7 +31,7 @@ def started_by_mpi() -> bool:
     return any(name in os.environ for name in STARTERS)
 
 
-def run_on_all(program: Callable[[Crew | None], int]) -> int:
+def run_on_all(program: Callable[[Executor | None], int]) -> int:
     """The exit code of a program that is given who fits its blocks, or None; of the other processes, zero.
 
     Raises:
@@ -78,7 +78,7 @@ class CrewOf:
                 yield solve_task(mine(), advance)
                 while busy:
                     found = self._answer(busy.pop(0))
-                    advance(found.evaluations * len(found.state.positions))
+                    advance(found.evaluations * len(found.estimate.positions))
                     yield found
         finally:  # who sends waits until it is received, and it is no answer to what is sent next
             for rank in busy:

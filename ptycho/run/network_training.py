@@ -142,8 +142,8 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
 
 def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
     """The network with its training probe as a variable."""
-    lit = probe_mask(config.probe, training.N)
-    return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
+    mask = probe_mask(config.probe, training.N)
+    return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
 
 
 def restore_network(

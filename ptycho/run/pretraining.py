@@ -128,7 +128,7 @@ class Pretraining(KindsTraining):
                 solved = tf.cond(passes > 0, lambda: network.iterate(*inputs, start, passes), lambda: start)
                 start = tf.cond(batch["again"], lambda: network(*inputs, start), lambda: solved)
                 with tf.GradientTape() as tape:
-                    compared = network(*inputs, start), batch["target"], batch["light"]
+                    compared = network(*inputs, start), batch["target"], batch["illumination"]
                     error = tf.reduce_mean(tf.math.log(object_error(*compared) + 0.01))
                     loss = error + 0.5 * tf.reduce_mean(tf.math.log(amplitude_error(*compared) + 0.01))
                 self.optimizer.apply(tape.gradient(loss, variables), variables)
@@ -144,7 +144,7 @@ class Pretraining(KindsTraining):
         @tf.function(jit_compile=self.config.xla.compile, autograph=False)
         def errors_of(batch: Batch) -> tf.Tensor:
             objects = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
-            return object_error(objects, batch["target"], batch["light"])
+            return object_error(objects, batch["target"], batch["illumination"])
 
         seeds = ([self.config.seed + 1, k] for k in range(batches))
         drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)

@@ -58,7 +58,7 @@ def photon_noise(data: Dataset) -> np.ndarray:
     ``4 s² · ½ · Σ|P|²``, by Parseval's theorem: a bound for unbiased estimates whose pixels are independent.
 
     Returns:
-        ``(I, M, M)`` float32, infinite where no light falls.
+        ``(I, M, M)`` float32, infinite where nothing is illuminated.
     """
     with np.errstate(divide="ignore"):
         return (1 / (data.photon_scale * np.sqrt(2 * illumination(data)))).astype(np.float32)

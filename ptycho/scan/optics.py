@@ -124,7 +124,7 @@ def brought_back(modulus: np.ndarray, fresnel: Fresnel) -> np.ndarray:
     return fresnel.reversed.propagated(modulus).astype(np.complex64)
 
 
-def seen_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray | None) -> float:
+def measured_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray | None) -> float:
     """``Σ|P|²`` of modes ``(…, N, N)``; of a near field what of it arrives on pixels that are good."""
     if fresnel is None:
         return float(np.sum(np.abs(modes) ** 2, dtype=float))

@@ -40,9 +40,9 @@ class Example(TypedDict):
     """A batch, float32 and complex64.
 
     ``x (B, C, N, N)``, ``offsets (B, C, 2)``, ``probe (B, 1, K, N, N)``, ``start (B, R, R)`` (zero: none),
-    ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum. ``again``, a bool:
-    begin with what the network makes of the batch. ``passes``, int32: begin with what so many updates by
-    physics alone make of ``start``.
+    ``target (B, R, R)``, and ``illumination (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum. ``again``, a
+    bool: begin with what the network makes of the batch. ``passes``, int32: begin with what so many updates
+    by physics alone make of ``start``.
     """
 
     x: np.ndarray
@@ -50,7 +50,7 @@ class Example(TypedDict):
     probe: np.ndarray
     start: np.ndarray
     target: np.ndarray
-    light: np.ndarray
+    illumination: np.ndarray
     again: np.ndarray
     passes: np.ndarray
 
@@ -96,7 +96,7 @@ class Examples(Distributions[PretrainConfig]):
         positions = place_positions(form, energy_diameter(probe), measurement.overlap, rng)
         modes = incoherent_modes(probe.astype(complex), form.modes, rng.uniform(*COHERENCE))
         modes = modes.astype(np.complex64)
-        light, whole = group_light(modes, positions, R), np.round(positions + form.reach)
+        illumination, whole = group_illumination(modes, positions, R), np.round(positions + form.reach)
         waves = shift_modes(modes, positions + form.reach - whole)
         waves *= inner_windows(target, whole.astype(int), form.N)[:, None]
         energy = np.sum(np.abs(fft.fft2(waves, norm="ortho")) ** 2, axis=1)  # (C, N, N)
@@ -105,14 +105,14 @@ class Examples(Distributions[PretrainConfig]):
         positions = disturb_positions(positions, (-form.reach, form.reach), measurement, rng)
         start = np.zeros_like(target)
         if rng.random() < started:
-            start = roughen(target, light, rng)
+            start = roughen(target, illumination, rng)
         return {
             "x": x.astype(np.float32),
             "offsets": positions.astype(np.float32),
             "probe": stated[None].astype(np.complex64),
             "start": start,
             "target": target,
-            "light": (light / light.max()).astype(np.float32),
+            "illumination": (illumination / illumination.max()).astype(np.float32),
         }
 
     def _cut_part(self, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -182,7 +182,7 @@ def shift_modes(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
     return fft.ifft2(fft.fft2(modes)[None] * ramp[:, None])
 
 
-def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
+def group_illumination(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
     """``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
     N = modes.shape[-1]
     whole = np.round(positions + (side - N) / 2).astype(int)
@@ -220,12 +220,12 @@ def draw_dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarr
     return dead
 
 
-def roughen(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def roughen(target: np.ndarray, illumination: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """An object as it may be after a few passes of a solver: blurred, noisy, its phase a little off.
 
-        Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where hardly any light falls
+        Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where the illumination is weak
 
-    The noise has the strength that light leaves it, ∝ 1/√light. All are ``(R, R)``, the result complex64.
+    The noise is that of photons, ∝ 1/√illumination. All are ``(R, R)``, the result complex64.
     """
     sigma, gamma = rng.uniform(0, 2.5) * (rng.random() < 0.6), rng.uniform(0.6, 1.05)
     mean = target.mean()
@@ -237,6 +237,6 @@ def roughen(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> 
     noise = rng.normal(size=(2, *target.shape))
     if rng.random() < 0.5:
         noise = gaussian_filter(noise, (0, 1, 1)) * 3
-    level = contrast / np.sqrt(np.maximum(light / light.max(), 0.01))
+    level = contrast / np.sqrt(np.maximum(illumination / illumination.max(), 0.01))
     found = found + level * (noise[0] + 1j * noise[1])
-    return np.where(light > 1e-3 * light.max(), found, 0).astype(np.complex64)
+    return np.where(illumination > 1e-3 * illumination.max(), found, 0).astype(np.complex64)

@@ -77,7 +77,7 @@ def draw_variation(probe: np.ndarray, share: float, rng: np.random.Generator) ->
 
 
 def draw_flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
-    """Light in each pattern, ``(count,)``: log-normal about one with standard deviation ``rms``."""
+    """Return a factor of each dose, ``(count,)``: log-normal about one with standard deviation ``rms``."""
     sigma = math.sqrt(math.log1p(rms**2))
     return np.exp(sigma * rng.normal(size=count) - sigma**2 / 2)
 

@@ -77,6 +77,6 @@ def _place(starts: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     return tf.concat([[k // starts.shape[1]], row_col], axis=0)
 
 
-def _looped(body: Turn, count: int, begun: tf.Tensor) -> tf.Tensor:
+def _looped(body: Turn, count: int, initial: tf.Tensor) -> tf.Tensor:
     """What so many turns of ``body`` make of a tensor."""
-    return tf.while_loop(lambda k, _: k < count, body, (tf.constant(0), begun))[1]
+    return tf.while_loop(lambda k, _: k < count, body, (tf.constant(0), initial))[1]

@@ -1,4 +1,4 @@
-"""Positions that are told at another scale or turned, of a scan simulated by loops."""
+"""Nominal positions at another scale or turned, of a scan simulated by loops."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def scan():
 
 
 def found(scan, factor=1.0, degrees=0.0, jitter=0.0):
-    """Of positions told by a factor too far apart and turned, rows to columns."""
+    """Of nominal positions a factor too far apart and turned, rows to columns."""
     data, rng = scan.dataset(np.random.default_rng(2), exact=True), np.random.default_rng(3)
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     recorded = factor * scan.positions @ np.array([[c, s], [-s, c]]) + rng.normal(

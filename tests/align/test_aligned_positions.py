@@ -49,7 +49,7 @@ def corrected(monkeypatch, recorded):
     """What comes of slips that are found, without a map or behind one, under keys."""
 
     def run(alone=None, behind=None, other=None, again=None, position_jumps=True, **solver):
-        def find(data, free):
+        def find(data, refine_probe):
             return alone if data is recorded.data else behind
 
         monkeypatch.setattr(method, "find_jumps", find)

@@ -27,7 +27,7 @@ def position_map(matrix, gain=0.2, skewness=1.0):
 
 
 def test_the_keys_give_the_positions_that_were_meant():
-    """A map in object pixels that are not square, after a turn and a shear that were told."""
+    """A map in object pixels that are not square, after a turn and a shear of the nominal ones."""
     rng, pitch = np.random.default_rng(1), PixelSize((2e-10, 3e-10))
     recorded = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
     places, matrix = rng.normal(size=(9, 2)), 0.8 * rotation(17.0)

@@ -35,9 +35,9 @@ def test_a_ray_through_a_lens_arrives_where_its_curvature_says():
     q, curvature = np.array([0.15, -0.1]), -60.0
     axis = (np.arange(N) - N // 2) / N
     part = np.exp(-(((axis[:, None] - q[0]) ** 2) + (axis - q[1]) ** 2) / (2 * 0.04**2))
-    light = np.abs(lens(part, curvature)) ** 2
+    intensity = np.abs(lens(part, curvature)) ** 2
     index = np.arange(N) - N // 2
-    centroid = [np.sum(index[:, None] * light), np.sum(index * light)] / light.sum()
+    centroid = [np.sum(index[:, None] * intensity), np.sum(index * intensity)] / intensity.sum()
     np.testing.assert_allclose(centroid, -curvature * q / np.pi, atol=0.05)
 
 

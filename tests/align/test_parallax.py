@@ -15,7 +15,7 @@ N, MAGNIFICATION, TURN = 32, 0.5, -37.0
 
 @pytest.fixture(scope="module")
 def scan():
-    """A disk of light with shadows of the object: detector pixel q shows the place ``r − R(φ)ᵀ q / m``."""
+    """A bright disk with projections of the object: detector pixel q shows the place ``r − R(φ)ᵀ q / m``."""
     rng = np.random.default_rng(3)
     absorption = gaussian_filter(rng.normal(size=(160, 160)), 2)
     object_ = 1 + 0.5 * absorption / np.abs(absorption).max()

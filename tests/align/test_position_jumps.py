@@ -1,4 +1,4 @@
-"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are told."""
+"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are worded."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from helpers.likelihood import Scan, intensity_of
 
 from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import REFINED
 
-KEPT = Freedom(False)
+KEPT = Refine(False)
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +89,13 @@ def test_fewer_than_twelve_patterns_tell_nothing(scan):
 def known(scan):
     """A registration that knows the true object, of all patterns but 44, whose position is off by (5, −7)."""
     registration = Registration.of(recorded(scan, slipped([44], (5, -7))), KEPT)
-    image = np.full(registration.state.object.shape, registration.state.object[0, 0])
+    image = np.full(registration.estimate.object.shape, registration.estimate.object[0, 0])
     corner = RegistrationOptions.reach + np.round(
         registration.nominal[0] - RegistrationOptions.reach - scan.positions[0]
     ).astype(int)
     side = len(scan.object)
     image[corner[0] : corner[0] + side, corner[1] : corner[1] + side] = scan.object
-    registration.state = replace(registration.state, object=image.astype(np.complex64))
+    registration.estimate = replace(registration.estimate, object=image.astype(np.complex64))
     registration.cover = registration.cover_of(np.delete(np.arange(100), 44))
     return registration
 
@@ -117,8 +117,8 @@ def test_a_pattern_goes_where_the_others_say(known):
 
 def test_where_nothing_is_to_be_seen_a_pattern_stays_with_its_neighbours(known):
     """An object without features: all places are alike."""
-    image = np.full_like(known.state.object, known.state.object.mean())
-    flat = replace(known, state=replace(known.state, object=image), moves=np.tile((9.0, 0.0), (100, 1)))
+    image = np.full_like(known.estimate.object, known.estimate.object.mean())
+    flat = replace(known, estimate=replace(known.estimate, object=image), moves=np.tile((9.0, 0.0), (100, 1)))
     assert np.abs(flat._where((20, np.zeros((3, 2))))).max() <= 2
 
 
@@ -150,8 +150,8 @@ def test_the_share_by_loops(scan, known):
     noise = np.minimum(mean**2, 0.25).sum()
     varied = np.mean([left(np.sqrt(n), mean) for n in counts]) - noise
     for j, move in ((20, (0, 0)), (33, (1, 0)), (71, (-1, 2))):
-        light = intensity_of(scan.object, scan.modes, scan.positions[j] + move)
-        expected = (left(np.sqrt(counts[j]), np.sqrt(light)) - noise) / varied
+        intensity = intensity_of(scan.object, scan.modes, scan.positions[j] + move)
+        expected = (left(np.sqrt(counts[j]), np.sqrt(intensity)) - noise) / varied
         assert known.shares(j, np.array([move]))[0] == pytest.approx(expected, abs=2e-3)
 
 

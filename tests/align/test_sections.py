@@ -8,7 +8,7 @@ from helpers.likelihood import Scan
 
 from ptycho.align.registration import Registration
 from ptycho.align.sections import bring_together, sections
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.beam import Beam
 
 JUMP = np.where(np.arange(100) < 60, 0, 6)[:, None] * [0, 1]  # behind three fifths of the scan
@@ -26,9 +26,9 @@ def grown(scan, errors, moves):
     positions = positions - np.floor(positions.min(axis=0)) + 1
     side = data.N + int(np.ceil(positions.max())) + 2
     data = replace(data, beam=Beam(data.probe, positions.astype(np.float32)), object_size=side)
-    registration = Registration.of(data, Freedom(False))
+    registration = Registration.of(data, Refine(False))
     registration.placed, registration.moves = np.ones(100, bool), moves.astype(float)
-    registration.fit(np.arange(100), registration.free, 20)
+    registration.fit(np.arange(100), registration.refined, 20)
     return registration
 
 
@@ -49,11 +49,11 @@ def test_what_is_right_stays(scan):
 def test_patterns_that_drift_are_not_put_in_steps(scan):
     drift = np.round(np.linspace(0, 8, 100))[:, None] * [0, 1]
     registration = grown(scan, drift, -drift)
-    before = registration.state
+    before = registration.estimate
     assert len(sections(registration.moves, registration.placed)) > 1
     assert not bring_together(registration)
     np.testing.assert_array_equal(registration.moves, -drift)
-    np.testing.assert_array_equal(registration.state.object, before.object)
+    np.testing.assert_array_equal(registration.estimate.object, before.object)
 
 
 def test_sections_by_hand():

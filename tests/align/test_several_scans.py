@@ -26,13 +26,13 @@ def two_scans(other=None, probes=None):
     modes, others = (1e3 * probe[None] for probe in probes or (beam(), beam()))
     places = [6 + step * np.stack(np.divmod(np.arange(n * n), n), axis=1) for n, step in ((6, 4.0), (5, 4.4))]
     places = [one + rng.uniform(-1, 1, one.shape) for one in places]
-    light = [intensity_of(image, modes, r) for r in places[0]]
-    light += [FLUX**2 * intensity_of(image if other is None else other, others, r) for r in places[1]]
+    intensity = [intensity_of(image, modes, r) for r in places[0]]
+    intensity += [FLUX**2 * intensity_of(image if other is None else other, others, r) for r in places[1]]
     angle = np.deg2rad(DEGREES)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     stated = (places[1] - places[1].mean(axis=0)) @ turn + places[1].mean(axis=0) + SHIFT
     scan = Scan(image, modes, np.concatenate([places[0], stated]), np.ones(61), np.zeros((N, N)))
-    amplitudes = np.fft.fftshift(np.sqrt(rng.poisson(light)), axes=(1, 2)).astype(np.float32)
+    amplitudes = np.fft.fftshift(np.sqrt(rng.poisson(intensity)), axes=(1, 2)).astype(np.float32)
     return scan.dataset(amplitudes=amplitudes, exact=True), np.repeat([0, 1], [36, 25]), places[1]
 
 
@@ -142,14 +142,14 @@ def test_scans_of_different_objects_lie_beside_each_other():
     positions, index = rng.uniform(-20, 20, (30, 2)), np.repeat([0, 1, 2], 10)
     placed = place_scans(positions, index, 16, "probe", [])
     size = int(placed.max()) + 18
-    light = np.stack([cut_light(placed[index == k], size) for k in range(3)])
-    assert (light.sum(axis=0) <= 1).all() and light.any(axis=(1, 2)).all()
+    illumination = np.stack([cut_illumination(placed[index == k], size) for k in range(3)])
+    assert (illumination.sum(axis=0) <= 1).all() and illumination.any(axis=(1, 2)).all()
     for k in range(3):
         moves = (placed - positions)[index == k]
         np.testing.assert_allclose(moves, np.tile(np.round(moves[0]), (10, 1)), atol=1e-9)
 
 
-def cut_light(positions, size):
+def cut_illumination(positions, size):
     """Which pixels windows of 16 touch."""
     touched = np.zeros((size, size), bool)
     for row, col in np.floor(positions).astype(int):

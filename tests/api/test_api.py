@@ -28,8 +28,8 @@ SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon c
 def counts_of(image, probe, positions, rng):
     """Photons of each pattern by brute force, zero frequency in the middle; 10⁵ a pattern."""
     waves = [probe * image[row : row + N, col : col + N] for row, col in positions]
-    light = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
-    return rng.poisson(1e5 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+    intensity = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
+    return rng.poisson(1e5 * intensity / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
 
 
 @pytest.fixture(autouse=True)
@@ -125,13 +125,13 @@ def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     quick = QUICK | {"positions": True, "seed": 7}
-    begun = ptycho.reconstruct(scan, **quick)
+    solved = ptycho.reconstruct(scan, **quick)
     made = ptycho.reconstruct(scan, "pinn", **quick)
-    assert np.ptp(begun.beam.positions - scan.positions, axis=0).max() > 1e-3
-    np.testing.assert_array_equal(made.beam.positions, begun.beam.positions)
-    decided = [[one for one in prepared.decisions if one.what != "groups"] for prepared in (made, begun)]
+    assert np.ptp(solved.beam.positions - scan.positions, axis=0).max() > 1e-3
+    np.testing.assert_array_equal(made.beam.positions, solved.beam.positions)
+    decided = [[one for one in prepared.decisions if one.what != "groups"] for prepared in (made, solved)]
     assert made.reconstruction.general and decided[0] == decided[1]  # groups are those of the network
-    assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
+    assert np.abs(made.object - solved.object)[solved.mask].max() > 1e-3
     with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
         ptycho.reconstruct(scan, run="outputs/mine")
     with pytest.raises(ptycho.ConfigError, match=r"outputs/none"):

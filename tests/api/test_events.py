@@ -40,8 +40,10 @@ def test_steps_go_down_and_are_counted(followed):
 def test_scores_and_decisions_are_the_result_s(followed):
     result, events = followed
     assert events[-1].values == result.scores
-    told = {(event.name, event.values["value"]) for event in events if event.kind == "decision"}
-    assert {(finding.what.removeprefix("solver: "), finding.value) for finding in result.decisions} >= told
+    announced = {(event.name, event.values["value"]) for event in events if event.kind == "decision"}
+    assert {
+        (finding.what.removeprefix("solver: "), finding.value) for finding in result.decisions
+    } >= announced
 
 
 def test_what_it_raises_ends_the_reconstruction(scan, read_rightly):

@@ -62,13 +62,15 @@ def shift_matrix(N, shift):
 
 def slow_pattern(target, offset, modes, reach):
     """``√Σ_m |F(P_m moved by the fraction · O at the whole pixel)|²``, by sums."""
-    N, light = modes.shape[-1], 0.0
+    N, intensity = modes.shape[-1], 0.0
     whole = [int(np.floor(r + reach + 0.5)) for r in offset]
     rows, cols = (shift_matrix(N, r + reach - w) for r, w in zip(offset, whole, strict=True))
     window = reference.cut(target, whole, N)
     for mode in modes:
-        light = light + np.abs(reference.far_field(rows @ mode.astype(complex) @ cols.T * window)) ** 2
-    return np.sqrt(light)
+        intensity = (
+            intensity + np.abs(reference.far_field(rows @ mode.astype(complex) @ cols.T * window)) ** 2
+        )
+    return np.sqrt(intensity)
 
 
 def modes_of(batch, b):
@@ -129,27 +131,27 @@ def test_a_probe_moves_down_and_to_the_right():
     np.testing.assert_allclose(found[1], np.roll(modes, -2, axis=2), atol=1e-5)
     row, col = np.mgrid[:24, :24] - 12
     spot = np.exp(-(row**2 + col**2) / 20).astype(np.complex64)
-    light = np.abs(shift_modes(spot[None], np.array([[0.4, -0.3]]))[0, 0]) ** 2
-    middle = [np.sum(axis * light) / light.sum() for axis in (row, col)]
+    intensity = np.abs(shift_modes(spot[None], np.array([[0.4, -0.3]]))[0, 0]) ** 2
+    middle = [np.sum(axis * intensity) / intensity.sum() for axis in (row, col)]
     np.testing.assert_allclose(middle, [0.4, -0.3], atol=1e-4)
 
 
-# ---- light, objects, starts
+# ---- illumination, objects, starts
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_light_is_that_of_a_loop(name):
+def test_the_illumination_is_that_of_a_loop(name):
     form, batch = batch_of(name, step=4)
     for b in range(2):
-        light = np.zeros((form.region_size,) * 2)
+        intensity = np.zeros((form.region_size,) * 2)
         for offset, mode in itertools.product(batch["offsets"][b], modes_of(batch, b)):
             for i, j in np.ndindex(form.N, form.N):
                 row, col = (
                     int(np.floor(r + form.reach + 0.5)) + k for r, k in zip(offset, (i, j), strict=True)
                 )
-                light[row, col] += abs(mode[i, j]) ** 2
-        np.testing.assert_allclose(batch["light"][b], light / light.max(), atol=1e-5)
-        assert batch["light"][b].max() == 1
+                intensity[row, col] += abs(mode[i, j]) ** 2
+        np.testing.assert_allclose(batch["illumination"][b], intensity / intensity.max(), atol=1e-5)
+        assert batch["illumination"][b].max() == 1
 
 
 def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
@@ -205,7 +207,7 @@ def test_a_wrong_probe_changes_what_is_told_and_not_what_is_measured():
     _, right = batch_of("modes", step=2)
     _, wrong = batch_of("modes", step=2, probe_error_share=1.0, probe_error_rad=(0.3, 0.3))
     np.testing.assert_array_equal(wrong["x"], right["x"])
-    np.testing.assert_array_equal(wrong["light"], right["light"])
+    np.testing.assert_array_equal(wrong["illumination"], right["illumination"])
     power = [np.sum(np.abs(batch["probe"]) ** 2, axis=(1, 2, 3, 4)) for batch in (right, wrong)]
     np.testing.assert_allclose(*power, rtol=1e-4)
     assert 0.05 < relative(wrong["probe"], right["probe"]) < 0.6
@@ -218,7 +220,7 @@ def test_wrong_positions_change_what_is_told_and_not_what_is_measured():
         _, wrong = batch_of("group", step, position_error_share=1.0, position_error_px=(0.4, 0.4))
         np.testing.assert_array_equal(wrong["x"], right["x"])
         np.testing.assert_array_equal(wrong["probe"], right["probe"])
-        np.testing.assert_array_equal(wrong["light"], right["light"])
+        np.testing.assert_array_equal(wrong["illumination"], right["illumination"])
         inside = np.abs(wrong["offsets"]) < 5  # the others are kept within reach
         found.append((wrong["offsets"] - right["offsets"])[inside])
     assert np.std(np.concatenate(found)) == pytest.approx(0.4, rel=0.12)

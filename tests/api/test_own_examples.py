@@ -104,7 +104,7 @@ def test_a_regulariser_that_cannot_be(monkeypatch, request, kind, message):
 
 
 class Follow(keras.callbacks.Callback):
-    """Notes what it is told, and ends the training after two epochs."""
+    """Notes its calls, and ends the training after two epochs."""
 
     def on_train_begin(self, logs=None):
         self.seen = ["begin"]

@@ -159,7 +159,7 @@ def test_a_range_beyond_them_or_reversed_is_refused(value):
 
 
 def test_a_number_has_bounds_or_a_reason_to_have_none():
-    free = {
+    unbounded = {
         "defocus_um",
         "image",
         "map_side",
@@ -174,7 +174,7 @@ def test_a_number_has_bounds_or_a_reason_to_have_none():
         for name, field in fields_of(cls).items():
             text = f"{field.annotation} {field.metadata}"
             number = ("'int'" in text or "'float'" in text) and "Within" not in text
-            assert not number or name in free or (cls, name) in with_bounds, (cls, name)
+            assert not number or name in unbounded or (cls, name) in with_bounds, (cls, name)
 
 
 def test_sizes_by_hand():

@@ -92,9 +92,13 @@ def test_parameters_are_those_of_the_network(name, changes):
     C = config.group_size if name == "pinn" else 1
     network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
     settings = config.model if name == "pinn" else config.baseline
-    told = cost(settings, config.N, C, config.region_size).parameters
+    predicted = cost(settings, config.N, C, config.region_size).parameters
     made = count_parameters(network)
-    assert told == made if config.model.kind == "unrolled" and name == "pinn" else made <= told <= 1.4 * made
+    assert (
+        predicted == made
+        if config.model.kind == "unrolled" and name == "pinn"
+        else made <= predicted <= 1.4 * made
+    )
 
 
 def peak(make):

@@ -15,6 +15,6 @@ from ptycho.evaluation.lengths import scale_length
     ],
 )
 def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, text):
-    pixels, told = scale_length(width, pixel)
-    assert told == text and pixels == pytest.approx(length)
+    pixels, shown = scale_length(width, pixel)
+    assert shown == text and pixels == pytest.approx(length)
     assert width / 13 < pixels <= width / 5 * 1.0001

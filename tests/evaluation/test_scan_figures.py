@@ -12,14 +12,14 @@ ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
 OBJECT = (0.8 + 0.1 * np.cos(ROWS / 3)) * np.exp(0.3j * np.sin(COLS / 4))
 PROBE = np.exp(-((np.arange(9) - 4.0) ** 2) / 8)[:, None] * np.ones(9, complex)
-MASK, LIT = RADIUS < 19, RADIUS < 13
+MASK, ILLUMINATED = RADIUS < 19, RADIUS < 13
 
 
 def noisy(scale, side=1200):
-    """The object, and noise of some size in the covered part that hardly any light fell on."""
+    """The object, and noise of some size in the covered part that is weakly illuminated."""
     rng = np.random.default_rng(3)
     noise = scale * (rng.normal(size=RADIUS.shape) + 1j * rng.normal(size=RADIUS.shape))
-    return Picture.of(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE, side)
+    return Picture.of(np.where(ILLUMINATED, OBJECT, OBJECT + noise), MASK, ILLUMINATED, PROBE, side)
 
 
 def shown_in(figure):
@@ -28,12 +28,12 @@ def shown_in(figure):
 
 def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     hill = 12 * np.exp(-(RADIUS**2) / 60)
-    thick = Picture.of(0.8 * np.exp(1j * hill), MASK, LIT, PROBE)
+    thick = Picture.of(0.8 * np.exp(1j * hill), MASK, ILLUMINATED, PROBE)
     np.testing.assert_allclose(np.ptp(thick.phase.values[np.isfinite(thick.phase.values)]), 11.3, atol=0.5)
     labels = [ax.get_ylabel() for ax in draw_reconstruction(thick, None, "a").axes]
     assert "phase / rad, unwrapped" in labels
     noise = np.random.default_rng(1).uniform(-3, 3, RADIUS.shape)
-    torn = Picture.of(np.exp(1j * noise), MASK, LIT, PROBE)
+    torn = Picture.of(np.exp(1j * noise), MASK, ILLUMINATED, PROBE)
     figure = draw_reconstruction(torn, None, "a")
     assert "phase / rad, wrapped" in [ax.get_ylabel() for ax in figure.axes]
     image = shown_in(figure)[1].images[0]
@@ -47,7 +47,7 @@ def test_residues_are_marked_where_they_are(side):
     """One vortex at (20.5, 26.5), and one outside of what is shown; also of a shrunk picture."""
     z = (COLS - 26.5) + 1j * (ROWS - 20.5)
     rim = (COLS - 26.5) + 1j * (ROWS - 5.5)
-    picture = Picture.of(z * rim / np.abs(z * rim), MASK, LIT, PROBE, side)
+    picture = Picture.of(z * rim / np.abs(z * rim), MASK, ILLUMINATED, PROBE, side)
     where = (np.array([20.5, 26.5]) - (8, 14) + 0.5) / picture.pixels - 0.5
     np.testing.assert_allclose(picture.residues, [[*where, -1]])
     axes = shown_in(draw_reconstruction(picture, None, "a"))[1]
@@ -57,8 +57,8 @@ def test_residues_are_marked_where_they_are(side):
 
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_an_object_that_is_nothing_is_drawn(value):
-    empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
-    dead = Picture.of(np.full(MASK.shape, value, complex), MASK, LIT, PROBE)
+    empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), ILLUMINATED, PROBE)
+    dead = Picture.of(np.full(MASK.shape, value, complex), MASK, ILLUMINATED, PROBE)
     for picture in (empty, dead):
         FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
         FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()

@@ -54,23 +54,47 @@ def test_noise_over_the_contrast_of_the_amplitude():
     assert amplitude_in_noise(noise_share(np.ones(4, complex), noise))
 
 
-GOOD = Evidence(missed=0.001, some=0.01, free=0.02, certainty=20.0, r_free=0.11, r_noise=0.1, halves=0.8)
+GOOD = Evidence(
+    unexplained_variance=0.001,
+    unexplained_variance_p90=0.01,
+    unexplained_variance_holdout=0.02,
+    certainty=20.0,
+    r_free=0.11,
+    r_noise=0.1,
+    halves=0.8,
+)
 
 
 @pytest.mark.parametrize(
     "changes, flags",
     [
         ({}, []),
-        ({"missed": -0.01, "free": None, "r_free": None, "r_noise": None, "halves": None}, []),
-        ({"missed": 0.5, "some": 0.9, "free": 1.1}, ["poor_fit"]),
-        ({"missed": math.nan}, ["poor_fit"]),
-        ({"some": 0.06}, ["outlier_patterns"]),
-        ({"free": 0.6}, ["overfit"]),
+        (
+            {
+                "unexplained_variance": -0.01,
+                "unexplained_variance_holdout": None,
+                "r_free": None,
+                "r_noise": None,
+                "halves": None,
+            },
+            [],
+        ),
+        (
+            {
+                "unexplained_variance": 0.5,
+                "unexplained_variance_p90": 0.9,
+                "unexplained_variance_holdout": 1.1,
+            },
+            ["poor_fit"],
+        ),
+        ({"unexplained_variance": math.nan}, ["poor_fit"]),
+        ({"unexplained_variance_p90": 0.06}, ["outlier_patterns"]),
+        ({"unexplained_variance_holdout": 0.6}, ["overfit"]),
         ({"r_free": 0.9, "r_noise": None}, []),
         ({"r_free": 0.9}, ["excess_misfit"]),
         ({"halves": 0.1}, ["low_half_scan_frc"]),
-        ({"certainty": 1.0, "missed": 5.0}, ["no_contrast"]),
-        ({"certainty": math.nan, "missed": math.nan}, ["no_contrast"]),
+        ({"certainty": 1.0, "unexplained_variance": 5.0}, ["no_contrast"]),
+        ({"certainty": math.nan, "unexplained_variance": math.nan}, ["no_contrast"]),
     ],
 )
 def test_the_flags_of_a_scan(changes, flags):

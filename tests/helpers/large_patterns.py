@@ -32,11 +32,11 @@ def smooth_scan(finest: float = 1 / 12) -> tuple[Dataset, np.ndarray]:
     probe = np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 20.0**2)) * np.exp(0.05j * axis)
     positions = np.array([(4 * row, 8 * column) for row in range(3) for column in range(3)])
     object_ = 1 + 0.5 * wave(N + 16, finest, 3)
-    light = np.stack(
+    intensity = np.stack(
         [np.abs(SCALE * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions]
     )
     data = Dataset(
-        np.sqrt(light).astype(np.float32),
+        np.sqrt(intensity).astype(np.float32),
         Beam(probe[None].astype(np.complex64), positions.astype(np.float32)),
         np.zeros(COUNT, np.int32),
         np.arange(COUNT, dtype=np.int32)[:, None],

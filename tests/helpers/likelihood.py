@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from helpers.reference import random_complex
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -55,7 +55,7 @@ def intensity_of(image, modes, position, flux=1.0, background=0.0):
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """The truth: modes in √photons, so that light is in photons; positions of the top-left samples."""
+    """The truth: modes in √photons, so that intensities are in photons; positions of the top-left samples."""
 
     object: np.ndarray
     modes: np.ndarray
@@ -77,7 +77,7 @@ class Scan:
             np.zeros((N, N)),
         )
 
-    def light(self):
+    def intensity(self):
         """Expected photons ``(J, N, N)``, zero frequency at sample 0."""
         return np.array(
             [
@@ -88,13 +88,13 @@ class Scan:
 
     def dataset(self, rng=None, **changes):
         """The scan measured, with Poisson's noise of ``rng`` or (None) without noise."""
-        light = self.light()
-        counts = light if rng is None else rng.poisson(light)
+        intensity = self.intensity()
+        counts = intensity if rng is None else rng.poisson(intensity)
         values = {
             "amplitudes": np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32),
             "positions": self.positions.astype(np.float32),
-            "image": np.zeros(len(light), np.int32),
-            "groups": np.arange(len(light), dtype=np.int32)[:, None],
+            "image": np.zeros(len(intensity), np.int32),
+            "groups": np.arange(len(intensity), dtype=np.int32)[:, None],
             "probe": self.modes.astype(np.complex64),
             "photon_scale": 1.0,
             "object_size": len(self.object),
@@ -104,9 +104,9 @@ class Scan:
         beam = Beam(*(values.pop(key, None) for key in ("probe", "positions", "flux", "background")))
         return Dataset(beam=beam, **values)
 
-    def state(self, f):
-        """The truth as a state in the units of a normalisation f."""
-        return State(
+    def estimate(self, f):
+        """The truth as an estimate in the units of a normalisation f."""
+        return Estimate(
             self.object.astype(np.complex64),
             (f * self.modes).astype(np.complex64),
             self.positions.astype(np.float64),
@@ -116,7 +116,7 @@ class Scan:
 
     def rough(self, f):
         """The same with a constant in place of the object."""
-        return replace(self.state(f), object=np.full(self.object.shape, 0.8, np.complex64))
+        return replace(self.estimate(f), object=np.full(self.object.shape, 0.8, np.complex64))
 
 
 def likelihood_of(data, **changes):
@@ -135,7 +135,7 @@ def full_scan(count):
 
 def check_gradient(likelihood, scan, f, part):
     """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
-    rng, at = np.random.default_rng(8), scan.state(f)
+    rng, at = np.random.default_rng(8), scan.estimate(f)
     at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
     value = getattr(at, part)
     size = {"modes": float(np.abs(at.modes).max()), "background": float(at.background.max())}
@@ -153,12 +153,12 @@ def check_gradient(likelihood, scan, f, part):
         assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
 
 
-def lit_mask(scan, share=0.3):
-    """Pixels of the object with more than a share of the most light."""
-    light = np.zeros(scan.object.shape)
+def illuminated_mask(scan, share=0.3):
+    """Pixels of the object with more than a share of the strongest illumination."""
+    illumination = np.zeros(scan.object.shape)
     for row, col in np.floor(scan.positions + 0.5).astype(int):
-        light[row : row + N, col : col + N] += np.sum(np.abs(scan.modes) ** 2, axis=0)
-    return light > share * light.max()
+        illumination[row : row + N, col : col + N] += np.sum(np.abs(scan.modes) ** 2, axis=0)
+    return illumination > share * illumination.max()
 
 
 def distance(found, truth, mask):

@@ -10,5 +10,5 @@ def diffract(objects, positions, probe, **settings):
 
 def exit_waves(objects, positions, probe, support=None, mover=physics.SEPARABLE):
     """Exit waves ``(B, C, K, N, N)``: those of the support, in zeros."""
-    lit = physics.lit_waves(objects, positions, probe, support, mover)
-    return physics.pad_to(lit, probe.shape[-1])
+    illuminated = physics.illuminated_waves(objects, positions, probe, support, mover)
+    return physics.pad_to(illuminated, probe.shape[-1])

@@ -20,7 +20,7 @@ def spectrum(side):
     return np.exp(2j * np.pi * turns.astype(float))
 
 
-def thick_light(slices, modes, position):
+def thick_intensity(slices, modes, position):
     """``Σ_m |Ψ_m|²`` of one pattern, zero frequency at sample 0; one slice after the other."""
     side, total = modes.shape[-1], 0
     row, col = np.floor(np.add(position, 0.5)).astype(int)

@@ -22,8 +22,8 @@ def aberrated(probe, rng, strength):
     """A probe times ``1 + strength·f``, f smooth, random, complex, of variance one where it is bright."""
     f = reference.random_complex(rng, probe.shape)
     f = gaussian_filter(f.real, N / 10) + 1j * gaussian_filter(f.imag, N / 10)
-    light = np.abs(probe) ** 2
-    return probe * (1 + strength * f / np.sqrt(np.average(np.abs(f) ** 2, weights=light)))
+    intensity = np.abs(probe) ** 2
+    return probe * (1 + strength * f / np.sqrt(np.average(np.abs(f) ** 2, weights=intensity)))
 
 
 def scan_with(probe, seed=0, side=8, step=3.5, jitter=0.6, photons=1e5):

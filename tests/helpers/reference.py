@@ -85,8 +85,8 @@ def exact_diffraction(image, positions, probe):
     N, found = probe.shape[0], []
     for position in positions:
         row, col = np.floor(np.asarray(position, float) + 0.5).astype(int)
-        light = moved(probe, np.asarray(position, float) - (row, col))
-        found.append(np.abs(far_field(light * image[row : row + N, col : col + N])))
+        illumination = moved(probe, np.asarray(position, float) - (row, col))
+        found.append(np.abs(far_field(illumination * image[row : row + N, col : col + N])))
     return np.array(found)
 
 

@@ -59,7 +59,7 @@ def write_run(
     recon = {"object": image[None], "mask": covered[None], **beam} | (arrays or {})
     np.savez(path / "recons/solver/recon.npz", **recon)
     if judged is not False:
-        np.savez(path / "assessment.npz", **(judged_arrays() | (judged or {})))
+        np.savez(path / "assessment.npz", **(assessment_arrays() | (judged or {})))
     return path
 
 
@@ -70,7 +70,7 @@ def probe_modes():
     return np.stack([np.sqrt(3) * disk, disk * np.sign(cols)]).astype(np.complex64)
 
 
-def judged_arrays():
+def assessment_arrays():
     return {
         "nominal_positions": positions_of()
         + np.where(np.arange(J)[:, None] % 2, 0.5, -0.5).astype(np.float32),

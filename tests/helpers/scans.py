@@ -43,7 +43,7 @@ METRES = {"unit": "m", "energy_eV": 8000.0, "distance_m": 2.0, "detector_pixel_m
 
 
 def raw_scan(frames, positions, /, **changes):
-    """A scan in memory: counts, the zero frequency in the middle, positions in pixels; or as told."""
+    """A scan in memory: counts, the zero frequency in the middle, positions in pixels; or as specified."""
     values = {"format": "made up", "domain": "counts", "zero_frequency": "centre", "unit": "px"}
     values |= {"patterns": Frames(np.asarray(frames)), "positions": positions}
     return RawScan(**(values | changes))

@@ -18,8 +18,8 @@ from ptycho.live.options import LiveOptions
 from ptycho.live.state import LiveState, extend
 from ptycho.live.update import choose, improve, score, steps_of
 from ptycho.readers.raw_scan import RawScan
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.solver import OBJECT_ALONE
-from ptycho.reconstruction.state import Freedom
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
@@ -49,7 +49,7 @@ def scan(tmp_path_factory):
     context = make_context(
         raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS
     )
-    return counts, positions, made.object, replace(context, refined=Freedom(probe=True))
+    return counts, positions, made.object, replace(context, refined=Refine(probe=True))
 
 
 def extended(scan, state, count):
@@ -66,16 +66,16 @@ def half(scan):
 
 
 def error(state, truth):
-    """Relative, where much light fell; both in the positions' pixels."""
+    """Relative, where the object is well illuminated; both in the positions' pixels."""
     row, col = -state.origin
     rows, cols = truth.shape
     here = slice(row, row + rows), slice(col, col + cols)
-    image, light = state.estimate.object[here], state.illumination[here]
+    image, illumination = state.estimate.object[here], state.illumination[here]
     side = min(image.shape)
-    image, truth, light = (array[:side, :side] for array in (image, truth, light))
-    lit = light > 0.2 * light.max()
-    made = align(image, truth, lit).object
-    return np.linalg.norm((made - truth)[lit]) / np.linalg.norm(truth[lit])
+    image, truth, illumination = (array[:side, :side] for array in (image, truth, illumination))
+    illuminated = illumination > 0.2 * illumination.max()
+    made = align(image, truth, illuminated).object
+    return np.linalg.norm((made - truth)[illuminated]) / np.linalg.norm(truth[illuminated])
 
 
 def visited(state, visits):
@@ -98,18 +98,20 @@ def test_the_first_cycles_find_the_object_and_held_out_patterns_agree(scan, half
 
 def intensity_of(state, chosen):
     """The illumination ``(H, W)`` by some patterns."""
-    one, light = np.sum(np.abs(state.estimate.modes) ** 2, axis=0), np.zeros(state.illumination.shape)
+    one, illumination = np.sum(np.abs(state.estimate.modes) ** 2, axis=0), np.zeros(state.illumination.shape)
     for row, col in np.round(state.nominal[chosen]).astype(int):
-        light[row : row + N, col : col + N] += one
-    return light
+        illumination[row : row + N, col : col + N] += one
+    return illumination
 
 
 def known_by_others(state, chosen):
     """Pixels that others illuminate brightly, and thirty times as strongly as the chosen patterns."""
-    all_light, light = state.illumination, intensity_of(state, chosen)
+    whole_illumination, illumination = state.illumination, intensity_of(state, chosen)
     own = intensity_of(state, chosen[state.patterns["visits"][chosen] > 0])
     found = (
-        (all_light > 0.05 * all_light.max()) & (all_light - own > 30 * light) & (light > 1e-6 * light.max())
+        (whole_illumination > 0.05 * whole_illumination.max())
+        & (whole_illumination - own > 30 * illumination)
+        & (illumination > 1e-6 * illumination.max())
     )
     assert found.sum() > 30
     return found
@@ -120,7 +122,7 @@ def inside(before, after):
     return tuple(slice(s, s + n) for s, n in zip(shift, before.illumination.shape, strict=True))
 
 
-def test_what_the_new_patterns_do_not_light_stays_and_what_others_light_hardly_changes(scan, half):
+def test_what_new_patterns_do_not_illuminate_stays_and_what_others_illuminate_hardly_changes(scan, half):
     state = extended(scan, half, COUNT // 2 + 6)  # half a row more
     after = improve(state, scan[3], 6 * 16)  # with few of the old ones
     here, chosen = inside(half, after), choose(state, 16)
@@ -174,10 +176,10 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
 
 
 def test_a_stage_that_explains_less_is_not_kept(scan, half, monkeypatch, clock):
-    def spoil(state, watch):
-        return replace(state, object=np.ones_like(state.object))
+    def spoil(estimate, watch):
+        return replace(estimate, object=np.ones_like(estimate.object))
 
-    stages = [(0.5, OBJECT_ALONE, lambda state, watch: state), (0.5, OBJECT_ALONE, spoil)]
+    stages = [(0.5, OBJECT_ALONE, lambda estimate, watch: estimate), (0.5, OBJECT_ALONE, spoil)]
     monkeypatch.setattr(final_fit, "_stages", lambda *_: stages)
     (only,) = finish(half, scan[3], seconds=1.0, speed=100)
     assert score(only, scan[3]) == pytest.approx(score(half, scan[3]), rel=0.1)

@@ -1,4 +1,4 @@
-"""Two halves of a scan compared: what they tell, and when they tell nothing."""
+"""Two halves of a scan compared: what they say, and when they say nothing."""
 
 import logging
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
     data = scan.dataset(np.random.default_rng(2))
     wishes = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
     solved = solve(data, wishes, 0)
-    made = replace(covered_part(solved.state.object, data), fit=solved)
+    made = replace(covered_part(solved.estimate.object, data), fit=solved)
     half = data.subset(np.arange(0, 121, 2), 1)
     assert half_object(made, 60)(half).converged
     assert not half_object(made, 2)(half).converged

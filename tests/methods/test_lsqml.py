@@ -109,9 +109,9 @@ def test_without_pty_chi_it_is_said_how_to_get_it(tmp_path):
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no installed package at all
     bare.chmod(0o755)
-    told = available(str(bare))
-    assert told is not None and len(told.splitlines()) == 1
-    assert "No module named" in told and INSTALL in told and "iterative.python=" in told
+    message = available(str(bare))
+    assert message is not None and len(message.splitlines()) == 1
+    assert "No module named" in message and INSTALL in message and "iterative.python=" in message
     missing = available(str(tmp_path / "none"))
     assert "cannot be run (No such file or directory)" in missing and INSTALL in missing
     assert available(program(tmp_path / "fine", "")) is None
@@ -135,7 +135,8 @@ def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, 
     np.testing.assert_allclose(beam.probe[0], probe, atol=1e-5 * np.abs(probe).max())
     np.testing.assert_array_equal(beam.positions, data.positions)
 
-    whole = np.where(mask, found.object, image)[None].astype(np.complex64)  # what is dimly lit matters, too
+    # what is weakly illuminated matters, too
+    whole = np.where(mask, found.object, image)[None].astype(np.complex64)
     fit = misfit(whole, data.under(beam))
     assert fit.r_factor == pytest.approx(result.r_factors[-1], abs=1e-4)
     assert fit.r_factor == pytest.approx(fit.r_noise, rel=0.02)

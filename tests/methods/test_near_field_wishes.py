@@ -1,4 +1,4 @@
-"""Which probe of a near field is found without being asked for: the one that nobody told."""
+"""Which probe of a near field is found without being asked for: the one that nobody specified."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ NEAR = Fresnel(12.0, 12.0)
 
 
 @pytest.mark.parametrize(
-    ("fresnel", "told", "asked", "wish"),
+    ("fresnel", "specified", "asked", "wish"),
     [
         (NEAR, False, None, True),
         (NEAR, False, False, False),
@@ -22,8 +22,8 @@ NEAR = Fresnel(12.0, 12.0)
         (None, False, None, None),
     ],
 )
-def test_the_probe_that_nobody_told(fresnel, told, asked, wish):
-    scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if told else None)
+def test_the_probe_that_nobody_specified(fresnel, specified, asked, wish):
+    scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if specified else None)
     prepared = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
     config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=asked))
     assert options_for(prepared, config).probe is wish

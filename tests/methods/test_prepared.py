@@ -16,14 +16,14 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
 from ptycho.methods import network, solver
-from ptycho.methods.assessment import judge, probe_caustic, trust_row
+from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.reconstruction.causes import CauseLimits
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.solver import Terms
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.solver import Objective
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -105,13 +105,13 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
     mask = np.ones((1, SIDE, SIDE), bool)
     right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)
     wrong = Reconstruction(OBJECT.T[None], mask, prepared.whole.beam)
-    fit = judge(replace(wrong, before=right), prepared)
-    assert fit.used.r_factor < 1e-4 and fit.free.r_factor < 1e-4
-    assert len(fit.used.residual) == 16 and len(fit.free.residual) == 4
-    assert judge(replace(right, before=wrong), prepared).used.r_factor > 0.05
+    fit = assess_fit(replace(wrong, before=right), prepared)
+    assert fit.used.r_factor < 1e-4 and fit.held_out.r_factor < 1e-4
+    assert len(fit.used.residual) == 16 and len(fit.held_out.residual) == 4
+    assert assess_fit(replace(right, before=wrong), prepared).used.r_factor > 0.05
     steady = replace(prepared, whole=replace(prepared.whole, beam=replace(prepared.whole.beam, flux=None)))
-    assert judge(right, steady).used.r_factor < 1e-4
-    assert judge(replace(right, beam=None), steady).used.r_factor > 0.05
+    assert assess_fit(right, steady).used.r_factor < 1e-4
+    assert assess_fit(replace(right, beam=None), steady).used.r_factor > 0.05
 
 
 def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared, monkeypatch):
@@ -123,7 +123,7 @@ def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared,
     )
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
     data = prepared.fitted(prepared.whole.beam)
-    judge(replace(made, fit=Solved(None, Freedom(), Terms(likelihood_of(data)), (), None)), prepared)
+    assess_fit(replace(made, fit=Solved(None, Refine(), Objective(likelihood_of(data)), (), None)), prepared)
     places = data.positions.tolist()
     (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in looked_at]
     assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
@@ -142,11 +142,11 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
     whole = replace(whole, amplitudes=np.sqrt(counts).astype(np.float32))
     prepared = Prepared("scan", scan, whole, np.arange(2, 40), np.arange(2))
     right = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), beam=whole.beam)
-    assert with_outliers(prepared, right, judge(right, prepared)).decisions == ()
+    assert with_outliers(prepared, right, assess_fit(right, prepared)).decisions == ()
     places = whole.beam.positions.copy()
     places[8] = (places[8] + 11) % (SIDE - N)
     wrong = replace(right, beam=replace(whole.beam, positions=places))
-    (warning,) = with_outliers(prepared, wrong, judge(wrong, prepared)).decisions
+    (warning,) = with_outliers(prepared, wrong, assess_fit(wrong, prepared)).decisions
     assert (
         warning.warns
         and "others: frame 24; " in str(warning)
@@ -158,7 +158,7 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
 def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(prepared):
     doubts = (Finding.warning("scale", SCALE),)
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), decisions=doubts, converged=False)
-    flags = trust_row(judge(made, prepared), made, prepared)["flags"]
+    flags = trust_row(assess_fit(made, prepared), made, prepared)["flags"]
     assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
 
 
@@ -168,10 +168,10 @@ def test_the_photon_noise_in_the_amplitude_is_flagged_where_photons_were_counted
     objects = (1 + 0.02 * reference.random_complex(rng, (1, 64, 64))).astype(np.complex64)
     scan = Prepared("scan", None, data, np.arange(36), np.zeros(0, int))
     made = Reconstruction(objects, np.ones(objects.shape, bool), data.beam)
-    row = trust_row(judge(made, scan), made, scan)
+    row = trust_row(assess_fit(made, scan), made, scan)
     assert row["noise_share"] > 1 and IN_NOISE in row["flags"]
     uncounted = replace(scan, whole=replace(data, counts=False))
-    row = trust_row(judge(made, uncounted), made, uncounted)
+    row = trust_row(assess_fit(made, uncounted), made, uncounted)
     assert row["noise_share"] is None and IN_NOISE not in row["flags"]
 
 
@@ -184,7 +184,7 @@ def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, f
     waves = 1 + 0.1 * np.cos(2 * np.pi * np.arange(64) / 5)[:, None] + 0.1 * rng.normal(size=(64, 64))
     made = Reconstruction(waves[None].astype(np.complex64), np.ones((1, 64, 64), bool))
     scan = Prepared("scan", None, whole, np.arange(0, 100), np.zeros(0, int))
-    row = trust_row(judge(made, scan), made, scan)
+    row = trust_row(assess_fit(made, scan), made, scan)
     assert (RASTER in row["flags"]) is flagged
     if flagged:
         assert row["raster_artefact"]["amplitude"] == pytest.approx(0.1 / 2**0.5, rel=0.3)
@@ -213,11 +213,11 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """Of all patterns, in order; in the end the mean square of the flux is one."""
     made = solver.reconstruct(prepared, ASKED, RunContext(tmp_path))
-    told = prepared.whole.beam
-    same(made.before.beam, told, 1e-5)
-    same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
-    assert len(made.fit.terms.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
-    assert len(judge(made, prepared).free.residual) == len(prepared.out)
+    initial = prepared.whole.beam
+    same(made.before.beam, initial, 1e-5)
+    same(made.beam, replace(initial, flux=initial.flux / np.sqrt(np.mean(initial.flux**2))), 1e-5)
+    assert len(made.fit.objective.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
+    assert len(assess_fit(made, prepared).held_out.residual) == len(prepared.out)
 
 
 class Echo:
@@ -239,12 +239,12 @@ class Echo:
 @pytest.mark.parametrize("general", [True, False])
 def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, general):
     """The solver's; with the probe that its own training has learned, in the solver's power."""
-    told, found = prepared.whole.beam, another(prepared.whole.beam)
+    initial, found = prepared.whole.beam, another(prepared.whole.beam)
     solved = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), found)
     learned = wave((3, N, N), 9)
     scaled = found.with_probe(learned).scaled_to(found.power)
-    for before, modes, beam in ((None, None, told), (solved, None, found), (solved, learned, scaled)):
-        echo = Echo(general, told.probe[0])
+    for before, modes, beam in ((None, None, initial), (solved, None, found), (solved, learned, scaled)):
+        echo = Echo(general, initial.probe[0])
         made = network.reconstruct(prepared, echo, before, modes, None, RunContext(tmp_path))
         same(made.beam, beam)
         same(echo.data.beam, beam.at(prepared.kept))

@@ -1,4 +1,4 @@
-"""Scans of few patterns: what is asked for is brought down to what there is; what is too little is told."""
+"""Scans of few patterns: limits are brought down to what there is; what is too little is reported."""
 
 import json
 from dataclasses import replace

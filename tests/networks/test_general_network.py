@@ -1,4 +1,4 @@
-"""A network for many scans: the loss that it is trained by, a given start, the misfit that it is told."""
+"""A network for many scans: the loss that it is trained by, a given start, the misfit as its input."""
 
 from dataclasses import replace
 
@@ -38,39 +38,39 @@ def waves(*rows):
     return tf.constant(np.array([rows]), tf.complex64)
 
 
-def error_of(found, target, light):
-    return object_error(waves(*found), waves(*target), tf.constant([light], tf.float32)).numpy()
+def error_of(found, target, illumination):
+    return object_error(waves(*found), waves(*target), tf.constant([illumination], tf.float32)).numpy()
 
 
 def test_object_error_against_a_loop():
     rng = np.random.default_rng(0)
     found, target = (reference.random_complex(rng, (2, 5, 5)) for _ in range(2))
-    light = rng.uniform(0, 1, (2, 5, 5))
+    illumination = rng.uniform(0, 1, (2, 5, 5))
     for b in range(2):
-        light[b, 0, 0] = 1
+        illumination[b, 0, 0] = 1
         pixels = [
             (*values, values[2] / (values[2] + 0.1))
-            for values in zip(*(a[b].flat for a in (found, target, light)), strict=True)
+            for values in zip(*(a[b].flat for a in (found, target, illumination)), strict=True)
         ]
         total = sum(w for *_, w in pixels)
         turn = np.exp(-1j * np.angle(sum(w * o * np.conj(t) for o, t, _, w in pixels)))
         mean = sum(w * t for _, t, _, w in pixels) / total
         wrong = sum(w * abs(o * turn - t) for o, t, _, w in pixels)
         expected = wrong / (sum(w * abs(t - mean) for _, t, _, w in pixels) + 0.003 * total)
-        assert error_of(found[b], target[b], light[b])[0] == pytest.approx(expected, rel=1e-4)
+        assert error_of(found[b], target[b], illumination[b])[0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_amplitude_error_against_a_loop():
     rng = np.random.default_rng(0)
     found, target = (reference.random_complex(rng, (2, 5, 6)) for _ in range(2))
-    light = rng.uniform(0, 1, (2, 5, 6)).astype(np.float32)
-    light[:, 0, 0], light[:, 0, 1] = 1, 5e-4
-    computed = amplitude_error(*(tf.constant(a, tf.complex64) for a in (found, target)), light).numpy()
+    illumination = rng.uniform(0, 1, (2, 5, 6)).astype(np.float32)
+    illumination[:, 0, 0], illumination[:, 0, 1] = 1, 5e-4
+    computed = amplitude_error(*(tf.constant(a, tf.complex64) for a in (found, target)), illumination).numpy()
     for b in range(2):
         pixels = [
-            (abs(o), abs(t), lit / (lit + 0.1))
-            for o, t, lit in zip(*(a[b].flat for a in (found, target, light)), strict=True)
-            if lit > 1e-3
+            (abs(o), abs(t), dose / (dose + 0.1))
+            for o, t, dose in zip(*(a[b].flat for a in (found, target, illumination)), strict=True)
+            if dose > 1e-3
         ]
         total = sum(w for *_, w in pixels)
         mean = sum(w * t for _, t, w in pixels) / total
@@ -82,13 +82,13 @@ def test_amplitude_error_against_a_loop():
 def random_objects(seed=1, side=7):
     rng = np.random.default_rng(seed)
     found, target = (reference.random_complex(rng, (3, side, side)).astype(np.complex64) for _ in range(2))
-    light = rng.uniform(0, 1, (3, side, side)).astype(np.float32)
-    return found, target, light
+    illumination = rng.uniform(0, 1, (3, side, side)).astype(np.float32)
+    return found, target, illumination
 
 
 @pytest.mark.parametrize("name", ["found", "target", "both", "equal"])
 def test_the_gradient_of_object_error_is_finite_at_zero(name):
-    found, target, light = random_objects()
+    found, target, illumination = random_objects()
     if name in ("found", "both"):
         found = 0 * found
     if name in ("target", "both"):
@@ -96,21 +96,21 @@ def test_the_gradient_of_object_error_is_finite_at_zero(name):
     variable = tf.constant(target if name == "equal" else found)
     with tf.GradientTape() as tape:
         tape.watch(variable)
-        error = object_error(variable, target, light)
+        error = object_error(variable, target, illumination)
     assert np.isfinite(error).all() and np.isfinite(tape.gradient(error, variable)).all()
 
 
 def test_the_gradient_of_object_error_is_that_of_finite_differences():
-    found, target, light = random_objects(side=3)
+    found, target, illumination = random_objects(side=3)
     variable = tf.constant(found)
     with tf.GradientTape() as tape:
         tape.watch(variable)
-        total = tf.reduce_sum(object_error(variable, target, light))
+        total = tf.reduce_sum(object_error(variable, target, illumination))
     gradient = tape.gradient(total, variable).numpy()
     way = reference.random_complex(np.random.default_rng(3), found.shape)
     step = 1e-3
     there, back = (
-        np.sum(object_error((found + sign * step * way).astype(np.complex64), target, light))
+        np.sum(object_error((found + sign * step * way).astype(np.complex64), target, illumination))
         for sign in (1, -1)
     )
     assert np.sum((gradient.conj() * way).real) == pytest.approx((there - back) / (2 * step), rel=0.01)
@@ -137,10 +137,10 @@ def test_the_truth_stays_where_it_is(name, within):
     form, batch = batch_of(name)
     network = network_of(geometry_of_form(form))
     arguments = batch["x"], batch["offsets"], batch["probe"]
-    lit = batch["light"] > 0.05
-    target = batch["target"][lit]
-    within("from the truth", relative(network(*arguments, batch["target"])[lit], target), below=2e-3)
-    within("from nothing", relative(network(*arguments)[lit], target), above=0.03)
+    illuminated = batch["illumination"] > 0.05
+    target = batch["target"][illuminated]
+    within("from the truth", relative(network(*arguments, batch["target"])[illuminated], target), below=2e-3)
+    within("from nothing", relative(network(*arguments)[illuminated], target), above=0.03)
 
 
 def slow_misfit(batch, b, reach):
@@ -161,15 +161,15 @@ def slow_misfit(batch, b, reach):
 def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
     form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
     network = network_of(geometry_of_form(form), stages=1)
-    told = []
+    shown = []
 
     def call(features, _):
-        told.append(features)
+        shown.append(features)
         return features[..., :2], features
 
     monkeypatch.setattr(network.cnns[0], "call", call)
     network(batch["x"], batch["offsets"], batch["probe"])
-    (features,) = told
+    (features,) = shown
     assert features.shape == (2, form.region_size, form.region_size, 6)
     for b in range(2):
         expected = slow_misfit(batch, b, form.reach)
@@ -198,9 +198,9 @@ def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
     found, expected = network.iterate(*inputs, tf.constant(3)), network(*inputs)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(network.iterate(*inputs, tf.constant(2)) - expected).max() > 1e-4
-    begun = network.iterate(*inputs, tf.constant(0)).numpy()
+    initial = network.iterate(*inputs, tf.constant(0)).numpy()
     given = batch["start"].numpy()
-    np.testing.assert_array_equal(begun[given != 0], given[given != 0])
+    np.testing.assert_array_equal(initial[given != 0], given[given != 0])
 
 
 def test_a_stage_is_given_the_hidden_channels_of_the_one_before():

@@ -121,11 +121,11 @@ def test_the_truth_is_a_fixed_point_of_the_untrained_iteration(clean, build_netw
     inner = slice(margin, margin + generator.side)
     truth = true_regions(data, GROUPS)[:, inner, inner]
     positions = offsets + (generator.side - data.N) / 2
-    light = generator._illumination(positions, probe)
+    illumination = generator._illumination(positions, probe)
     change = generator._change(tf.constant(truth), physics.uncentre(x), positions, probe)
-    g = generator._update(change, positions, probe, light).numpy()
-    lit = light > 0.05 * np.max(light)
-    assert np.abs(g[lit]).max() < 1e-3
+    g = generator._update(change, positions, probe, illumination).numpy()
+    illuminated = illumination > 0.05 * np.max(illumination)
+    assert np.abs(g[illuminated]).max() < 1e-3
 
 
 @pytest.mark.parametrize("name", ["unrolled", "unet_big"])
@@ -156,7 +156,7 @@ def test_gradient_is_zero_outside_the_probe_and_finite_for_an_empty_object(build
             loss = tf.reduce_mean(tf.abs(model.predict_amplitudes(regions, offsets, probe) - x))
         gradient = tape.gradient(loss, regions).numpy()
         assert np.isfinite(gradient).all()
-        light = sum(
+        illumination = sum(
             reference.place(np.abs(data.probe[0]), r + 2.0, (36, 36)).real for r in offsets[0].numpy()
         )
-        assert np.all(gradient[0][light == 0] == 0) and (light == 0).any()
+        assert np.all(gradient[0][illumination == 0] == 0) and (illumination == 0).any()

@@ -47,7 +47,7 @@ def test_by_fresnels_integral():
 
 
 def test_a_lens_focuses_ahead_and_not_behind():
-    """The phase ``exp(−iπ x²/F)`` of a converging lens: all light in the middle after F, spread after −F."""
+    """The phase ``exp(−iπ x²/F)`` of a converging lens: focused after F, spread after −F."""
     rows, cols = axes()
     lens = np.exp(-1j * np.pi * (rows**2 / WAY.row + cols**2 / WAY.col) - (rows**2 + cols**2) / 60)
     ahead, behind = (np.abs(at_detector(lens, way)) ** 2 for way in (WAY, WAY.reversed))
@@ -75,14 +75,14 @@ def image(place):
     """Patterns ``(J, N, N)`` of a smooth object at positions ``(J, 2)``, zero frequency in the middle."""
     rows, cols = axes(side=N + 8)
     smooth = np.exp(1j * np.sin(0.3 * rows + 0.1 * cols) - 0.3 * np.cos(0.2 * cols - 0.25 * rows) ** 2)
-    light = physics.forward(
+    intensity = physics.forward(
         tf.constant(smooth[None], tf.complex64),
         tf.constant(place[None], tf.float32),
         tf.constant(bump(width=7.0)[None], tf.complex64),
         exact=True,
         fresnel=WAY,
     )
-    return physics.detect(light)[0].numpy()
+    return physics.detect(intensity)[0].numpy()
 
 
 def test_positions_between_pixels_make_no_jump():
@@ -97,9 +97,11 @@ def test_the_sample_moves_and_the_beam_stays():
     """Where the object is flat the pattern does not change with the position, between pixels either."""
     flat = tf.ones((1, N + 8, N + 8), tf.complex64)
     places = tf.constant([[[2.0, 3.0], [2.3, 2.6], [3.5, 3.1]]])
-    light = physics.forward(flat, places, tf.constant(bump()[None], tf.complex64), exact=True, fresnel=WAY)
-    for other in light[0, 1:]:
-        np.testing.assert_allclose(other, light[0, 0], atol=2e-4)
+    intensity = physics.forward(
+        flat, places, tf.constant(bump()[None], tf.complex64), exact=True, fresnel=WAY
+    )
+    for other in intensity[0, 1:]:
+        np.testing.assert_allclose(other, intensity[0, 0], atol=2e-4)
 
 
 def test_a_beam_that_diverges():

@@ -66,9 +66,9 @@ def test_a_moved_probe_is_a_moved_object():
     window = fourier_shifted(truth, *position)[:N, :N]
     expected = np.abs(np.fft.fftshift(np.fft.fft2(probe * window))) / N
     objects, at = tf.constant(truth[None]), tf.constant(position[None, None], tf.float32)
-    light = tf.constant(probe[None], tf.complex64)
-    exact = physics.detect(physics.forward(objects, at, light, exact=True)).numpy()[0, 0]
-    bilinear = diffract(objects, at, light).numpy()[0, 0]
+    modes = tf.constant(probe[None], tf.complex64)
+    exact = physics.detect(physics.forward(objects, at, modes, exact=True)).numpy()[0, 0]
+    bilinear = diffract(objects, at, modes).numpy()[0, 0]
     scale = expected.max()
     missed = np.abs(exact - expected).max()  # what the object has beyond the probe's window and Nyquist
     assert missed < 3e-3 * scale
@@ -122,8 +122,8 @@ def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
     found_ones = next(predictions(scan.objects[0], scan, np.array([17])))
     counts, rates = (np.square(v.numpy().astype(float)) / scan.normalisation**2 for v in found_ones)
     total = 0.0
-    for n, rate, seen in zip(counts.ravel(), rates.ravel(), np.fft.ifftshift(good).ravel(), strict=True):
-        if seen:
+    for n, rate, valid in zip(counts.ravel(), rates.ravel(), np.fft.ifftshift(good).ravel(), strict=True):
+        if valid:
             total += 2 * (rate - n + (n * np.log(n / rate) if n > 0.5 else 0))
     assert found.pixels[0] == good.sum()
     assert found.mean_deviance == pytest.approx(total / good.sum(), rel=1e-3)
@@ -180,8 +180,8 @@ def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
         )
     )
     predicted = pinn.predict_amplitudes(regions, batch["offsets"], probe)
-    seen = batch["x"] >= 0
-    error = tf.boolean_mask(tf.abs(predicted - batch["x"]), seen)
+    valid = batch["x"] >= 0
+    error = tf.boolean_mask(tf.abs(predicted - batch["x"]), valid)
     assert float(tf.reduce_mean(error)) < 0.01
     losses = pinn.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
     assert np.isfinite(float(losses["loss"]))

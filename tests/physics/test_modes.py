@@ -78,8 +78,8 @@ def test_detect_by_a_loop():
     found = physics.detect(physics.total_intensity(physics.far_field(tf.constant(waves))))
     assert found.dtype == tf.float64
     for j in range(2):
-        light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
-        np.testing.assert_allclose(found[j], np.sqrt(light), atol=1e-10)
+        intensity = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
+        np.testing.assert_allclose(found[j], np.sqrt(intensity), atol=1e-10)
 
 
 @pytest.mark.parametrize("kind, places", [*itertools.product(PROBES, PLACES)])
@@ -90,11 +90,11 @@ def test_diffract_by_loops(kind, places):
     waves = waves_by_loops(objects, positions, probe, kind)
     np.testing.assert_allclose(exit_waves(*map(tf.constant, (objects, positions, probe))), waves, atol=2e-5)
     for b, c in np.ndindex(B, C):
-        light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[b, c])
-        np.testing.assert_allclose(found[b, c], np.sqrt(light), rtol=1e-4, atol=1e-4)
+        intensity = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[b, c])
+        np.testing.assert_allclose(found[b, c], np.sqrt(intensity), rtol=1e-4, atol=1e-4)
 
 
-def test_the_gradient_of_detect_is_finite_where_there_is_no_light():
+def test_the_gradient_of_detect_is_finite_where_the_intensity_is_zero():
     waves = tf.Variable(tf.zeros((1, 2, 4, 4), tf.complex64))
     with tf.GradientTape() as tape:
         value = tf.reduce_sum(physics.detect(physics.total_intensity(physics.far_field(waves))))
@@ -151,7 +151,7 @@ def test_the_ramp_by_its_formula():
         assert found[k, i, j] == pytest.approx(np.exp(-2j * np.pi * angle), abs=1e-5)
 
 
-# ---- a network lit by modes
+# ---- a network under several modes
 
 
 @functools.cache

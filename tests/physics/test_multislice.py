@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import likelihood_of
-from helpers.multislice import BETWEEN, DISTANCE, PIXEL, WAVELENGTH, spectrum, thick_light, thick_scan
+from helpers.multislice import BETWEEN, DISTANCE, PIXEL, WAVELENGTH, spectrum, thick_intensity, thick_scan
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -31,7 +31,7 @@ def test_it_is_fresnels_where_angles_are_small_and_decays_beyond_the_wavelength(
 
 def test_forward_by_loops():
     scan, slices = thick_scan(slices=3)
-    expected = np.array([thick_light(slices, scan.modes, r) for r in scan.positions])
+    expected = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
     modes, stack = tf.constant(scan.modes, tf.complex64), tf.constant(slices[None], tf.complex64)
     places = tf.constant(scan.positions[None], tf.float32)
     found = physics.forward(stack, places, modes, exact=True, between=BETWEEN)[0].numpy()
@@ -44,7 +44,7 @@ def test_slices_without_a_distance_are_their_product():
     here = FreeSpace(0.0, BETWEEN.row, BETWEEN.col)
     thin = replace(scan, object=slices.prod(axis=0)).dataset(object_size=slices.shape[-1])
     f = thin.normalisation
-    thick = replace(scan.state(f), object=slices.astype(np.complex64))
+    thick = replace(scan.estimate(f), object=slices.astype(np.complex64))
     one = replace(thick, object=thick.projection)
     move = 1.02 * thick.modes  # away from the minimum, where the deviance is not nought
     found = likelihood_of(replace(thin, between=here)).evaluate(replace(thick, modes=move))
@@ -55,8 +55,10 @@ def test_slices_without_a_distance_are_their_product():
 def test_a_thin_object_is_not_touched_by_a_distance():
     scan, _ = thick_scan()
     data = scan.dataset(np.random.default_rng(0))
-    state, parts = scan.state(data.normalisation), ("object", "modes", "positions")
-    plain, other = (likelihood_of(d).evaluate(state, parts) for d in (data, replace(data, between=BETWEEN)))
+    estimate, parts = scan.estimate(data.normalisation), ("object", "modes", "positions")
+    plain, other = (
+        likelihood_of(d).evaluate(estimate, parts) for d in (data, replace(data, between=BETWEEN))
+    )
     assert np.array_equal(plain.deviance, other.deviance)
     for part in parts:
         assert np.array_equal(plain.gradients[part], other.gradients[part])
@@ -68,18 +70,18 @@ def test_gradients_by_finite_differences(part):
     scan, slices = thick_scan()
     data = replace(scan.dataset(np.random.default_rng(1), object_size=slices.shape[-1]), between=BETWEEN)
     f, rng = data.normalisation, np.random.default_rng(2)
-    state = replace(scan.state(f), object=(0.9 * slices).astype(np.complex64))
-    gradient = likelihood_of(data).evaluate(state, (part,)).gradients[part]
+    estimate = replace(scan.estimate(f), object=(0.9 * slices).astype(np.complex64))
+    gradient = likelihood_of(data).evaluate(estimate, (part,)).gradients[part]
     counts = np.fft.ifftshift(np.square(data.amplitudes[:].astype(float)), axes=(-2, -1))
 
     def value(step):
-        there = {name: getattr(state, name).astype(complex) for name in ("object", "modes")}
-        there["positions"] = state.positions
+        there = {name: getattr(estimate, name).astype(complex) for name in ("object", "modes")}
+        there["positions"] = estimate.positions
         there[part] = there[part] + step * move
-        lit = [thick_light(there["object"], there["modes"] / f, r) for r in there["positions"]]
-        return kl_div(counts + 0.02, np.array(lit) + 0.02).sum()
+        intensity = [thick_intensity(there["object"], there["modes"] / f, r) for r in there["positions"]]
+        return kl_div(counts + 0.02, np.array(intensity) + 0.02).sum()
 
-    shape = getattr(state, part).shape
+    shape = getattr(estimate, part).shape
     move = rng.normal(size=shape) if part == "positions" else random_complex(rng, shape)
     step = 1e-5
     slope = (value(step) - value(-step)) / (2 * step)

@@ -97,10 +97,10 @@ def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
 @pytest.mark.parametrize("images, sets", [(2, 3), (1, 2), (2, 1)])
 def test_batches_of_different_length_are_an_error(mover, images, sets):
     positions = tf.zeros((sets, 1, 2))
-    told = rf"has the batch size {images} and positions {sets}; must be equal"
-    with pytest.raises(ValueError, match=f"objects {told}"):
+    message = rf"has the batch size {images} and positions {sets}; must be equal"
+    with pytest.raises(ValueError, match=f"objects {message}"):
         mover.extract(tf.zeros((images, *SHAPE), tf.complex64), positions, N)
-    with pytest.raises(ValueError, match=f"patches {told}"):
+    with pytest.raises(ValueError, match=f"patches {message}"):
         mover.place(tf.zeros((images, 1, N, N), tf.complex64), positions, SHAPE)
 
 

@@ -67,7 +67,7 @@ CASES = {
     "coarse, masked": (UnrolledModel(stages=2, width=8, coarsening=3), {"support": 22}, {"masked": True}),
     "fine, moved probe": (UnrolledModel(stages=2, width=8, coarsening=1), {"exact": True}, {}),
     "two modes": (UnrolledModel(stages=2, width=8), {"exact": True}, {"probe_shape": (2, N, N)}),
-    "told the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
+    "with the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
     "unet": (UNetModel(filters_scale=1), {}, {}),
     "unet, one patch a pattern": (UNetModel(filters_scale=1, object_big=True), {}, {"masked": True}),
     "fno": (FourierModel(width=8, modes=6, layers=2), {}, {"masked": True}),

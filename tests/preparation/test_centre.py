@@ -48,7 +48,7 @@ def test_dead_columns_anywhere_in_the_beam(beam, column):
 
 @every_beam
 def test_diffuse_light_and_a_sloping_background_do_not_pull(beam):
-    """Half as much light as the beam's in one, as much in the other."""
+    """Half the intensity of the beam in one, as much in the other."""
     diffuse = np.exp(-(radius((67, 41)) ** 2) / (2 * 20**2))
     slope = np.broadcast_to(np.arange(W) / W, (H, W))
     assert off(beam + 0.5 * beam.sum() * diffuse / diffuse.sum()) <= 1

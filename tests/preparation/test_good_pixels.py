@@ -1,4 +1,4 @@
-"""Which pixels and frames are left out: defects that are drawn, and light that only looks like one."""
+"""Which pixels and frames are left out: defects that are drawn, and intensity that only looks like one."""
 
 import logging
 
@@ -19,13 +19,13 @@ ROWS, COLS = np.indices((H, W)) - np.array(CENTRE)[:, None, None]
 SPOT = np.exp(-(ROWS**2 + 1.3 * COLS**2) / 40)
 
 
-def light(photons=300.0, seed=0):
+def intensity(photons=300.0, seed=0):
     """Photons expected in ``J`` frames: a spot in the middle, of which each has more or less."""
     return photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (J, 1, 1))
 
 
 def counts(photons=300.0, seed=0):
-    return np.random.default_rng(seed + 1).poisson(light(photons, seed)).astype(float)
+    return np.random.default_rng(seed + 1).poisson(intensity(photons, seed)).astype(float)
 
 
 def raw(frames, domain="counts", zero="centre", **changes):
@@ -46,13 +46,13 @@ def said(scan, what):
     return next(str(finding) for finding in scan.findings if finding.what == what)
 
 
-# ---- light that is no defect
+# ---- intensity that is no defect
 
 
 @pytest.mark.parametrize("steady", [True, False])
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_a_beam_of_one_pixel_stays(steady, zero):
-    """Most of the light in the zero frequency, with or without changes over the scan."""
+    """Most of the intensity in the zero frequency, with or without changes over the scan."""
     frames = counts(3.0)
     strength = 3e3 if steady else np.random.default_rng(5).exponential(3e3, J)
     frames[:, CENTRE[0], CENTRE[1]] = np.random.default_rng(4).poisson(strength, J)
@@ -72,8 +72,8 @@ def test_the_spots_of_a_lattice_stay(zero):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["lily_4", "lily_2.5", "cameraman_4", "cameraman_3"])
-def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplog):
-    """A fifth to four fifths of the light lie in the zero frequency; up to a sixth of the frames are dark."""
+def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, caplog):
+    """Up to four fifths of the photons lie in the zero frequency; up to a sixth of the frames are dark."""
     path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
     data = DataConfig(file=str(path), domain="amplitude")
     scan = interpret(open_raw(data), data)
@@ -88,7 +88,7 @@ def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplo
 
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_hot_and_dead_pixels_are_found_and_no_others(zero):
-    """Hot: one in the dark, one in the light; dead in the light; dark in the dark is no sign."""
+    """Hot: one in the dark, one in a bright region; dead in a bright region; dark in the dark is no sign."""
     frames, rng = counts(), np.random.default_rng(7)
     frames[:, 5, 40] = rng.poisson(60, J)
     frames[:, CENTRE[0] + 3, CENTRE[1] + 5] += rng.poisson(4000, J)

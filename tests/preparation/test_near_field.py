@@ -11,7 +11,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
 from ptycho.preparation.near_field import NearField, looks_like_near_field, probe_in_window
 from ptycho.preparation.prepare import interpret
-from ptycho.scan.optics import brought_back, seen_power
+from ptycho.scan.optics import brought_back, measured_power
 
 ENERGY = photon_energy_eV(1e-10)
 H, W = 45, 52
@@ -79,15 +79,15 @@ def test_a_transfer_function_that_aliases_is_told():
 
 
 @pytest.mark.parametrize(
-    ("probe", "models", "told"),
+    ("probe", "models", "message"),
     [
         (OwnProbe(), ("pinn",), "networks"),
         (OwnProbe(), ("lsqml",), "LSQ-ML"),
         (ZonePlateProbe(), (), "zone_plate"),
     ],
 )
-def test_what_is_made_for_far_fields_is_refused(probe, models, told):
-    with pytest.raises(ConfigError, match=f"data.physics=near_field.*{told}"):
+def test_what_is_made_for_far_fields_is_refused(probe, models, message):
+    with pytest.raises(ConfigError, match=f"data.physics=near_field.*{message}"):
         ScanRunConfig(data=config(), probe=probe, models=models)
 
 
@@ -106,8 +106,8 @@ def test_the_mean_pattern_brought_back_gives_it_again():
     probe = brought_back(modulus, way)
     np.testing.assert_allclose(np.abs(way.propagated(probe)), modulus, rtol=1e-5)
     good = modulus > 1.5
-    assert seen_power(probe, way, good) == pytest.approx(np.sum(modulus[good] ** 2), rel=1e-5)
-    assert seen_power(probe, None, good) == pytest.approx(np.sum(modulus**2), rel=1e-5)
+    assert measured_power(probe, way, good) == pytest.approx(np.sum(modulus[good] ** 2), rel=1e-5)
+    assert measured_power(probe, None, good) == pytest.approx(np.sum(modulus**2), rel=1e-5)
 
 
 def test_light_to_the_edge_looks_like_a_near_field():

@@ -1,4 +1,4 @@
-"""The intensity of one photon: told where patterns are photon counts times a number, and nowhere else."""
+"""The intensity of one photon: found where patterns are photon counts times a number, and nowhere else."""
 
 import re
 

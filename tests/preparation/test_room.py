@@ -1,4 +1,4 @@
-"""Whether there is room for a scan is told before anything is copied, to Python as to the command line."""
+"""Whether there is room for a scan is checked before anything is copied, to Python as to the command line."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -39,8 +39,8 @@ def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
     rng = np.random.default_rng(0)
     positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
     scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
-    free = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
-    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: free)
+    disk = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
+    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: disk)
     message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
     with pytest.raises(ConfigError, match=message):
         scan.dataset()

@@ -58,14 +58,14 @@ def falling(edge, ratio, shape=(48, 64)):
 
 
 @pytest.mark.parametrize(
-    ("edge", "ratio", "told"), [(0.5, 4, True), (0.5, 1.5, False), (0.05, 4, False), (0.5, 1, False)]
+    ("edge", "ratio", "warned"), [(0.5, 4, True), (0.5, 1.5, False), (0.05, 4, False), (0.5, 1, False)]
 )
-def test_light_that_falls_off_to_the_edge_and_is_there_asks_for_finer_pixels(edge, ratio, told):
-    """Light that is as strong further in is a background; hardly any does no harm."""
+def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio, warned):
+    """Intensity that is as strong further in is a background; hardly any does no harm."""
     mean = falling(edge, ratio)
     found = finer_pixels(mean, np.ones(mean.shape, bool), 64)
-    assert (found is not None) == told
-    if told:
+    assert (found is not None) == warned
+    if warned:
         assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
 
 

@@ -16,10 +16,10 @@ def speckles(seed=0, photons=200.0):
     waves = rng.normal(size=(J, side, side)) + 1j * rng.normal(size=(J, side, side))
     padded = np.zeros((J, N, N), complex)
     padded[:, :side, :side] = waves
-    light = np.abs(np.fft.fft2(padded)) ** 2
+    intensity = np.abs(np.fft.fft2(padded)) ** 2
     envelope = np.exp(-(np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2]) ** 2) / 60)
-    light = light * envelope / (light * envelope).mean() * photons
-    return rng.poisson(light).astype(float)
+    intensity = intensity * envelope / (intensity * envelope).mean() * photons
+    return rng.poisson(intensity).astype(float)
 
 
 def mended(tmp_path, counts, good=None, blocks=7):

@@ -33,7 +33,7 @@ def config(overrides):
     return to_dataclass(DataConfig, OmegaConf.to_container(OmegaConf.from_dotlist(overrides))["data"])
 
 
-def told(scan, data):
+def warnings_of(scan, data):
     return [line.removeprefix("  ! ") for line in lines(scan, data) if line.startswith("  ! ")]
 
 
@@ -41,7 +41,7 @@ def told(scan, data):
 def test_the_good_files_are_accepted(world, form):
     data = config(world.made(form))
     scan = interpret(open_raw(data), data)
-    assert scan.raw.patterns.shape == (30, 32, 32) and scan.N == 32 and not told(scan, data)
+    assert scan.raw.patterns.shape == (30, 32, 32) and scan.N == 32 and not warnings_of(scan, data)
     scan.raw.patterns.close()
     plan(ScanRunConfig(data=data))
 
@@ -65,7 +65,7 @@ def test_refused(world, case, caplog):
 def test_doubtful(world, case):
     data = config(case.make(world))
     scan = interpret(open_raw(data), data)
-    warnings = told(scan, data)
+    warnings = warnings_of(scan, data)
     scan.raw.patterns.close()
     assert len([line for line in warnings if re.search(case.message, line)]) == 1, warnings
     assert len(warnings) <= 2 and all(line.isprintable() for line in warnings)

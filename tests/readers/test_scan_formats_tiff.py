@@ -127,7 +127,7 @@ def test_tiff_errors(made, tmp_path, table, spoil, match, caplog):
     spoil(folder, made)
     with pytest.raises(ConfigError, match=match) as caught:
         open_scan(folder, ReadOptions(positions_file=table))
-    assert "\n" not in str(caught.value) and not caplog.records, "it is told once"
+    assert "\n" not in str(caught.value) and not caplog.records, "it is said once"
     assert logging.getLogger("tifffile").level == logging.NOTSET, "others who use it still hear of it"
 
 

@@ -6,25 +6,25 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, distance, illuminated_mask, likelihood_of
 
 from ptycho.reconstruction import blocks
 from ptycho.reconstruction.blocks import (
     Blockwise,
     Task,
-    alone,
     cut,
     divide,
     fit_in_blocks,
     patterns_of,
+    serial,
     solve_task,
 )
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Terms, fit
-from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Objective, fit
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe_support import ProbeSupport
@@ -45,39 +45,39 @@ def data(scan):
 
 
 @pytest.fixture(scope="module")
-def terms(data):
-    return Terms(likelihood_of(data), Prior("edge_preserving", 3.0))
+def objective(data):
+    return Objective(likelihood_of(data), Prior("edge_preserving", 3.0))
 
 
 @pytest.fixture(scope="module")
-def found(scan, terms):
-    f = terms.likelihood.normalisation
-    return fit_in_blocks(terms, scan.rough(f), OBJECT_ALONE, 40, Blockwise(MOST))
+def found(scan, objective):
+    f = objective.likelihood.normalisation
+    return fit_in_blocks(objective, scan.rough(f), OBJECT_ALONE, 40, Blockwise(MOST))
 
 
-def test_every_pattern_is_one_blocks_own_and_lies_in_its_window(scan, terms):
-    state = scan.state(terms.likelihood.normalisation)
-    parts = divide(state, MOST)
+def test_every_pattern_is_one_blocks_own_and_lies_in_its_window(scan, objective):
+    estimate = scan.estimate(objective.likelihood.normalisation)
+    parts = divide(estimate, MOST)
     own = np.concatenate([part.patterns[part.own] for part in parts])
     np.testing.assert_array_equal(np.sort(own), np.arange(144))
     assert len(parts) == 4 and {int(part.own.sum()) for part in parts} == {36}
     for part in parts:
         assert len(part.patterns) > 36  # some around it
-        inside = cut(state, part)
+        inside = cut(estimate, part)
         assert inside.object.shape == part.shape
         assert inside.positions.min() >= 0
         assert np.all(np.ceil(inside.positions.max(axis=0)) + N <= part.shape)
 
 
-def test_a_block_has_those_near_its_own_and_no_others(scan, terms):
+def test_a_block_has_those_near_its_own_and_no_others(scan, objective):
     """Brute force: a pattern belongs if it is within the reach of the rectangle of the block's own."""
-    state = scan.state(1.0)
-    for part in divide(state, MOST):
-        own = state.positions[part.patterns[part.own]]
-        reach = blocks.energy_diameter(state.modes) / 2
+    estimate = scan.estimate(1.0)
+    for part in divide(estimate, MOST):
+        own = estimate.positions[part.patterns[part.own]]
+        reach = blocks.energy_diameter(estimate.modes) / 2
         near = [
             j
-            for j, place in enumerate(state.positions)
+            for j, place in enumerate(estimate.positions)
             if all(
                 low - reach <= x <= high + reach
                 for x, low, high in zip(place, own.min(0), own.max(0), strict=True)
@@ -86,19 +86,19 @@ def test_a_block_has_those_near_its_own_and_no_others(scan, terms):
         np.testing.assert_array_equal(part.patterns, near)
 
 
-def test_a_blocks_patterns_are_explained_as_those_of_the_scan(scan, terms):
-    state = scan.state(terms.likelihood.normalisation)
-    whole = terms.likelihood.evaluate(state).deviance
-    for part in divide(state, MOST):
-        inside = patterns_of(terms.likelihood, part).evaluate(cut(state, part)).deviance
+def test_a_blocks_patterns_are_explained_as_those_of_the_scan(scan, objective):
+    estimate = scan.estimate(objective.likelihood.normalisation)
+    whole = objective.likelihood.evaluate(estimate).deviance
+    for part in divide(estimate, MOST):
+        inside = patterns_of(objective.likelihood, part).evaluate(cut(estimate, part)).deviance
         np.testing.assert_allclose(inside, whole[part.patterns], rtol=1e-5)
 
 
 def test_blocks_of_any_phase_and_scale_are_brought_together(scan):
-    rng, state = np.random.default_rng(3), scan.state(1.0)
-    parts = divide(state, 20)
+    rng, estimate = np.random.default_rng(3), scan.estimate(1.0)
+    parts = divide(estimate, 20)
     factors = rng.uniform(0.8, 1.25, len(parts)) * np.exp(1j * rng.uniform(-3, 3, len(parts)))
-    alone_ = [cut(state, part) for part in parts]
+    alone_ = [cut(estimate, part) for part in parts]
     fits = [
         Fit(
             replace(one, object=(z * one.object).astype(np.complex64), flux=one.flux / abs(z)), [0.0], 1, True
@@ -108,39 +108,41 @@ def test_blocks_of_any_phase_and_scale_are_brought_together(scan):
     scale = blocks._together(fits, parts, True)
     rest = scale * factors
     assert np.abs(rest / rest[0] - 1).max() < 1e-3
-    joined = blocks._joined(state, fits, parts, scale)
-    lit = lit_mask(scan, 0.01)
-    assert distance(joined.object, scan.object, lit) < 1e-3
+    joined = blocks._joined(estimate, fits, parts, scale)
+    illuminated = illuminated_mask(scan, 0.01)
+    assert distance(joined.object, scan.object, illuminated) < 1e-3
     np.testing.assert_allclose(joined.flux, joined.flux[0], rtol=2e-3)
-    far = np.abs(joined.object * joined.flux[0])[lit]
-    np.testing.assert_allclose(far, np.abs(scan.object)[lit], rtol=2e-3)
-    np.testing.assert_allclose(joined.positions, state.positions, atol=1e-9)
+    far = np.abs(joined.object * joined.flux[0])[illuminated]
+    np.testing.assert_allclose(far, np.abs(scan.object)[illuminated], rtol=2e-3)
+    np.testing.assert_allclose(joined.positions, estimate.positions, atol=1e-9)
 
 
-def test_blocks_come_to_what_the_whole_comes_to(scan, terms, found):
-    whole = fit(terms, scan.rough(terms.likelihood.normalisation), OBJECT_ALONE, 60).state
-    lit = lit_mask(scan)
-    at_once, in_blocks = (distance(one.object, scan.object, lit) for one in (whole, found.state))
+def test_blocks_come_to_what_the_whole_comes_to(scan, objective, found):
+    whole = fit(objective, scan.rough(objective.likelihood.normalisation), OBJECT_ALONE, 60).estimate
+    illuminated = illuminated_mask(scan)
+    at_once, in_blocks = (distance(one.object, scan.object, illuminated) for one in (whole, found.estimate))
     assert in_blocks < 1.05 * at_once + 1e-3
-    assert distance(found.state.object, whole.object, lit) < 0.5 * at_once
+    assert distance(found.estimate.object, whole.object, illuminated) < 0.5 * at_once
 
 
-def test_one_round_leaves_seams_that_the_second_takes_off(scan, terms, found):
+def test_one_round_leaves_seams_that_the_second_takes_off(scan, objective, found):
     """The mutation that the stages guard against: without going on, blocks end at their rims."""
-    start = scan.rough(terms.likelihood.normalisation)
-    once = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST), blocks.FROM_NOTHING[:1])
-    values = [terms.likelihood.evaluate(state).value for state in (once.state, found.state)]
+    start = scan.rough(objective.likelihood.normalisation)
+    once = fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST), blocks.FROM_NOTHING[:1])
+    values = [objective.likelihood.evaluate(estimate).value for estimate in (once.estimate, found.estimate)]
     assert values[1] < values[0]
 
 
 def test_positions_of_a_blocks_own_are_found(scan, data):
-    told = scan.positions + np.random.default_rng(7).normal(0, 0.4, scan.positions.shape)
-    moved = data.under(replace(data.beam, positions=np.clip(told, 0, None).astype(np.float32)))
+    nominal = scan.positions + np.random.default_rng(7).normal(0, 0.4, scan.positions.shape)
+    moved = data.under(replace(data.beam, positions=np.clip(nominal, 0, None).astype(np.float32)))
     likelihood = likelihood_of(moved)
     start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
-    free = Freedom(False, positions=True)
-    found = fit_in_blocks(Terms(likelihood, Prior("edge_preserving", 3.0)), start, free, 60, Blockwise(MOST))
-    errors = [r - scan.positions for r in (start.positions, found.state.positions)]
+    refine = Refine(False, positions=True)
+    found = fit_in_blocks(
+        Objective(likelihood, Prior("edge_preserving", 3.0)), start, refine, 60, Blockwise(MOST)
+    )
+    errors = [r - scan.positions for r in (start.positions, found.estimate.positions)]
     before, after = (np.sqrt(np.mean((e - e.mean(axis=0)) ** 2)) for e in errors)
     assert after < 0.4 * before
 
@@ -150,19 +152,19 @@ def sent(value):
 
 
 def backwards(tasks, advance):
-    """Another crew: the last block first, each sent as bytes, as to another process."""
+    """Another executor: the last block first, each sent as bytes, as to another process."""
     done = [sent(solve_task(sent(make().in_memory()))) for make in tasks[::-1]]
     return iter(done[::-1])
 
 
-def test_who_fits_the_blocks_does_not_matter(scan, terms, found):
-    start = scan.rough(terms.likelihood.normalisation)
-    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, backwards))
-    np.testing.assert_array_equal(again.state.object, found.state.object)
+def test_who_fits_the_blocks_does_not_matter(scan, objective, found):
+    start = scan.rough(objective.likelihood.normalisation)
+    again = fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST, backwards))
+    np.testing.assert_array_equal(again.estimate.object, found.estimate.object)
     assert again.course == found.course
 
 
-def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
+def test_a_stopped_fit_goes_on_to_the_same_bits(scan, objective, found, tmp_path):
     cache, solved = FileCache(tmp_path / "blocks"), []
 
     def stops(tasks, advance):
@@ -172,32 +174,33 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
             solved.append(1)
             yield solve_task(make())
 
-    start = scan.rough(terms.likelihood.normalisation)
+    start = scan.rough(objective.likelihood.normalisation)
     with pytest.raises(KeyboardInterrupt):
-        fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, stops, cache))
+        fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST, stops, cache))
     assert len(list((tmp_path / "blocks").glob("*.npz"))) == 6
     left = []
 
     def counts(tasks, advance):
         left.append(len(tasks))
-        return alone(tasks, advance)
+        return serial(tasks, advance)
 
-    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache))
+    again = fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache))
     assert left == [0, 2]
-    np.testing.assert_array_equal(again.state.object, found.state.object)
-    other = replace(terms, prior=Prior("edge_preserving", 10.0))  # another task does not take what is there
+    np.testing.assert_array_equal(again.estimate.object, found.estimate.object)
+    # another task does not take what is there
+    other = replace(objective, prior=Prior("edge_preserving", 10.0))
     fit_in_blocks(other, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache), blocks.FROM_NOTHING[:1])
     assert left[-1] == 4
     cache.remove()
     assert not (tmp_path / "blocks").exists()
 
 
-def test_a_damaged_fit_is_made_again(scan, terms, tmp_path, caplog):
-    cache, state = FileCache(tmp_path), scan.state(1.0)
-    cache.put("end-0000-ab", Fit(state, [2.0, 1.0], 7, True).arrays())
+def test_a_damaged_fit_is_made_again(scan, objective, tmp_path, caplog):
+    cache, estimate = FileCache(tmp_path), scan.estimate(1.0)
+    cache.put("end-0000-ab", Fit(estimate, [2.0, 1.0], 7, True).arrays())
     kept = Fit.of(cache.get("end-0000-ab"))
     assert kept.course == [2.0, 1.0] and kept.evaluations == 7 and kept.converged
-    np.testing.assert_array_equal(kept.state.object, state.object)
+    np.testing.assert_array_equal(kept.estimate.object, estimate.object)
     (path,) = tmp_path.glob("*.npz")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
@@ -210,9 +213,9 @@ def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
         prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
     )
     used = []
-    found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
+    found = solve(data, wishes, 0, False, used.append, blockwise=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
-    assert distance(found.state.object, scan.object, lit_mask(scan)) < 0.05
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 
 
 def in_a_file(path, seed):
@@ -221,36 +224,36 @@ def in_a_file(path, seed):
     return StoredNetwork(path)
 
 
-def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
+def test_whatever_decides_a_fit_makes_it_another_task(scan, objective, tmp_path):
     """A count of one pixel, mask, support, distance of a near field, start, options, weights of a network."""
-    likelihood, data = terms.likelihood, terms.likelihood.data
-    task = Task(blocks.finish, terms, scan.rough(likelihood.normalisation), OBJECT_ALONE, 40)
+    likelihood, data = objective.likelihood, objective.likelihood.data
+    task = Task(blocks.finish, objective, scan.rough(likelihood.normalisation), OBJECT_ALONE, 40)
     counts = np.array(data.amplitudes[:])
     counts[3, 5, 7] += 1
     good = np.ones((data.N, data.N), bool)
     good[2, 3] = False
     network = in_a_file(tmp_path / "weights.npz", 1)
-    learned = replace(terms, learned=Learned(network, 2.0))
+    learned = replace(objective, learned=Learned(network, 2.0))
 
     def of(changed, fit=blocks.finish):
-        return blocks.digest_of_task(replace(task, terms=changed, fit=fit))
+        return blocks.digest_of_task(replace(task, objective=changed, fit=fit))
 
     def of_data(**changes):
-        return of(replace(terms, likelihood=replace(likelihood, data=replace(data, **changes))))
+        return of(replace(objective, likelihood=replace(likelihood, data=replace(data, **changes))))
 
     digests = [
-        of(terms),
+        of(objective),
         of_data(amplitudes=Patterns(counts)),
         of_data(good=good),
         of_data(fresnel=(0.5, 0.25)),
-        of(replace(terms, support=ProbeSupport(good))),
-        of(replace(terms, prior=Prior("edge_preserving", 3.5))),
+        of(replace(objective, support=ProbeSupport(good))),
+        of(replace(objective, prior=Prior("edge_preserving", 3.5))),
         of(learned),
-        of(terms, partial(blocks.begin, projected=True)),
-        of(replace(terms, options=FitOptions(window=4))),
+        of(objective, partial(blocks.begin, projected=True)),
+        of(replace(objective, options=FitOptions(window=4))),
     ]
     in_a_file(tmp_path / "weights.npz", 2)  # other weights in the same place
     digests += [of(learned)]
     assert len(set(digests)) == len(digests)
     same = replace(likelihood, data=replace(data, amplitudes=Patterns(np.array(data.amplitudes[:]))))
-    assert of(replace(terms, likelihood=same)) == digests[0]
+    assert of(replace(objective, likelihood=same)) == digests[0]

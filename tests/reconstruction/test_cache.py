@@ -11,7 +11,7 @@ from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.run.file_cache import FileCache
 
 WISHES = ModelOptions(
@@ -40,7 +40,7 @@ def evaluations(monkeypatch):
 def fitted(data, cache, steps=5, **changes):
     likelihood = likelihood_of(data, cache=cache)
     start = Scan.of(np.random.default_rng(1), 3e4, count=6).rough(likelihood.normalisation)
-    return fit(Terms(likelihood, **changes), start, OBJECT_ALONE, steps)
+    return fit(Objective(likelihood, **changes), start, OBJECT_ALONE, steps)
 
 
 def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
@@ -48,7 +48,7 @@ def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
     count = len(evaluations)
     again = fitted(data, FileCache(tmp_path, 0.0))
     assert count > 5 and len(evaluations) == count
-    np.testing.assert_array_equal(again.state.object, made.state.object)
+    np.testing.assert_array_equal(again.estimate.object, made.estimate.object)
     assert (again.course, again.evaluations, again.converged) == (
         made.course,
         made.evaluations,
@@ -78,9 +78,9 @@ def test_short_fits_are_not_worth_a_file(data, tmp_path):
 
 def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
     """Of a solution that was made once hardly any likelihood is computed again, and it is the same."""
-    first = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    first = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     count = len(evaluations)
-    again = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    again = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     assert len(evaluations) - count < count / 4
     assert again.decisions == first.decisions
-    np.testing.assert_array_equal(again.state.object, first.state.object)
+    np.testing.assert_array_equal(again.estimate.object, first.estimate.object)

@@ -17,9 +17,9 @@ def truth():
     return Scan.of(np.random.default_rng(3), PHOTONS, count=6, step=2.6)
 
 
-def seen_by(truth, light, positions=None):
-    """The scan with counts of a light ``(J, N, N)``, zero frequency at sample 0, and stated positions."""
-    counts = np.random.default_rng(5).poisson(light)
+def measured_by(truth, intensity, positions=None):
+    """The scan with counts of an intensity ``(J, N, N)``, zero frequency at sample 0, and its positions."""
+    counts = np.random.default_rng(5).poisson(intensity)
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32)
     stated = truth.positions if positions is None else positions
     return truth.dataset(amplitudes=amplitudes, positions=stated.astype(np.float32))
@@ -35,11 +35,11 @@ def shifted(image, shift):
 def patterns_that_shift(truth, size):
     far = truth.positions - truth.positions.mean(axis=0)
     turned = far @ np.array([[0, 1], [-1, 0]])  # no stretch of the positions gives that
-    return np.stack([shifted(one, size * s) for one, s in zip(truth.light(), turned, strict=True)])
+    return np.stack([shifted(one, size * s) for one, s in zip(truth.intensity(), turned, strict=True)])
 
 
 def blurred_by(truth, moves):
-    """The mean light over moves of the sample ``(k, 2)`` px."""
+    """The mean intensity over moves of the sample ``(k, 2)`` px."""
     return np.mean(
         [
             [intensity_of(truth.object, truth.modes, position + move) for position in truth.positions]
@@ -50,7 +50,7 @@ def blurred_by(truth, moves):
 
 
 def test_photon_noise_has_no_cause(truth):
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light()))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, truth.intensity()))
     assert found.named() is None and not any(found.plausible(name) for name in CAUSES)
     assert all(gain < 30 for gain in found.gains.values())  # χ² of four numbers at most
     assert 0.3 < found.by_pixel.mean() < 1.05  # λ / (λ + ½) on average
@@ -59,7 +59,9 @@ def test_photon_noise_has_no_cause(truth):
 
 
 def test_patterns_that_shift_with_the_position(truth):
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, patterns_that_shift(truth, 0.02)))
+    found = score_causes(
+        truth.object.astype(np.complex64), measured_by(truth, patterns_that_shift(truth, 0.02))
+    )
     assert found.named() == "pattern_shift" and not found.plausible("position_map")
     # Of d = ∂λ/∂q · ρ a pattern that moves by s has −s; (row by column, column by −row) here.
     np.testing.assert_allclose(found.sizes["pattern_shift"], [0, 0.02, -0.02, 0], atol=0.006)
@@ -69,14 +71,14 @@ def test_positions_of_another_map(truth):
     matrix = np.array([[1.02, 0.01], [0.0, 0.99]])
     middle = truth.positions.mean(axis=0)
     stated = (truth.positions - middle) @ np.linalg.inv(matrix).T + middle
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light(), stated))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, truth.intensity(), stated))
     assert found.named() == "position_map" and not found.plausible("pattern_shift")
     np.testing.assert_allclose(found.sizes["position_map"], (matrix - np.eye(2)).ravel(), atol=0.006)
 
 
 def test_a_sample_that_moves_along_columns(truth):
     moves = np.stack([np.zeros(5), np.linspace(-0.8, 0.8, 5)], axis=1)
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, blurred_by(truth, moves)))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, blurred_by(truth, moves)))
     assert found.named() == "motion"
     rows, columns = found.sizes["motion"]
     assert columns == pytest.approx(np.var(moves[:, 1]) / 2, rel=0.25) and abs(rows) < 0.02
@@ -86,12 +88,12 @@ def test_a_little_motion_is_what_regularisation_leaves(truth):
     """By .1 px: the gain is there, but no cause is named."""
     moves = np.stack([np.zeros(5), np.linspace(-0.2, 0.2, 5)], axis=1)
     bright = replace(truth, modes=4 * truth.modes)
-    found = score_causes(truth.object.astype(np.complex64), seen_by(bright, blurred_by(bright, moves)))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(bright, blurred_by(bright, moves)))
     assert found.plausible("motion") and found.named() is None
 
 
 def test_what_explains_more_than_there_is_to_explain_is_no_cause(truth):
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light() + 3))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, truth.intensity() + 3))
     assert replace(found, excess=-1.0).named() is None
 
 
@@ -101,15 +103,15 @@ def test_a_near_field_tells_no_cause(truth):
 
 
 def test_a_detector_that_blurs(truth):
-    light = truth.light()
-    blurred = light + 0.1 * (np.roll(light, 1, 1) + np.roll(light, -1, 1) - 2 * light)
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, blurred))
+    intensity = truth.intensity()
+    blurred = intensity + 0.1 * (np.roll(intensity, 1, 1) + np.roll(intensity, -1, 1) - 2 * intensity)
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, blurred))
     assert found.named() == "point_spread"
     assert found.sizes["point_spread"][0] > 5 * abs(found.sizes["point_spread"][1])
 
 
 def test_a_background(truth):
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light() + 3))
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, truth.intensity() + 3))
     assert found.named() == "background"
     assert found.sizes["background"] == pytest.approx(3, rel=0.1)
 
@@ -119,24 +121,24 @@ def test_intensities_of_unknown_noise_tell_no_cause(truth):
 
 
 def test_a_bad_pixel_stands_out_on_the_detector(truth):
-    light = truth.light()
-    light[:, 2, 3] = 3 * light[:, 2, 3] + 40
-    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, light))
+    intensity = truth.intensity()
+    intensity[:, 2, 3] = 3 * intensity[:, 2, 3] + 40
+    found = score_causes(truth.object.astype(np.complex64), measured_by(truth, intensity))
     assert np.unravel_index(found.by_pixel.argmax(), (N, N)) == (2 + N // 2, 3 + N // 2)
 
 
 def test_an_object_that_is_too_smooth_looks_like_no_motion_at_the_most_likely_one(truth):
     """Smoothed by as much as a regulariser does; the same with a sample that moves."""
     smooth = gaussian_filter(truth.object, 0.6).astype(np.complex64)
-    data = seen_by(truth, truth.light())
+    data = measured_by(truth, truth.intensity())
     before, after = score_causes(smooth, data), score_fit(smooth, likelihood_of(data))
     assert before.gains["motion"] > 400 > 4 * after.gains["motion"] and after.named() is None
     moves = np.stack([np.zeros(5), np.linspace(-0.8, 0.8, 5)], axis=1)
-    moved = score_fit(smooth, likelihood_of(seen_by(truth, blurred_by(truth, moves))))
+    moved = score_fit(smooth, likelihood_of(measured_by(truth, blurred_by(truth, moves))))
     assert moved.named() == "motion"
 
 
 def test_what_fitted_numbers_absorb_of_the_noise_is_no_lack_of_misfit(truth):
-    data = seen_by(truth, truth.light())
+    data = measured_by(truth, truth.intensity())
     found = score_fit(truth.object.astype(np.complex64), likelihood_of(data), CauseLimits(unregularised=60))
     assert abs(found.excess) < 8 * np.sqrt(2 * 36 * N**2)

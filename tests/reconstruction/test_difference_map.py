@@ -9,24 +9,24 @@ from helpers.reference import random_complex
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, first_noise, select_model
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
 
-def by_loops(state, amplitudes, good, iterations):
+def by_loops(estimate, amplitudes, good, iterations):
     """Objects of the equations, in double precision; ``amplitudes`` have the zero frequency at sample 0."""
     q = np.fft.fftfreq(N)
     probes, windows = [], []
-    for (row, column), flux in zip(state.positions, state.flux, strict=True):
+    for (row, column), flux in zip(estimate.positions, estimate.flux, strict=True):
         whole = int(np.floor(row + 0.5)), int(np.floor(column + 0.5))
         ramp = np.exp(-2j * np.pi * np.add.outer((row - whole[0]) * q, (column - whole[1]) * q))
-        probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in state.modes])
+        probes.append([flux * np.fft.ifft2(np.fft.fft2(mode) * ramp) for mode in estimate.modes])
         windows.append((slice(whole[0], whole[0] + N), slice(whole[1], whole[1] + N)))
-    light = np.zeros(state.object.shape)
+    illumination = np.zeros(estimate.object.shape)
     for probe, window in zip(probes, windows, strict=True):
-        light[window] += sum(np.abs(mode) ** 2 for mode in probe)
-    held, image = FLOOR * light.max(), state.object.astype(complex)
+        illumination[window] += sum(np.abs(mode) ** 2 for mode in probe)
+    held, image = FLOOR * illumination.max(), estimate.object.astype(complex)
     waves = [[mode * image[window] for mode in probe] for probe, window in zip(probes, windows, strict=True)]
     for _ in range(iterations):
         total = held * image
@@ -34,14 +34,14 @@ def by_loops(state, amplitudes, good, iterations):
             ours = [mode * image[window] for mode in probe]
             far = [np.fft.fft2(2 * one - wave) / N for one, wave in zip(ours, waves[j], strict=True)]
             strength = np.sqrt(sum(np.abs(one) ** 2 for one in far))
-            wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - state.background, 0))
+            wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - estimate.background, 0))
             ratio = np.where(good, wanted / strength, 1)
             waves[j] = [
                 wave + np.fft.ifft2(ratio * one) * N - mine
                 for wave, one, mine in zip(waves[j], far, ours, strict=True)
             ]
             total[window] += sum(mode.conj() * wave for mode, wave in zip(probe, waves[j], strict=True))
-        image = total / (light + held)
+        image = total / (illumination + held)
     return image
 
 
@@ -61,7 +61,7 @@ def test_two_iterations_by_loops():
 
 
 def test_a_probe_with_a_sharp_edge_half_a_pixel_beside_the_grid():
-    """It has more light than on the grid where that has next to none; the object stays small."""
+    """It has more intensity than on the grid where that has next to none; the object stays small."""
     rng = np.random.default_rng(5)
     disk = 30.0 * (np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2]) < N / 4)
     scan = Scan.of(rng, modes=disk[None].astype(complex))
@@ -86,9 +86,9 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
     likelihood = likelihood_of(data, compile_xla=True, chunk_pixels=SMALL)
     start = scan.rough(likelihood.normalisation)
 
-    def misfit(begun):
-        state = fit(Terms(likelihood), begun, OBJECT_ALONE, 60).state
-        return likelihood.evaluate(state).deviance.mean() / N**2
+    def misfit(start):
+        estimate = fit(Objective(likelihood), start, OBJECT_ALONE, 60).estimate
+        return likelihood.evaluate(estimate).deviance.mean() / N**2
 
     assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)
 

@@ -1,4 +1,4 @@
-"""What is held out of a fit, and what it says of a state: shares, independence, and wrong states."""
+"""What is held out of a fit, and what it says of an estimate: shares, independence, and wrong estimates."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut, coverage, hold_out
-from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare, compare_shares
 
 KINDS = ("patterns", "photons", "noise")
@@ -56,13 +56,13 @@ def test_what_is_clear_and_what_matters():
 
 
 def test_patterns_are_kept_out_whole(scans):
-    _, whole, kept, judge = kept_out(scans, "patterns")
-    assert judge.kind == "patterns" and judge.kept_share == 1
+    _, whole, kept, holdout = kept_out(scans, "patterns")
+    assert holdout.kind == "patterns" and holdout.kept_share == 1
     count = round(0.1 * 64)
-    assert len(judge.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
-    rows = [tuple(row) for part in (kept, judge.likelihood) for row in part.data.positions.tolist()]
+    assert len(holdout.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
+    rows = [tuple(row) for part in (kept, holdout.likelihood) for row in part.data.positions.tolist()]
     assert sorted(rows) == sorted(map(tuple, whole.data.positions.tolist())) and len(set(rows)) == 64
-    for part in (kept, judge.likelihood):
+    for part in (kept, holdout.likelihood):
         assert part.normalisation == whole.normalisation and part.unit == whole.unit
         for position, amplitudes in zip(part.data.positions, part.data.amplitudes[:], strict=True):
             j = np.flatnonzero(np.all(whole.data.positions == position, axis=1))[0]
@@ -75,48 +75,48 @@ def test_photons_are_kept_out_of_every_count(scans, unit):
     data = scan.dataset(np.random.default_rng(2), counts=unit == 1)
     data = replace(data, amplitudes=data.amplitudes[:] * unit)
     whole = likelihood_of(data, unit=unit)
-    kept, judge = hold_out(whole, 0)
-    assert judge.kind == "photons" and judge.kept_share == 1 - 0.1
+    kept, holdout = hold_out(whole, 0)
+    assert holdout.kind == "photons" and holdout.kept_share == 1 - 0.1
     counts = np.rint((data.amplitudes[:] / unit) ** 2)
-    stay, out = (np.square(part.instead.astype(float) / unit) for part in (kept, judge.likelihood))
+    stay, out = (np.square(part.instead.astype(float) / unit) for part in (kept, holdout.likelihood))
     np.testing.assert_allclose(stay + out, counts, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(out, np.rint(out), atol=1e-2)
     total = counts.sum()
     assert abs(out.sum() - 0.1 * total) < 5 * np.sqrt(0.1 * (1 - 0.1) * total)
     deviates = (out - 0.1 * counts)[counts > 0] / np.sqrt(0.1 * (1 - 0.1) * counts[counts > 0])
     assert deviates.var() == pytest.approx(1, abs=0.1)
-    assert judge.likelihood.unit == kept.unit == whole.unit
+    assert holdout.likelihood.unit == kept.unit == whole.unit
 
 
 def test_photons_kept_out_are_independent_of_the_rest():
     """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
     plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
-    data, mean = plain.dataset(np.random.default_rng(4)), plain.light()
-    kept, judge = hold_out(likelihood_of(data), 1)
-    stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, judge.likelihood))
+    data, mean = plain.dataset(np.random.default_rng(4)), plain.intensity()
+    kept, holdout = hold_out(likelihood_of(data), 1)
+    stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, holdout.likelihood))
     bright = mean > 20
     a, b = (stay - (1 - 0.1) * mean)[bright], (out - 0.1 * mean)[bright]
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(bright.sum())
 
 
 def test_noise_kept_out_is_independent_of_the_rest(scans):
-    """Amplitudes with normal noise of a known size: neither part tells of the other's noise."""
+    """Amplitudes with normal noise of a known size: neither part depends on the other's noise."""
     scan, rng = scans[5], np.random.default_rng(5)
     clean, sigma = 50 + np.zeros((25, N, N)), 0.7
     noisy = scan.dataset(counts=False, amplitudes=(clean + sigma * rng.standard_normal(clean.shape)))
     whole = likelihood_of(noisy, noise="gaussian", unit=2 * sigma)
-    kept, judge = hold_out(whole, 2)
-    assert judge.kind == "noise" and judge.kept_share == 1
-    stay, out = (part.instead - clean for part in (kept, judge.likelihood))
+    kept, holdout = hold_out(whole, 2)
+    assert holdout.kind == "noise" and holdout.kept_share == 1
+    stay, out = (part.instead - clean for part in (kept, holdout.likelihood))
     assert abs(np.corrcoef(stay.ravel(), out.ravel())[0, 1]) < 5 / np.sqrt(clean.size)
     assert (
         stay.std()
         == pytest.approx(kept.unit / 2, rel=0.05)
         == pytest.approx(sigma / np.sqrt(1 - 0.1), rel=0.05)
     )
-    assert out.std() == pytest.approx(judge.likelihood.unit / 2, rel=0.05)
+    assert out.std() == pytest.approx(holdout.likelihood.unit / 2, rel=0.05)
     assert out.std() == pytest.approx(sigma / np.sqrt(0.1), rel=0.05)
-    both = (1 - 0.1) * kept.instead + 0.1 * judge.likelihood.instead
+    both = (1 - 0.1) * kept.instead + 0.1 * holdout.likelihood.instead
     np.testing.assert_allclose(both, noisy.amplitudes[:], rtol=1e-5)
 
 
@@ -156,45 +156,45 @@ def test_coverage_is_how_many_beams_overlap(dataset_of):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_wrong_state_scores_worse(scans, kind):
-    scan, whole, kept, judge = kept_out(scans, kind)
-    assert judge.kind == kind
+def test_a_wrong_estimate_scores_worse(scans, kind):
+    scan, whole, kept, holdout = kept_out(scans, kind)
+    assert holdout.kind == kind
     f, rng = whole.normalisation, np.random.default_rng(6)
-    state = State.of(kept.data, scan.object, normalisation=f)
+    estimate = Estimate.of(kept.data, scan.object, normalisation=f)
     if kind == "photons":
-        state = replace(state, object=state.object * np.float32(np.sqrt(1 - 0.1)))
+        estimate = replace(estimate, object=estimate.object * np.float32(np.sqrt(1 - 0.1)))
     noise = 0.15 * random_complex(rng, scan.object.shape)
-    wrong = replace(state, object=(state.object + noise).astype(np.complex64))
-    right, worse = (judge.score(one, Freedom(False)) for one in (state, wrong))
-    assert right.shape == (len(judge.likelihood.data.positions),)
+    wrong = replace(estimate, object=(estimate.object + noise).astype(np.complex64))
+    right, worse = (holdout.score(one, Refine(False)) for one in (estimate, wrong))
+    assert right.shape == (len(holdout.likelihood.data.positions),)
     assert compare_shares(right, worse).passes(REFINED) and not compare_shares(worse, right).passes(CLEAR)
     assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
 
 
 def test_photons_are_judged_with_their_share_of_light_and_background(scans):
-    """The state of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
-    scan, whole, _, judge = kept_out(scans, "photons")
-    state = replace(scan.state(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
-    found = judge.places(state, Freedom(False))
+    """The estimate of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
+    scan, whole, _, holdout = kept_out(scans, "photons")
+    estimate = replace(scan.estimate(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
+    found = holdout.places(estimate, Refine(False))
     np.testing.assert_allclose(found.flux**2, 0.1 / (1 - 0.1), rtol=1e-5)
     np.testing.assert_allclose(found.background, 0.2 * 0.1 / (1 - 0.1), rtol=1e-5)
-    assert found.object is state.object and found.modes is state.modes
+    assert found.object is estimate.object and found.modes is estimate.modes
 
 
 def test_patterns_kept_out_find_their_own_places(scans):
-    """Positions and flux where they are free, at two units of deviance a number; else those that are told."""
-    scan, whole, _, judge = kept_out(scans, "patterns")
-    rng, data = np.random.default_rng(7), judge.likelihood.data
-    told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
-    judge = HoldOut(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
-    state = scan.state(whole.normalisation)
-    found = judge.places(state, Freedom(False, positions=True))
-    assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
-    still = judge.places(state, Freedom(True, background=True))
-    np.testing.assert_array_equal(still.positions, told)
-    free = Freedom(False, True, True)
-    expected = judge.likelihood.evaluate(judge.places(state, free)).deviance + 2 * 3
-    np.testing.assert_allclose(judge.score(state, free), expected / N**2, rtol=1e-5)
+    """Positions and flux where they are refined, at two units of deviance a number; else the nominal."""
+    scan, whole, _, holdout = kept_out(scans, "patterns")
+    rng, data = np.random.default_rng(7), holdout.likelihood.data
+    nominal = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
+    holdout = HoldOut(replace(holdout.likelihood, data=data.under(replace(data.beam, positions=nominal))))
+    estimate = scan.estimate(whole.normalisation)
+    found = holdout.places(estimate, Refine(False, positions=True))
+    assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(nominal - data.positions).mean()
+    still = holdout.places(estimate, Refine(True, background=True))
+    np.testing.assert_array_equal(still.positions, nominal)
+    refine = Refine(False, True, True)
+    expected = holdout.likelihood.evaluate(holdout.places(estimate, refine)).deviance + 2 * 3
+    np.testing.assert_allclose(holdout.score(estimate, refine), expected / N**2, rtol=1e-5)
 
 
 def test_flux_that_is_known_is_used(scans):
@@ -202,20 +202,22 @@ def test_flux_that_is_known_is_used(scans):
     scan = replace(scans[8], flux=flux.astype(float))
     data = scan.dataset(np.random.default_rng(2), flux=flux)
     whole = likelihood_of(data)
-    _, judge = hold_out(whole, 0)
-    state = scan.state(whole.normalisation)
-    np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.beam.flux)
-    assert judge.score(state, Freedom(False)).mean() < 1.1
+    _, holdout = hold_out(whole, 0)
+    estimate = scan.estimate(whole.normalisation)
+    np.testing.assert_array_equal(
+        holdout.places(estimate, Refine(False)).flux, holdout.likelihood.data.beam.flux
+    )
+    assert holdout.score(estimate, Refine(False)).mean() < 1.1
 
 
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
     """Two patterns of 1.3 and 1.1 times the amplitude that the others have on average."""
-    scan, whole, _, judge = kept_out(scans, "patterns")
-    data = judge.likelihood.data.subset(np.arange(2), 1)
+    scan, whole, _, holdout = kept_out(scans, "patterns")
+    data = holdout.likelihood.data.subset(np.arange(2), 1)
     flux = np.array([1.3, 1.1], np.float32)
     brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])
-    judge = HoldOut(replace(judge.likelihood, data=brighter))
-    state = scan.state(whole.normalisation)
-    found = judge.places(state, Freedom(True, flux=True))
+    holdout = HoldOut(replace(holdout.likelihood, data=brighter))
+    estimate = scan.estimate(whole.normalisation)
+    found = holdout.places(estimate, Refine(True, flux=True))
     np.testing.assert_allclose(found.flux, flux, rtol=0.01)
-    assert found.object is state.object and found.modes is state.modes
+    assert found.object is estimate.object and found.modes is estimate.modes

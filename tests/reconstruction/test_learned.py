@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.likelihood import Scan, distance, lit_mask
+from helpers.likelihood import Scan, distance, illuminated_mask
 
 from ptycho.reconstruction import learned
-from ptycho.reconstruction.learned import VIEW, Learned, apply, opinion, view
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.learned import VIEW, Learned, apply, denoiser_term, view
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, fit_to_the_end
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, fit_to_the_end
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def likelihood(data):
 
 
 @pytest.fixture(scope="module")
-def state(data, likelihood):
-    flat = State.of(data, np.ones((data.object_size,) * 2))
-    return fit(Terms(likelihood), flat, OBJECT_ALONE, 15).state
+def estimate(data, likelihood):
+    flat = Estimate.of(data, np.ones((data.object_size,) * 2))
+    return fit(Objective(likelihood), flat, OBJECT_ALONE, 15).estimate
 
 
 def towards(target, likelihood):
@@ -41,11 +41,13 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = learned._filled(np.where(seen.light > VIEW.least, target, 0)[seen.box]) / seen.noise
+        there = (
+            learned._filled(np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]) / viewed.noise
+        )
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
-    seen = view(likelihood, State.of(likelihood.data, np.ones(target.shape)))
+    viewed = view(likelihood, Estimate.of(likelihood.data, np.ones(target.shape)))
     return network
 
 
@@ -53,44 +55,49 @@ def test_the_anchor_is_a_parabola(scan):
     rng, shape = np.random.default_rng(3), (7, 9)
     target, image = (_complex(rng, shape) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
-    pull = Anchor(target, weight)
-    value, gradient = pull(image)
+    term = Anchor(target, weight)
+    value, gradient = term(image)
     assert value == pytest.approx(float(np.sum(weight * np.abs(image - target) ** 2)) / 2, rel=1e-5)
     for step in (1e-2, 1e-2j):
         moved = image.copy()
         moved[2, 5] += step
         expected = np.real(np.conj(step) * gradient[2, 5]) + weight[2, 5] * abs(step) ** 2 / 2
-        assert pull(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
-    assert pull.active and not pull(target)[1].any()
+        assert term(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
+    assert term.active and not term(target)[1].any()
 
 
 def _complex(rng, shape):
     return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
 
 
-def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, state):
-    seen = view(likelihood, state)
-    light, power = np.zeros(state.object.shape), np.sum(np.abs(state.modes.astype(complex)) ** 2, axis=0)
+def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
+    viewed = view(likelihood, estimate)
+    illumination, power = (
+        np.zeros(estimate.object.shape),
+        np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0),
+    )
     N = data.N
-    for row, col in np.floor(state.positions + 0.5).astype(int):
-        light[row : row + N, col : col + N] += power
-    np.testing.assert_allclose(seen.light, light / light.max(), atol=1e-5)
-    lit = light > VIEW.least * light.max()
-    sigma = likelihood.photon / np.sqrt(2 * light[lit])
-    np.testing.assert_allclose(seen.deviation[lit], sigma, rtol=1e-4)
-    bright = light > VIEW.bright * light.max()
-    assert seen.noise == pytest.approx(np.sqrt(np.mean(likelihood.photon**2 / (2 * light[bright]))), rel=1e-4)
-    rows, columns = seen.box
-    assert lit[rows, columns].sum() == lit.sum()
-    gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
-    inside = lit[seen.box]
+    for row, col in np.floor(estimate.positions + 0.5).astype(int):
+        illumination[row : row + N, col : col + N] += power
+    np.testing.assert_allclose(viewed.illumination, illumination / illumination.max(), atol=1e-5)
+    illuminated = illumination > VIEW.least * illumination.max()
+    sigma = likelihood.photon / np.sqrt(2 * illumination[illuminated])
+    np.testing.assert_allclose(viewed.deviation[illuminated], sigma, rtol=1e-4)
+    bright = illumination > VIEW.bright * illumination.max()
+    assert viewed.noise == pytest.approx(
+        np.sqrt(np.mean(likelihood.photon**2 / (2 * illumination[bright]))), rel=1e-4
+    )
+    rows, columns = viewed.box
+    assert illuminated[rows, columns].sum() == illuminated.sum()
+    gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
+    inside = illuminated[viewed.box]
     height, width = inside.shape
-    shown = seen.inputs[:height, :width][inside] * seen.noise
-    np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], state.object[seen.box][inside], atol=1e-5)
-    asked = -(seen.deviation**2 * gradient)[seen.box][inside]
+    shown = viewed.inputs[:height, :width][inside] * viewed.noise
+    np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], estimate.object[viewed.box][inside], atol=1e-5)
+    asked = -(viewed.deviation**2 * gradient)[viewed.box][inside]
     np.testing.assert_allclose(shown[:, 1] + 1j * shown[:, 3], asked, atol=1e-4 * np.abs(asked).max())
-    assert not seen.inputs[:height, :width][~inside].any()
-    assert seen.inputs.shape[0] % 4 == seen.inputs.shape[1] % 4 == 0
+    assert not viewed.inputs[:height, :width][~inside].any()
+    assert viewed.inputs.shape[0] % 4 == viewed.inputs.shape[1] % 4 == 0
 
 
 def test_tiles_give_what_the_whole_gives():
@@ -106,34 +113,37 @@ def test_tiles_give_what_the_whole_gives():
     np.testing.assert_allclose(apply(blur, shown, noise, tile=16, reach=8), whole, atol=1e-6)
 
 
-def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
-    mask = lit_mask(scan, 0.5)
-    before = distance(state.object, scan.object, mask)
-    along = np.vdot(scan.object[mask], state.object[mask])
+def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
+    mask = illuminated_mask(scan, 0.5)
+    before = distance(estimate.object, scan.object, mask)
+    along = np.vdot(scan.object[mask], estimate.object[mask])
     truth = (scan.object * along / abs(along)).astype(np.complex64)
     errors = []
     for strength in (1.0, 100.0):
         prior = Learned(towards(truth, likelihood), strength)
-        found = fit_learned(Terms(likelihood), state, prior)
-        errors.append(distance(found.state.object, scan.object, mask))
+        found = fit_learned(Objective(likelihood), estimate, prior)
+        errors.append(distance(found.estimate.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
-    pull = opinion(replace(prior, strength=2.0), likelihood, state)
-    seen = view(likelihood, state)
-    lit = seen.light > VIEW.least
-    bright, between = seen.light >= VIEW.bright, np.abs(seen.light - (VIEW.bright + VIEW.least) / 2) < 0.01
-    np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
-    np.testing.assert_array_equal(pull.target[~lit], state.object[~lit])
-    went = np.abs(pull.target - state.object)[between] / np.abs(truth - state.object)[between]
+    term = denoiser_term(replace(prior, strength=2.0), likelihood, estimate)
+    viewed = view(likelihood, estimate)
+    illuminated = viewed.illumination > VIEW.least
+    bright, between = (
+        viewed.illumination >= VIEW.bright,
+        np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
+    )
+    np.testing.assert_allclose(term.target[bright], truth[bright], atol=1e-4)
+    np.testing.assert_array_equal(term.target[~illuminated], estimate.object[~illuminated])
+    went = np.abs(term.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]
     assert np.all((went > 0.3) & (went < 0.7)) and between.any()
-    np.testing.assert_allclose(pull.weight[bright], 2 / seen.deviation[bright] ** 2, rtol=1e-5)
-    np.testing.assert_allclose(pull.weight[~bright], 0.1 * pull.weight.max(), rtol=1e-4)
+    np.testing.assert_allclose(term.weight[bright], 2 / viewed.deviation[bright] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(term.weight[~bright], 0.1 * term.weight.max(), rtol=1e-4)
 
 
-def test_the_rounds_come_last_and_leave_the_beam(likelihood, state):
+def test_the_rounds_come_last_and_leave_the_beam(likelihood, estimate):
     prior = Learned(lambda x, nu: tf.zeros_like(x[..., :2]), 5.0)
-    plain = fit_to_the_end(Terms(likelihood), state, OBJECT_ALONE, 20)
-    terms = replace(Terms(likelihood), learned=prior)
-    found = fit_to_the_end(terms, state, OBJECT_ALONE, 20)
+    plain = fit_to_the_end(Objective(likelihood), estimate, OBJECT_ALONE, 20)
+    objective = replace(Objective(likelihood), learned=prior)
+    found = fit_to_the_end(objective, estimate, OBJECT_ALONE, 20)
     assert found.course[: len(plain.course)] == plain.course and len(found.course) > len(plain.course)
-    np.testing.assert_array_equal(found.state.modes, state.modes)
-    np.testing.assert_array_equal(found.state.positions, state.positions)
+    np.testing.assert_array_equal(found.estimate.modes, estimate.modes)
+    np.testing.assert_array_equal(found.estimate.positions, estimate.positions)

@@ -1,4 +1,4 @@
-"""How likely patterns are: deviances by SciPy, expected light by loops, gradients by finite differences."""
+"""How likely patterns are: deviances by SciPy, intensities by loops, gradients by finite differences."""
 
 import re
 from dataclasses import replace
@@ -14,12 +14,12 @@ from scipy.special import kl_div
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import (
     NOISE,
     deviance,
     likelihood_step,
 )
-from ptycho.reconstruction.state import State
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -35,7 +35,7 @@ COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
 RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
 
 
-def told(counts, rates, noise, excess=0.0):
+def deviance_of(counts, rates, noise, excess=0.0):
     return deviance(
         tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise, excess
     ).numpy()
@@ -43,7 +43,9 @@ def told(counts, rates, noise, excess=0.0):
 
 def test_poissons_deviance_is_the_divergence():
     n, rate = COUNTS + 0.02, RATES + 0.02
-    np.testing.assert_allclose(told(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        deviance_of(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 0.3, 0.4999, 0.5001, 0.989, 0.9901, 1, 1.0099, 1.011, 3, 1e6])
@@ -67,18 +69,18 @@ def test_slope_of_the_deviance(ratio):
 def test_gaussian_excess_and_robust_by_their_formulas():
     residual = np.sqrt(RATES + 1e-4) - np.sqrt(COUNTS)
     tolerance = {"rtol": 1e-3, "atol": 2e-5}
-    np.testing.assert_allclose(told(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
     expected = 4 * residual**2 / (1 + 0.03**2 * COUNTS)
-    np.testing.assert_allclose(told(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
     huber = 8 * 1.0**2 * (np.sqrt(1 + (residual / 1.0) ** 2) - 1)
-    np.testing.assert_allclose(told(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
+    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
 
 
 def test_all_noise_models_agree_near_the_truth():
     """A deviation of one standard deviation, √n, costs one unit under each."""
     n = np.array([1e4, 1e6])
     for noise in NOISE:
-        found = told(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
+        found = deviance_of(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
         np.testing.assert_allclose(found, 0.01, rtol=0.02)
 
 
@@ -86,8 +88,8 @@ def test_poissons_deviance_is_chi_square_on_average():
     """Of counts drawn from the rate itself: mean one, as of a normal number (brighter than a few photons)."""
     rates = np.full(200_000, 30.0)
     counts = np.random.default_rng(0).poisson(rates)
-    assert told(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
-    assert told(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
+    assert deviance_of(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
+    assert deviance_of(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
 
 
 # ---- of a scan
@@ -108,41 +110,41 @@ def data(scan):
 
 def test_forward_by_loops(scan):
     """Modes, flux, background, and fractions of positions that move the probe; on patches the same."""
-    state, whole = scan.state(1.0), np.floor(scan.positions + 0.5).astype(int)
-    known = tf.constant(state.modes), tf.constant(state.flux), tf.constant(state.background)
+    estimate, whole = scan.estimate(1.0), np.floor(scan.positions + 0.5).astype(int)
+    known = tf.constant(estimate.modes), tf.constant(estimate.flux), tf.constant(estimate.background)
     places = tf.constant(scan.positions[None], tf.float32)
     found = physics.forward(
-        tf.constant(state.object[None]),
+        tf.constant(estimate.object[None]),
         places,
         known[0],
         flux=known[1][None],
         background=known[2],
         exact=True,
     )
-    np.testing.assert_allclose(found[0], scan.light(), rtol=2e-4, atol=2e-3)
-    windows = np.array([state.object[r : r + N, c : c + N] for r, c in whole])
+    np.testing.assert_allclose(found[0], scan.intensity(), rtol=2e-4, atol=2e-3)
+    windows = np.array([estimate.object[r : r + N, c : c + N] for r, c in whole])
     probe = physics.shifted_probe(known[0], tf.constant(scan.positions - whole, tf.float32))
-    same = physics.expected_light(tf.constant(windows), probe, known[1], known[2])
-    np.testing.assert_allclose(same, scan.light(), rtol=2e-4, atol=2e-3)
+    same = physics.expected_intensity(tf.constant(windows), probe, known[1], known[2])
+    np.testing.assert_allclose(same, scan.intensity(), rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_deviance_of_every_pattern(scan, data, compiled):
-    found = likelihood_of(data, compile_xla=compiled).evaluate(scan.state(data.normalisation))
+    found = likelihood_of(data, compile_xla=compiled).evaluate(scan.estimate(data.normalisation))
     counts = np.fft.ifftshift(np.rint(data.amplitudes[:].astype(float) ** 2), axes=(-2, -1))
-    pixels = 2 * kl_div(counts + 0.02, scan.light() + 0.02)
-    seen = np.fft.ifftshift(data.good)
-    np.testing.assert_allclose(found.deviance, pixels[:, seen].sum(axis=1), rtol=1e-4)
-    assert found.value == pytest.approx(pixels[:, seen].sum() / 2, rel=1e-5)
+    pixels = 2 * kl_div(counts + 0.02, scan.intensity() + 0.02)
+    measured = np.fft.ifftshift(data.good)
+    np.testing.assert_allclose(found.deviance, pixels[:, measured].sum(axis=1), rtol=1e-4)
+    assert found.value == pytest.approx(pixels[:, measured].sum() / 2, rel=1e-5)
     assert found.gradients == {}
 
 
 def test_what_was_not_measured_weighs_nothing(scan, data):
-    state = scan.state(data.normalisation)
+    estimate = scan.estimate(data.normalisation)
     spoilt = data.amplitudes[:].copy()
     spoilt[:, ~data.good] = 1e5
-    before = likelihood_of(data).evaluate(state, PARTS)
-    after = likelihood_of(data, instead=spoilt).evaluate(state, PARTS)
+    before = likelihood_of(data).evaluate(estimate, PARTS)
+    after = likelihood_of(data, instead=spoilt).evaluate(estimate, PARTS)
     np.testing.assert_array_equal(after.deviance, before.deviance)
     for name in PARTS:
         assert np.all(np.isfinite(after.gradients[name]))
@@ -156,14 +158,14 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
     data = scan.dataset(np.random.default_rng(6), counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
     one, other = (
-        likelihood_of(d, noise="gaussian", unit=unit).evaluate(State.of(d, scan.object))
+        likelihood_of(d, noise="gaussian", unit=unit).evaluate(Estimate.of(d, scan.object))
         for d, unit in ((data, 3.0), (milli, 3e-3))
     )
     np.testing.assert_allclose(one.deviance, other.deviance, rtol=1e-4)
     residual = 0.0  # of the data's own beam: no flux and no background
-    light = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).light()
+    intensity = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).intensity()
     measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
-    residual = 4 * (np.sqrt(light / 9 + 1e-4) - measured / 3) ** 2
+    residual = 4 * (np.sqrt(intensity / 9 + 1e-4) - measured / 3) ** 2
     np.testing.assert_allclose(one.deviance, residual.sum(axis=(1, 2)), rtol=1e-3)
 
 
@@ -175,44 +177,44 @@ def test_gradient_of_every_part(scan, data, noise, part):
 
 
 def test_several_gradients_at_once_are_those_of_each(scan, data):
-    likelihood, state = likelihood_of(data), scan.state(data.normalisation)
-    together = likelihood.evaluate(state, PARTS).gradients
+    likelihood, estimate = likelihood_of(data), scan.estimate(data.normalisation)
+    together = likelihood.evaluate(estimate, PARTS).gradients
     for part in PARTS:
-        alone = likelihood.evaluate(state, (part,)).gradients[part]
+        alone = likelihood.evaluate(estimate, (part,)).gradients[part]
         np.testing.assert_allclose(together[part], alone, rtol=1e-4, atol=1e-4 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("most", [3, 7, 24, 25])
 def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
-    state = scan.state(data.normalisation)
-    whole = likelihood_of(data).evaluate(state, PARTS)
-    seen = []
-    likelihood = likelihood_of(data, advance=seen.append, chunk_pixels=most * N**2)
+    estimate = scan.estimate(data.normalisation)
+    whole = likelihood_of(data).evaluate(estimate, PARTS)
+    chunks = []
+    likelihood = likelihood_of(data, advance=chunks.append, chunk_pixels=most * N**2)
     assert likelihood.chunk == most
-    parts = likelihood.evaluate(state, PARTS)
+    parts = likelihood.evaluate(estimate, PARTS)
     np.testing.assert_allclose(parts.deviance, whole.deviance, rtol=1e-5)
     for name in PARTS:
         largest = np.abs(whole.gradients[name]).max()
         np.testing.assert_allclose(parts.gradients[name], whole.gradients[name], atol=2e-5 * largest)
-    assert sum(seen) == 25 and max(seen) == min(most, 25)
+    assert sum(chunks) == 25 and max(chunks) == min(most, 25)
 
 
 def test_patterns_that_are_not_kept_are_read_again(scan, data):
-    state = scan.state(data.normalisation)
-    kept = likelihood_of(data).evaluate(state)
+    estimate = scan.estimate(data.normalisation)
+    kept = likelihood_of(data).evaluate(estimate)
     again = likelihood_of(data, kept_bytes=0)
     assert likelihood_of(data).keeps and not again.keeps
-    np.testing.assert_array_equal(again.evaluate(state).deviance, kept.deviance)
+    np.testing.assert_array_equal(again.evaluate(estimate).deviance, kept.deviance)
 
 
 @pytest.mark.parametrize("most", [7, 25])
 def test_where_the_object_stays_on_the_device_all_is_the_same(scan, data, monkeypatch, most):
     """As on a GPU, with its larger chunks; here the device is this processor."""
-    state = scan.state(data.normalisation)
-    here = likelihood_of(data).evaluate(state, PARTS)
+    estimate = scan.estimate(data.normalisation)
+    here = likelihood_of(data).evaluate(estimate, PARTS)
     for module in (object_windows, scan_likelihood):
         monkeypatch.setattr(module, "has_gpu", lambda: True)
-    there = likelihood_of(data, chunk_pixels=most * N**2 // 16).evaluate(state, PARTS)
+    there = likelihood_of(data, chunk_pixels=most * N**2 // 16).evaluate(estimate, PARTS)
     np.testing.assert_allclose(there.deviance, here.deviance, rtol=1e-5)
     for name in PARTS:
         expected, found = here.gradients[name], there.gradients[name]

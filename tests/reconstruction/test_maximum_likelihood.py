@@ -5,13 +5,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, lit_mask, smooth_object
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
 from helpers.reference import random_complex
 
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, select_model
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe_support import ProbeSupport
@@ -47,25 +47,28 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     assert kept.pop("OPR modes") == "0"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
-    assert found.free == Freedom(False)
-    np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found.state.positions, data.positions)
-    assert np.all(found.state.flux == 1) and not found.state.background.any()
+    assert found.refine == Refine(False)
+    np.testing.assert_allclose(found.estimate.modes, data.model_probe, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found.estimate.positions, data.positions)
+    assert np.all(found.estimate.flux == 1) and not found.estimate.background.any()
     bound = {1e5: 0.02, 1e3: 0.12}[photons]
-    assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < bound
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < bound
 
 
 def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, ModelOptions(), 0)
-    told = decided(found)
-    assert told["probe"] == "refined" and (told["modes"], told["background"]) == ("1", "not refined")
-    everywhere, mask = np.ones((N, N), bool), lit_mask(scan, 0.5)
-    assert distance(found.state.modes[0], scan.modes[0], everywhere) < 0.06
-    assert distance(found.state.object, scan.object, mask) < 0.1
+    decisions = decided(found)
+    assert decisions["probe"] == "refined" and (decisions["modes"], decisions["background"]) == (
+        "1",
+        "not refined",
+    )
+    everywhere, mask = np.ones((N, N), bool), illuminated_mask(scan, 0.5)
+    assert distance(found.estimate.modes[0], scan.modes[0], everywhere) < 0.06
+    assert distance(found.estimate.object, scan.object, mask) < 0.1
     kept = run(data, NOTHING, 0)
-    assert distance(kept.state.object, scan.object, mask) > 0.12
-    np.testing.assert_allclose(kept.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
+    assert distance(kept.estimate.object, scan.object, mask) > 0.12
+    np.testing.assert_allclose(kept.estimate.modes, data.model_probe, rtol=1e-5, atol=1e-6)
 
 
 def test_wrong_flux_is_freed():
@@ -73,16 +76,16 @@ def test_wrong_flux_is_freed():
     flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
     found = run(data, replace(EDGES, probe=False, positions=False, background=False), 0)
-    assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "refined"
-    assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
+    assert found.refine == Refine(False, flux=True) and decided(found)["flux"] == "refined"
+    assert np.corrcoef(found.estimate.flux, flux)[0, 1] > 0.96
 
 
 def test_a_background_is_freed(scan):
     background = np.full((N, N), 30.0)
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
     found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
-    assert decided(found)["background"] == "refined" and found.free.background
-    photons = found.state.background / found.terms.likelihood.photon**2
+    assert decided(found)["background"] == "refined" and found.refine.background
+    photons = found.estimate.background / found.objective.likelihood.photon**2
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
 
@@ -93,8 +96,8 @@ def test_a_second_mode_is_freed():
     scan = Scan.of(np.random.default_rng(6), 1e5, count=8, step=2.2, modes=modes)
     data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
     found = run(data, replace(EDGES, positions=False, flux=False, background=False), 0)
-    assert decided(found)["probe"] == "refined" and len(found.state.modes) == 2
-    power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))
+    assert decided(found)["probe"] == "refined" and len(found.estimate.modes) == 2
+    power = np.sum(np.abs(found.estimate.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 
 
@@ -127,9 +130,9 @@ def test_a_pupil_limits_a_refined_probe():
     found, without = (run(data, replace(options, pupil=pupil), 0) for pupil in (None, False))
     assert decided(found)["pupil"] == "limited" and "pupil" not in decided(without)
     everywhere = np.ones(probe.shape, bool)
-    errors = [distance(one.state.modes[0], probe, everywhere) for one in (found, without)]
+    errors = [distance(one.estimate.modes[0], probe, everywhere) for one in (found, without)]
     assert errors[0] < 0.9 * errors[1]
-    far = np.abs(np.fft.fft2(found.state.modes[0])) ** 2
+    far = np.abs(np.fft.fft2(found.estimate.modes[0])) ** 2
     assert np.count_nonzero(far > 1e-6 * far.max()) < 0.5 * far.size
 
 
@@ -152,7 +155,7 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     options = replace(EDGES, positions=False, flux=False, probe_variation=0)
     found = select_model(data, options, 0, True)
     tried = [decision.value for decision in found.decisions if decision.what == "modes"]
-    assert tried[:2] == ["2", "3"] and len(found.state.modes) == count and found.free.background
+    assert tried[:2] == ["2", "3"] and len(found.estimate.modes) == count and found.refine.background
 
 
 def test_what_is_asked_for_is_done(scan):
@@ -163,45 +166,50 @@ def test_what_is_asked_for_is_done(scan):
         **{"prior": "edge_preserving", "strength": 3.0},
     )
     found = run(data, asked, 0)
-    assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
-    assert found.terms.prior == Prior("edge_preserving", 3.0) and found.terms.likelihood.noise == "robust"
+    assert found.refine == Refine(True, True, True, True) and len(found.estimate.modes) == 2
+    assert (
+        found.objective.prior == Prior("edge_preserving", 3.0)
+        and found.objective.likelihood.noise == "robust"
+    )
     assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
         "modes": "2"
     }
     assert all(decision.why.startswith("specified") for decision in found.decisions)
     never = run(data, NOTHING, 0)
-    assert never.free == Freedom(False) and not never.decisions and never.terms.prior.strength == 0
+    assert never.refine == Refine(False) and not never.decisions and never.objective.prior.strength == 0
 
 
 def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
-    lit = np.hypot(axis[:, None], axis) < 6
-    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
+    inside = np.hypot(axis[:, None], axis) < 6
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * inside)
     found = run(
         data,
-        ModelOptions(True, False, False, False, support=ProbeSupport(lit), modes=1, prior="none", steps=30),
+        ModelOptions(
+            True, False, False, False, support=ProbeSupport(inside), modes=1, prior="none", steps=30
+        ),
         0,
     )
-    assert not found.state.modes[:, ~lit].any()
+    assert not found.estimate.modes[:, ~inside].any()
 
 
 def test_few_photons_of_a_smooth_object_are_smoothed():
     rng = np.random.default_rng(8)
     found = run(Scan.of(rng, 300.0, count=8, step=2.2).dataset(rng), replace(NOTHING, prior="quadratic"), 0)
-    strength = found.terms.prior.strength
+    strength = found.objective.prior.strength
     assert strength >= 10 and found.decisions[-1].value == f"quadratic, λ {strength:g}"
 
 
 def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
-    """The error is that of no regulariser; the weight that is chosen acts where little light falls."""
+    """The error is that of no regulariser; the weight that is chosen acts where the illumination is weak."""
     rng = np.random.default_rng(10)
     scan = Scan.of(rng, 1e7, count=8, step=2.2)
     shape = scan.object.shape
     scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    data, lit = scan.dataset(rng), lit_mask(scan, 0.3)
-    found = (run(data, replace(NOTHING, prior=kind), 0).state.object for kind in ("quadratic", "none"))
-    smoothed, plain = (distance(one, scan.object, lit) for one in found)
+    data, illuminated = scan.dataset(rng), illuminated_mask(scan, 0.3)
+    found = (run(data, replace(NOTHING, prior=kind), 0).estimate.object for kind in ("quadratic", "none"))
+    smoothed, plain = (distance(one, scan.object, illuminated) for one in found)
     assert plain < 0.01 and smoothed < 1.1 * plain
 
 
@@ -209,7 +217,7 @@ def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     wishes = ModelOptions(positions=False, background=False, modes=1, steps=10)
     one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.state.object, two.state.object)
+    np.testing.assert_array_equal(one.estimate.object, two.estimate.object)
     assert one.decisions == two.decisions != other.decisions
 
 
@@ -221,9 +229,9 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     units = []
     for one in (data, milli):
         found = run(one, wishes, 0)
-        assert decided(found)["probe"] == "refined" and found.terms.likelihood.noise == "gaussian"
-        assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
-        units.append(found.terms.likelihood.unit)
+        assert decided(found)["probe"] == "refined" and found.objective.likelihood.noise == "gaussian"
+        assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1
+        units.append(found.objective.likelihood.unit)
     assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
 
@@ -231,16 +239,16 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 def test_progress_and_course_are_told(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
     wishes = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
-    found = run(data, wishes, 0, advance=done.append, watch=lambda state, value, **_: seen.append(value))
+    found = run(data, wishes, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
     assert seen == found.fit.course and set(done) == {64}
 
 
 def test_the_object_alone(scan):
     data = scan.dataset(np.random.default_rng(2))
-    terms = run(data, NOTHING, 0).terms
-    found = fit_object(terms, data, 200)
+    objective = run(data, NOTHING, 0).objective
+    found = fit_object(objective, data, 200)
     assert found.shape == (1, *scan.object.shape)
-    assert distance(found[0], scan.object, lit_mask(scan, 0.5)) < 0.03
+    assert distance(found[0], scan.object, illuminated_mask(scan, 0.5)) < 0.03
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of):
@@ -269,6 +277,6 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
     options = replace(EDGES, positions=False, flux=False, background=False, modes=1, selection=small)
     found = run(data, options, 0)
-    assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
-    assert found.terms.likelihood.data.beam is data.beam
-    assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
+    assert found.refine == Refine(True) and found.estimate.positions.shape == (121, 2)
+    assert found.objective.likelihood.data.beam is data.beam
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1

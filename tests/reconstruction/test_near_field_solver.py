@@ -13,11 +13,11 @@ from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.preparation.dataset import make_dataset
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of as photons_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination
 from ptycho.simulation.near_field import simulate_near_field
@@ -54,16 +54,16 @@ def data(scan):
     return scan.dataset(amplitudes=shown, fresnel=WAY, exact=True)
 
 
-def test_light_of_every_pattern(scan, data):
+def test_the_intensity_of_every_pattern(scan, data):
     """Modes, fractions of positions; what is judged by is the same as what is fitted."""
     plain = replace(scan, flux=np.ones(9), background=np.zeros((N, N)))
     f = data.normalisation
     expected = np.sqrt(intensity_of(plain, WAY)) * f
     found = np.concatenate([p for _, p in predictions(scan.object.astype(np.complex64), data, np.arange(9))])
     np.testing.assert_allclose(found, expected, atol=1e-4 * expected.max())
-    told = likelihood_of(data, noise="gaussian").evaluate(plain.state(f)).deviance
+    deviance = likelihood_of(data, noise="gaussian").evaluate(plain.estimate(f)).deviance
     squared = misfit(scan.object[None].astype(np.complex64), data).squared
-    np.testing.assert_allclose(told, 4 * squared / f**2, rtol=2e-3)
+    np.testing.assert_allclose(deviance, 4 * squared / f**2, rtol=2e-3)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -101,15 +101,15 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
     _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
     assert data.N == 72 and data.good.sum() == SIDE**2
-    terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
-    start = State.of(data, np.ones((data.object_size,) * 2))
-    alone = fit(terms, start, OBJECT_ALONE, 5).state
-    found = fit(terms, alone, Freedom(), 180).state.object
-    lit = illumination(data)[0] > 0.5 * illumination(data).max()
+    objective = Objective(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
+    start = Estimate.of(data, np.ones((data.object_size,) * 2))
+    alone = fit(objective, start, OBJECT_ALONE, 5).estimate
+    found = fit(objective, alone, Refine(), 180).estimate.object
+    illuminated = illumination(data)[0] > 0.5 * illumination(data).max()
     rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
     near = np.ones(found.shape, complex)
     near[rows : rows + len(truth.object), cols : cols + len(truth.object)] = truth.object
-    known, there = in_frame(truth.object, align(found, near, lit).object, lit)
+    known, there = in_frame(truth.object, align(found, near, illuminated).object, illuminated)
     error = relative_error(align(np.where(there, found, 0), known, there).object, known)
     assert there.sum() > 2000 and error < 0.05
 

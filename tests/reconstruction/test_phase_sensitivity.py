@@ -1,4 +1,4 @@
-"""Whether patterns of a near field tell phases: told by a structured light, not by a flat one."""
+"""Whether near fields determine phases: under a structured illumination, not under a flat one."""
 
 import math
 
@@ -9,10 +9,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
 from ptycho.evaluation.trust import FLAGS, LIMITS, PHASES, phase_insensitive
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -26,8 +26,8 @@ def free_space(number):
     return waves @ np.diag(np.exp(-1j * np.pi * number * (k / N) ** 2)) @ waves.conj().T
 
 
-def terms_and_truth(structure, rows, cols, photons=1e5):
-    """Patterns without noise of a smooth object behind a wave whose light varies by ``structure``."""
+def objective_and_truth(structure, rows, cols, photons=1e5):
+    """Patterns without noise of a smooth object behind a wave whose intensity varies by ``structure``."""
     rng = np.random.default_rng(3)
     grains = gaussian_filter(rng.normal(size=(2, N, N)), (0, 1, 1), mode="wrap")
     probe = 1 + structure * (grains[0] + 1j * grains[1]) / grains.std()
@@ -36,9 +36,9 @@ def terms_and_truth(structure, rows, cols, photons=1e5):
     side = N + STEP * (COUNT - 1)
     image = smooth_object(rng, side + side % 2)
     down, across = free_space(rows), free_space(cols)
-    light = [np.abs(down @ (probe * image[r : r + N, c : c + N]) @ across.T) ** 2 for r, c in places]
+    intensity = [np.abs(down @ (probe * image[r : r + N, c : c + N]) @ across.T) ** 2 for r, c in places]
     data = Dataset(
-        amplitudes=np.sqrt(light).astype(np.float32),
+        amplitudes=np.sqrt(intensity).astype(np.float32),
         beam=Beam(probe[None].astype(np.complex64), places.astype(np.float32)),
         image=np.zeros(len(places), np.int32),
         groups=np.arange(len(places), dtype=np.int32)[:, None],
@@ -47,31 +47,31 @@ def terms_and_truth(structure, rows, cols, photons=1e5):
         region_size=N + 2,
         fresnel=Fresnel(rows, cols),
     )
-    return Terms(ScanLikelihood(data, data.normalisation, compile_xla=False)), State.of(data, image)
+    return Objective(ScanLikelihood(data, data.normalisation, compile_xla=False)), Estimate.of(data, image)
 
 
 def test_the_truth_explains_the_patterns():
-    terms, truth = terms_and_truth(0.7, 12.0, 10.0)
-    assert terms.likelihood.evaluate(truth).value < 1e-3 * terms.likelihood.pixels
+    objective, truth = objective_and_truth(0.7, 12.0, 10.0)
+    assert objective.likelihood.evaluate(truth).value < 1e-3 * objective.likelihood.pixels
 
 
-@pytest.mark.parametrize("free", [OBJECT_ALONE, Freedom()], ids=["object", "probe, too"])
-@pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
-def test_which_light_tells_phases(structure, number, told, free):
-    left = phase_left(*terms_and_truth(structure, number, 0.8 * number), free, seed=0)
-    assert left < 0.35 if told else left > 0.7
-    assert phase_insensitive(left) is not told
+@pytest.mark.parametrize("refine", [OBJECT_ALONE, Refine()], ids=["object", "probe, too"])
+@pytest.mark.parametrize(("structure", "number", "determined"), [(0.7, 12.0, True), (0.03, 2.0, False)])
+def test_which_illumination_determines_phases(structure, number, determined, refine):
+    left = phase_left(*objective_and_truth(structure, number, 0.8 * number), refine, seed=0)
+    assert left < 0.35 if determined else left > 0.7
+    assert phase_insensitive(left) is not determined
 
 
 def test_a_phase_that_no_constant_and_no_plane_takes_away():
-    lit = np.zeros((30, 41), bool)
-    lit[3:25, 8:40] = True
-    lit[:12, :15] = False
-    phase = draw_phase(lit, np.random.default_rng(0))
-    rows, columns = np.nonzero(lit)
+    illuminated = np.zeros((30, 41), bool)
+    illuminated[3:25, 8:40] = True
+    illuminated[:12, :15] = False
+    phase = draw_phase(illuminated, np.random.default_rng(0))
+    rows, columns = np.nonzero(illuminated)
     for plane in (np.ones(len(rows)), rows, columns):
-        assert abs(phase[lit] @ plane) < 1e-9 * np.abs(plane).sum()
-    assert phase[lit].std() == pytest.approx(PhaseOptions.height)
+        assert abs(phase[illuminated] @ plane) < 1e-9 * np.abs(plane).sum()
+    assert phase[illuminated].std() == pytest.approx(PhaseOptions.height)
 
 
 def test_the_flag():

@@ -1,10 +1,10 @@
-"""A probe that varies along the scan: light by loops, gradients by differences, and when it is chosen."""
+"""A probe that varies along the scan: intensities by loops, gradients by differences, its selection."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, intensity_of, likelihood_of, lit_mask
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, intensity_of, likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -14,16 +14,16 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
+from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, select_model
+from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation, centre_variation
-from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom
-from ptycho.reconstruction.unknowns import Unknowns
+from ptycho.reconstruction.solver import Objective, fit
 from workflows.reconstruct.live_config import LiveConfig
 
-FREE = Freedom(probe=True, flux=True, probe_variation=True)
+REFINED = Refine(probe=True, flux=True, probe_variation=True)
 
 
 def own_probes(scan, varied, weights):
@@ -35,7 +35,7 @@ def own_probes(scan, varied, weights):
     return probes
 
 
-def light_under(scan, probes):
+def intensity_under(scan, probes):
     parts = zip(probes, scan.positions, scan.flux, strict=True)
     return np.array([intensity_of(scan.object, probe, r, c, scan.background) for probe, r, c in parts])
 
@@ -48,34 +48,34 @@ def varied():
     scan = replace(scan, flux=rng.uniform(0.8, 1.2, 25))
     modes = 30 * random_complex(rng, (2, N, N)) * np.abs(beam())
     weights = random_complex(rng, (25, 2))
-    return scan, modes, weights, light_under(scan, own_probes(scan, modes, weights))
+    return scan, modes, weights, intensity_under(scan, own_probes(scan, modes, weights))
 
 
-def state_of(varied, f):
+def estimate_of(varied, f):
     scan, modes, weights, _ = varied
     opr = {"opr_modes": (f * modes).astype("c8"), "opr_weights": weights.astype("c8")}
-    return replace(scan.state(f), **opr)
+    return replace(scan.estimate(f), **opr)
 
 
 def data_of(varied, rng=None):
-    scan, _, _, light = varied
-    counts = light if rng is None else rng.poisson(light)
+    scan, _, _, intensity = varied
+    counts = intensity if rng is None else rng.poisson(intensity)
     return scan.dataset(
         amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32), exact=True
     )
 
 
-def test_light_by_loops_in_fits_and_in_scores(varied):
+def test_intensities_by_loops_in_fits_and_in_scores(varied):
     data = data_of(varied)
-    state = state_of(varied, data.normalisation)
-    assert likelihood_of(data).evaluate(state).deviance.max() < 0.02 * N**2
-    beam_ = state.beam(data.photon_scale, data.normalisation)
+    estimate = estimate_of(varied, data.normalisation)
+    assert likelihood_of(data).evaluate(estimate).deviance.max() < 0.02 * N**2
+    beam_ = estimate.beam(data.photon_scale, data.normalisation)
     under, chosen = data.under(beam_), np.array([3, 0, 17])
-    ((_, found),) = predictions(state.object, under, chosen)
+    ((_, found),) = predictions(estimate.object, under, chosen)
     expected = data.normalisation * np.sqrt(varied[3][chosen])
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-3)
     part = data.under(beam_).subset(chosen, 1)
-    ((_, same),) = predictions(state.object, part, np.arange(3))
+    ((_, same),) = predictions(estimate.object, part, np.arange(3))
     np.testing.assert_allclose(found / data.normalisation, same / part.normalisation, rtol=1e-4)
 
 
@@ -84,11 +84,11 @@ def test_gradients_by_differences(varied):
     scan, modes, weights, _ = varied
     data = data_of(varied, np.random.default_rng(3))
     likelihood, rng, f = likelihood_of(data), np.random.default_rng(4), data.normalisation
-    state = state_of(varied, f)
-    state = replace(state, object=(0.9 * state.object).astype(np.complex64))
+    estimate = estimate_of(varied, f)
+    estimate = replace(estimate, object=(0.9 * estimate.object).astype(np.complex64))
     scan = replace(scan, object=0.9 * scan.object)
     counts = np.fft.ifftshift(np.square(data.amplitudes[:].astype(float)), axes=(1, 2))
-    found = likelihood.evaluate(state, ("modes", "opr_modes", "opr_weights")).gradients
+    found = likelihood.evaluate(estimate, ("modes", "opr_modes", "opr_weights")).gradients
     given = {"modes": scan.modes.astype(complex), "opr_modes": modes, "opr_weights": weights}
     for part, value in given.items():
         way = random_complex(rng, value.shape)
@@ -96,29 +96,29 @@ def test_gradients_by_differences(varied):
         def half_deviance(step, part=part, way=way):
             there = given | {part: given[part] + step * way}
             probes = own_probes(replace(scan, modes=there["modes"]), there["opr_modes"], there["opr_weights"])
-            return kl_div(counts + 0.02, light_under(scan, probes) + 0.02).sum()
+            return kl_div(counts + 0.02, intensity_under(scan, probes) + 0.02).sum()
 
         slope = (half_deviance(1e-5) - half_deviance(-1e-5)) / 2e-5
         unit = 1 if part == "opr_weights" else f
         assert unit * np.vdot(found[part], way).real == pytest.approx(slope, rel=1e-3)
-    each = likelihood.probe_gradients(state)
+    each = likelihood.probe_gradients(estimate)
     np.testing.assert_allclose(each.sum(axis=0), found["modes"][0], rtol=1e-3, atol=1e-2)
-    along = np.einsum("vyx,jyx->jv", state.opr_modes.conj(), each)
+    along = np.einsum("vyx,jyx->jv", estimate.opr_modes.conj(), each)
     np.testing.assert_allclose(along, found["opr_weights"], rtol=1e-3, atol=1e-2 * np.abs(along).max())
 
 
 def test_vector_and_gauge_keep_the_patterns(varied):
     data = data_of(varied)
-    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    unknowns = Unknowns.of(state, FREE, likelihood.photon)
-    again = unknowns.state(unknowns.start())
+    likelihood, estimate = likelihood_of(data), estimate_of(varied, data.normalisation)
+    parameters = Parameters.of(estimate, REFINED, likelihood.photon)
+    again = parameters.estimate(parameters.start())
     for part in ("modes", "opr_modes", "opr_weights"):
-        np.testing.assert_allclose(getattr(again, part), getattr(state, part), rtol=1e-4, atol=1e-5)
-    one = replace(state, modes=state.modes[:1])
-    for before in (state, one):
+        np.testing.assert_allclose(getattr(again, part), getattr(estimate, part), rtol=1e-4, atol=1e-5)
+    one = replace(estimate, modes=estimate.modes[:1])
+    for before in (estimate, one):
         after, pixels = centre_variation(before), N**2
-        lights = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
-        np.testing.assert_allclose(lights[1], lights[0], rtol=1e-3, atol=2e-3)
+        intensities = [likelihood.evaluate(either).deviance / pixels for either in (before, after)]
+        np.testing.assert_allclose(intensities[1], intensities[0], rtol=1e-3, atol=2e-3)
         flat = after.opr_modes.reshape(2, -1)
         gram = flat.conj() @ flat.T
         assert abs(gram[0, 1]) < 1e-4 * gram[0, 0].real and gram[0, 0].real >= gram[1, 1].real
@@ -129,20 +129,20 @@ def test_vector_and_gauge_keep_the_patterns(varied):
 def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
     """The vector stands for weights in their span, and its gradient is that of differences there."""
     data = data_of(varied, np.random.default_rng(3))
-    likelihood, state = likelihood_of(data), state_of(varied, data.normalisation)
-    only = Freedom(False, object=False, probe_variation=True)
-    unknowns = Unknowns.of(state, only, likelihood.photon, weight_waves=3)
+    likelihood, estimate = likelihood_of(data), estimate_of(varied, data.normalisation)
+    only = Refine(False, object=False, probe_variation=True)
+    parameters = Parameters.of(estimate, only, likelihood.photon, weight_waves=3)
     time = (np.arange(25) + 0.5) / 25
     span = np.stack([np.cos(np.pi * m * time) for m in (1, 2, 3)], axis=1)
-    start = unknowns.start()
+    start = parameters.start()
     for u in (start, start + np.random.default_rng(0).normal(size=start.shape).astype(np.float32)):
-        weights = unknowns.state(u).opr_weights
+        weights = parameters.estimate(u).opr_weights
         fitted = span @ np.linalg.lstsq(span, weights, rcond=None)[0]
         np.testing.assert_allclose(weights, fitted, atol=1e-5 * np.abs(weights).max())
-    found = likelihood.evaluate(unknowns.state(start), ("opr_weights",)).gradients
-    slope = unknowns.gradient(start, found)
+    found = likelihood.evaluate(parameters.estimate(start), ("opr_weights",)).gradients
+    slope = parameters.gradient(start, found)
     way = np.random.default_rng(5).normal(size=start.shape).astype(np.float32)
-    moved = unknowns.state(start + way).opr_weights - unknowns.state(start).opr_weights
+    moved = parameters.estimate(start + way).opr_weights - parameters.estimate(start).opr_weights
     assert np.vdot(slope, way) == pytest.approx(np.vdot(found["opr_weights"], moved).real, rel=1e-3)
 
 
@@ -155,7 +155,7 @@ def drifting():
     wave -= beam() * np.vdot(beam(), wave)
     weights = np.linspace(-0.2, 0.2, 64)[:, None]
     probes = own_probes(scan, np.sqrt(1e5) * wave[None] / np.linalg.norm(wave), weights)
-    amplitudes = np.sqrt(np.random.default_rng(3).poisson(light_under(scan, probes)))
+    amplitudes = np.sqrt(np.random.default_rng(3).poisson(intensity_under(scan, probes)))
     amplitudes = np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32)
     return scan, scan.dataset(amplitudes=amplitudes), weights[:, 0]
 
@@ -168,12 +168,12 @@ def test_a_probe_that_drifts_is_found(drifting):
     )
     decided = {one.what: one.value for one in found.decisions}
     assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
-    assert found.free.probe_variation and not kept.free.probe_variation and not kept.state.varies
-    mask = lit_mask(scan, 0.5)
-    errors = [distance(one.state.object, scan.object, mask) for one in (found, kept)]
+    assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.estimate.varies
+    mask = illuminated_mask(scan, 0.5)
+    errors = [distance(one.estimate.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
-    assert abs(np.corrcoef(found.state.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
-    beam_ = found.state.beam(data.photon_scale, found.terms.likelihood.normalisation)
+    assert abs(np.corrcoef(found.estimate.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
+    beam_ = found.estimate.beam(data.photon_scale, found.objective.likelihood.normalisation)
     assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
         "the object takes a part of a change that is slow"
     )
@@ -189,23 +189,23 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     flags = {"positions": False, "background": False, "pupil": False, "modes": 1}
     options = ModelOptions(prior="edge_preserving", strength=3.0, probe=True, **flags)
     selection = select_model(data, replace(options, probe_variation=0), 0, False)
-    start, _ = add_variation(selection.kept, selection.state, 1)
-    free = replace(selection.free, flux=True, probe_variation=True)
+    start, _ = add_variation(selection.kept, selection.estimate, 1)
+    refine = replace(selection.refine, flux=True, probe_variation=True)
     selection.options = options
-    selection.take(selection.fit(start, free, selection.prior), free)
+    selection.take(selection.fit(start, refine, selection.prior), refine)
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
-    assert (len(selection.state.opr_modes), selection.free.probe_variation) == (int(real), real)
+    assert (len(selection.estimate.opr_modes), selection.refine.probe_variation) == (int(real), real)
 
 
 def test_a_drift_by_weights_that_vary_slowly(drifting):
     """They are less noisy than weights of each pattern."""
     scan, data, true = drifting
-    start = replace(scan.state(data.normalisation))
+    start = replace(scan.estimate(data.normalisation))
     errors = []
     for waves in (None, 4):
-        begun, _ = add_variation(likelihood_of(data), start, 1)
-        found = fit(Terms(likelihood_of(data), weight_waves=waves), begun, FREE, 40).state
+        varied, _ = add_variation(likelihood_of(data), start, 1)
+        found = fit(Objective(likelihood_of(data), weight_waves=waves), varied, REFINED, 40).estimate
         weights = found.opr_weights[:, 0]
         share = np.abs(np.vdot(weights, true)) / np.linalg.norm(weights) / np.linalg.norm(true)
         errors.append(np.sqrt(1 - min(share, 1) ** 2))
@@ -216,7 +216,7 @@ def test_as_many_modes_as_are_specified(drifting):
     _, data, _ = drifting
     options = ModelOptions(probe_variation=2, prior="edge_preserving", strength=3.0, steps=20)
     found = solve(data, options, 0, compile_xla=False)
-    assert found.state.opr_modes.shape == (2, N, N) and found.free.probe_variation
+    assert found.estimate.opr_modes.shape == (2, N, N) and found.refine.probe_variation
 
 
 def test_fixed_weights_are_probes_of_their_own():
@@ -226,15 +226,15 @@ def test_fixed_weights_are_probes_of_their_own():
     probes = np.repeat(scan.modes[None], 25, axis=0).astype(complex)
     second = np.arange(25) % 2 == 1
     probes[second, 0] = np.sqrt(1e5) * beam(row=1.5, curvature=-0.05)
-    amplitudes = np.sqrt(rng.poisson(light_under(scan, probes)))
+    amplitudes = np.sqrt(rng.poisson(intensity_under(scan, probes)))
     data = scan.dataset(amplitudes=np.fft.fftshift(amplitudes, axes=(1, 2)).astype(np.float32))
     f = data.normalisation
     start = replace(
-        scan.state(f),
+        scan.estimate(f),
         opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
         opr_weights=second.astype(np.complex64)[:, None],
     )
-    found = fit(Terms(likelihood_of(data)), start, Freedom(probe=True, object=False), 30).state
+    found = fit(Objective(likelihood_of(data)), start, Refine(probe=True, object=False), 30).estimate
     np.testing.assert_array_equal(found.opr_weights, start.opr_weights)
     for probe, truth in (
         (found.modes[0], scan.modes[0]),
@@ -243,7 +243,7 @@ def test_fixed_weights_are_probes_of_their_own():
         assert distance(probe, truth, slice(None)) < 0.06
     beam_ = replace(start.beam(1.0, f), probe=data.probe)
     options = ModelOptions(probe=True, probe_variation=0, prior="edge_preserving", strength=3.0)
-    solved = solve(data.under(beam_), options, 0, compile_xla=False).state
+    solved = solve(data.under(beam_), options, 0, compile_xla=False).estimate
     np.testing.assert_array_equal(solved.opr_weights, start.opr_weights)
     own = solved.modes[0] + solved.opr_modes[0]
     assert distance(own, probes[1, 0], slice(None)) < 0.2 < distance(own, scan.modes[0], slice(None))
@@ -288,10 +288,10 @@ def test_what_has_a_constant_probe_is_refused():
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a live run is constant; set"):
         LiveConfig(watch="scan.h5", solver=varied)
     lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
-    light, places = (
+    intensity, places = (
         np.random.default_rng(0).poisson(9.0, (30, 32, 32)),
         5.0 * np.indices((5, 6)).reshape(2, -1).T,
     )
-    near = ptycho.Scan.from_arrays(light, places, counts=True, physics="near_field", **lengths)
+    near = ptycho.Scan.from_arrays(intensity, places, counts=True, physics="near_field", **lengths)
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a near field is constant; set"):
         ptycho.reconstruct(near, probe_variation=2, progress=False)

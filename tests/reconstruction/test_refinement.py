@@ -56,8 +56,8 @@ def test_a_rough_object_gets_better(dataset_of, fractions, counts):
     assert all(one.dtype == np.complex64 and one.shape == objects.shape for one in found)
     np.testing.assert_array_equal(objects, before)
     for i in range(2):
-        seen = [misfit_of(one, data, i) for one in (objects, *found)]
-        assert seen[0] > seen[1] > seen[2] > seen[3] and seen[3] < 0.1 * seen[0]
+        misfits = [misfit_of(one, data, i) for one in (objects, *found)]
+        assert misfits[0] > misfits[1] > misfits[2] > misfits[3] and misfits[3] < 0.1 * misfits[0]
         middle = np.s_[i, 6:-6, 6:-6]
         assert np.abs(found[2] - truth)[middle].mean() < 0.3 * np.abs(objects - truth)[middle].mean()
 
@@ -66,8 +66,8 @@ def by_loops(objects, data):
     """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
     measured = []
     for i, position in zip(data.image, data.positions.astype(float), strict=True):
-        light = intensity_of(objects[i], data.photon_scale * data.probe, position)
-        measured.append(np.fft.fftshift(np.sqrt(light)))
+        intensity = intensity_of(objects[i], data.photon_scale * data.probe, position)
+        measured.append(np.fft.fftshift(np.sqrt(intensity)))
     return replace(data, amplitudes=np.array(measured, np.float32))
 
 

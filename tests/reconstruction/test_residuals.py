@@ -43,13 +43,13 @@ def test_by_loops(scan, masked):
     data = replace(data, amplitudes=np.where(good, data.amplitudes[:], 0))
     found = of(scan, data, wrong)
     counts = np.fft.ifftshift(np.asarray(data.amplitudes[:], float) ** 2, axes=(1, 2))
-    light, seen = replace(scan, object=wrong).light(), np.fft.ifftshift(good)
+    intensity, measured = replace(scan, object=wrong).intensity(), np.fft.ifftshift(good)
     mean = counts.mean(axis=0)
     weight, f = 1 / np.sqrt(mean + 0.03 * mean.mean()), data.normalisation
     for j in (0, 17):
-        flux = counts[j][seen].sum() / mean[seen].sum()
-        missed = neighbours(weight * (counts[j] - light[j]), seen)
-        varied = neighbours(weight * (counts[j] - flux * mean), seen)
+        flux = counts[j][measured].sum() / mean[measured].sum()
+        missed = neighbours(weight * (counts[j] - intensity[j]), measured)
+        varied = neighbours(weight * (counts[j] - flux * mean), measured)
         assert found.missed[j] == pytest.approx(f**2 * missed, rel=1e-3, abs=1e-4 * f**2)
         assert found.varied[j] == pytest.approx(f**2 * varied, rel=1e-3, abs=1e-4 * f**2)
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, likelihood_of, lit_mask
-from helpers.multislice import BETWEEN, thick_light, thick_scan
+from helpers.likelihood import N, illuminated_mask, likelihood_of
+from helpers.multislice import BETWEEN, thick_intensity, thick_scan
 from helpers.reference import random_complex
 
 import ptycho
@@ -20,7 +20,7 @@ from ptycho.reconstruction.model_selection import ModelOptions, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
@@ -74,15 +74,15 @@ def test_what_is_alike_along_depth_is_found_so():
     """Of few photons: the weight along depth that is selected brings the slices nearer to the truth."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e2)
     alike = np.stack([slices[0]] * 2)
-    light = np.array([thick_light(alike, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(6).poisson(100 * light / light.mean())
+    intensity = np.array([thick_intensity(alike, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(6).poisson(100 * intensity / intensity.mean())
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
     data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
     selection = select_model(data, replace(KNOWN, slices=2, prior="edge_preserving", strength=None), 0, True)
     chosen = select_regulariser(selection)
     assert chosen.prior.depth > 0
     flat, found = (
-        selection.fit(selection.state, OBJECT_ALONE, prior, 100).state.object
+        selection.fit(selection.estimate, OBJECT_ALONE, prior, 100).estimate.object
         for prior in (replace(chosen.prior, depth=0.0), chosen.prior)
     )
     assert np.abs(np.diff(found, axis=0)).mean() < 0.5 * np.abs(np.diff(flat, axis=0)).mean()
@@ -92,12 +92,13 @@ def test_errors_of_slices_are_those_of_their_product():
     """Without a distance between them, patterns know nothing but the product."""
     scan, _ = thick_scan(modes=1, count=4)
     data = scan.dataset(np.random.default_rng(4), exact=True)
-    thin = fit(Terms(likelihood_of(data)), scan.state(data.normalisation), OBJECT_ALONE, 100).state
+    thin = fit(Objective(likelihood_of(data)), scan.estimate(data.normalisation), OBJECT_ALONE, 100).estimate
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
     two = replace(thin, object=root_of(thin.object, 2))
-    mask = lit_mask(scan)
+    mask = illuminated_mask(scan)
     one, both = (
-        map_errors(Terms(likelihood_of(each)), state, mask, 0) for each, state in ((data, thin), (near, two))
+        map_errors(Objective(likelihood_of(each)), estimate, mask, 0)
+        for each, estimate in ((data, thin), (near, two))
     )
     for known, found in ((one.amplitude, both.amplitude), (one.phase, both.phase)):
         np.testing.assert_allclose(np.median(found[0][mask] / known[0][mask]), 1, atol=0.2)
@@ -107,27 +108,33 @@ def test_errors_of_slices_are_those_of_their_product():
 def thick():
     """Patterns of two slices, and the fits of one slice and of two, probe known."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e4)
-    light = np.array([thick_light(slices, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(5).poisson(light)
+    intensity = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
+    counts = np.random.default_rng(5).poisson(intensity)
     amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
     data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
-    terms = Terms(likelihood_of(data, compile_xla=True))
-    start = replace(scan.state(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
-    one = fit(terms, start, OBJECT_ALONE, 40)
-    solved = Solved(one.state, OBJECT_ALONE, terms, (), one)
+    objective = Objective(likelihood_of(data, compile_xla=True))
+    start = replace(scan.estimate(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
+    one = fit(objective, start, OBJECT_ALONE, 40)
+    solved = Solved(one.estimate, OBJECT_ALONE, objective, (), one)
     two = fit(
-        terms, replace(one.state, object=root_of(one.state.object, 2)), OBJECT_ALONE, 100, FIT.enough / 5
+        objective,
+        replace(one.estimate, object=root_of(one.estimate.object, 2)),
+        OBJECT_ALONE,
+        100,
+        FIT.enough / 5,
     )
-    return scan, slices, data, solved, replace(solved, state=two.state, fit=two)
+    return scan, slices, data, solved, replace(solved, estimate=two.estimate, fit=two)
 
 
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
     scan, slices, _, one, two = thick
-    mask = lit_mask(replace(scan, object=slices[0]))
-    deviances = [solved.terms.likelihood.evaluate(solved.state).deviance.sum() for solved in (one, two)]
+    mask = illuminated_mask(replace(scan, object=slices[0]))
+    deviances = [
+        solved.objective.likelihood.evaluate(solved.estimate).deviance.sum() for solved in (one, two)
+    ]
     measured = N**2 * len(scan.positions)
     assert deviances[0] > 3 * deviances[1] and deviances[1] < 1.1 * measured
-    for found, truth in zip(two.state.object, slices, strict=True):
+    for found, truth in zip(two.estimate.object, slices, strict=True):
         a, b = found[mask], truth[mask]
         error = np.linalg.norm(a * np.vdot(a, b) / np.vdot(a, a) - b) / np.linalg.norm(b - b.mean())
         assert error < 0.3
@@ -139,21 +146,21 @@ def test_their_number_and_distance_are_found(thick):
     options = replace(KNOWN, slices=None)
     begin = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
     found = select_model(begin, options, 0, True)
-    assert found.state.slices == 2
+    assert found.estimate.slices == 2
     assert found.kept.data.between.length == pytest.approx(BETWEEN.length, rel=0.15)
     flat = scan.dataset(np.random.default_rng(4), object_size=data.object_size, between=BETWEEN, exact=True)
     none = select_model(flat, options, 0, True)
-    assert none.state.slices == 1 and none.kept.data.between == BETWEEN
+    assert none.estimate.slices == 1 and none.kept.data.between == BETWEEN
     assert none.decisions[-1].why.startswith("two: deviance of held-out")
 
 
 def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
     _, _, data, _, two = thick
-    beam = two.state.beam(data.photon_scale, data.normalisation)
-    image, mask = two.state.projection[None], np.ones((1, *two.state.projection.shape), bool)
-    made = Reconstruction(image, mask, beam, slices=two.state.object)
+    beam = two.estimate.beam(data.photon_scale, data.normalisation)
+    image, mask = two.estimate.projection[None], np.ones((1, *two.estimate.projection.shape), bool)
+    made = Reconstruction(image, mask, beam, slices=two.estimate.object)
     found = misfit(made.layers[None], data.under(beam))
-    exact = two.terms.likelihood.evaluate(two.state).deviance.sum() / N**2 / len(beam.positions)
+    exact = two.objective.likelihood.evaluate(two.estimate).deviance.sum() / N**2 / len(beam.positions)
     assert found.mean_deviance == pytest.approx(exact, rel=0.05)
     assert misfit(made.objects, data.under(beam)).mean_deviance > 3 * found.mean_deviance
     turned = move_ramp(made)

@@ -10,9 +10,9 @@ from helpers.likelihood import (
     beam,
     distance,
     fisher_matrix,
+    illuminated_mask,
     intensity_of,
     likelihood_of,
-    lit_mask,
     moved_probes,
     smooth_object,
 )
@@ -20,13 +20,13 @@ from helpers.reference import random_complex
 from scipy.optimize import minimize
 
 from ptycho.reconstruction import solver
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
+from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import FitOptions, Terms, fit, fit_from_constant, normalise
-from ptycho.reconstruction.state import Freedom, State, more_modes
-from ptycho.reconstruction.unknowns import Unknowns
+from ptycho.reconstruction.solver import FitOptions, Objective, fit, fit_from_constant, normalise
 from ptycho.scan.probe_support import ProbeSupport
 
-OBJECT, PROBE, POSITIONS = Freedom(False), Freedom(True), Freedom(False, positions=True)
+OBJECT, PROBE, POSITIONS = Refine(False), Refine(True), Refine(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
 
 
@@ -57,7 +57,7 @@ def without_common_moves(moves, positions):
 def predicted_error(scan, mask):
     """Relative error that photon noise leaves on a mask: the trace of the inverse of a dense Fisher matrix.
 
-    What almost no light tells of is left out.
+    What is hardly illuminated is left out.
     """
     side = len(scan.object)
     values, vectors = np.linalg.eigh(fisher_matrix(scan))
@@ -70,16 +70,16 @@ def predicted_error(scan, mask):
 def error_of_one():
     """Relative error of the object by one photon a pattern: it falls with the root of their number."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
-    return predicted_error(small, lit_mask(small, 0.5)) * np.sqrt(1e5)
+    return predicted_error(small, illuminated_mask(small, 0.5)) * np.sqrt(1e5)
 
 
 @pytest.mark.parametrize("photons", [1e5, 1e6])
 def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     small = Scan.of(np.random.default_rng(3), photons, count=4)
-    data, mask = small.dataset(np.random.default_rng(4)), lit_mask(small, 0.5)
-    found = fit(Terms(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
+    data, mask = small.dataset(np.random.default_rng(4)), illuminated_mask(small, 0.5)
+    found = fit(Objective(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
     expected = error_of_one / np.sqrt(photons)
-    assert 0.5 * expected < distance(found.state.object, small.object, mask) < 1.2 * expected
+    assert 0.5 * expected < distance(found.estimate.object, small.object, mask) < 1.2 * expected
     assert found.converged
 
 
@@ -87,10 +87,10 @@ def test_steps_end_as_the_options_say():
     """The first fit from a constant, and the gain that counts as none."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
     data = small.dataset(np.random.default_rng(4))
-    terms, start = Terms(likelihood_of(data)), small.rough(data.normalisation)
-    short = fit_from_constant(replace(terms, options=FitOptions(first=1)), start, 4)
+    objective, start = Objective(likelihood_of(data)), small.rough(data.normalisation)
+    short = fit_from_constant(replace(objective, options=FitOptions(first=1)), start, 4)
     assert len(short.course) == 2 + 5 and not short.converged  # each with the value at its start
-    early = fit(replace(terms, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
+    early = fit(replace(objective, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
     assert early.converged and len(early.course) == 1 + 2 * 2
 
 
@@ -102,7 +102,7 @@ def test_the_least_deviance_is_that_of_scipy():
     measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
     shape = small.object.shape
 
-    def objective(u):
+    def value_and_gradient(u):
         image, back, value = (u[: u.size // 2] + 1j * u[u.size // 2 :]).reshape(shape), 0, 0.0
         back = np.zeros(shape, complex)
         for probe, (row, col), amplitude in zip(probes, corners, measured, strict=True):
@@ -113,14 +113,16 @@ def test_the_least_deviance_is_that_of_scipy():
             back[window] += probe.conj() * np.fft.ifft2(4 * (root - amplitude) / root * far, norm="ortho")
         return value, np.concatenate([back.real.ravel(), back.imag.ravel()])
 
-    terms = Terms(likelihood_of(data, noise="gaussian"))
+    objective = Objective(likelihood_of(data, noise="gaussian"))
     start = small.rough(data.normalisation)
-    found = fit(terms, start, OBJECT, 400, enough=1e-6)
+    found = fit(objective, start, OBJECT, 400, enough=1e-6)
     ends = []
-    for image in (start.object, found.state.object):
+    for image in (start.object, found.estimate.object):
         vector = np.concatenate([image.real.ravel(), image.imag.ravel()]).astype(float)
-        ends.append(minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).fun)
-    before = objective(np.concatenate([start.object.real.ravel(), start.object.imag.ravel()]))[0]
+        ends.append(
+            minimize(value_and_gradient, vector, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).fun
+        )
+    before = value_and_gradient(np.concatenate([start.object.real.ravel(), start.object.imag.ravel()]))[0]
     assert found.course[0] == pytest.approx(before, rel=1e-4)
     assert found.course[-1] == pytest.approx(ends[1], rel=0.02)
     assert found.course[-1] < 1.05 * ends[0] < 0.1 * before
@@ -128,23 +130,25 @@ def test_the_least_deviance_is_that_of_scipy():
 
 def test_a_fit_tells_its_course(scan, data):
     seen = []
-    terms = Terms(likelihood_of(data))
+    objective = Objective(likelihood_of(data))
     start = scan.rough(data.normalisation)
-    found = fit(terms, start, OBJECT, 90, enough=0, watch=lambda state, value: seen.append((state, value)))
+    found = fit(
+        objective, start, OBJECT, 90, enough=0, watch=lambda estimate, value: seen.append((estimate, value))
+    )
     assert len(found.course) == 91 and not found.converged
     assert [value for _, value in seen] == found.course
     assert np.diff(found.course).max() < 1e-6 * found.course[-1]
-    again = terms.likelihood.evaluate(found.state).value
+    again = objective.likelihood.evaluate(found.estimate).value
     assert again == pytest.approx(found.course[-1], rel=1e-5)
     assert 91 <= found.evaluations < 140
-    np.testing.assert_array_equal(found.state.modes, start.modes)
-    np.testing.assert_array_equal(found.state.positions, start.positions)
+    np.testing.assert_array_equal(found.estimate.modes, start.modes)
+    np.testing.assert_array_equal(found.estimate.positions, start.positions)
 
 
 def test_where_all_is_found_it_ends(scan, data):
-    terms = Terms(likelihood_of(data))
-    first = fit(terms, scan.rough(data.normalisation), OBJECT, 400)
-    again = fit(terms, first.state, OBJECT, 400)
+    objective = Objective(likelihood_of(data))
+    first = fit(objective, scan.rough(data.normalisation), OBJECT, 400)
+    again = fit(objective, first.estimate, OBJECT, 400)
     assert first.converged and again.converged
     assert len(again.course) < 25 < len(first.course)
 
@@ -157,29 +161,29 @@ def test_pixels_that_were_not_measured_have_no_weight(scan, data):
     f, ends = data.normalisation, []
     for values in (None, spoilt):
         likelihood = likelihood_of(masked, instead=values)
-        ends.append(fit(Terms(likelihood), scan.rough(f), OBJECT, 150).state.object)
+        ends.append(fit(Objective(likelihood), scan.rough(f), OBJECT, 150).estimate.object)
     np.testing.assert_array_equal(*ends)
-    mask = lit_mask(scan)
+    mask = illuminated_mask(scan)
     assert distance(ends[0], scan.object, mask) < 0.03
-    ignorant = fit(Terms(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).state.object
+    ignorant = fit(Objective(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).estimate.object
     assert distance(ignorant, scan.object, mask) > 0.2
 
 
 def test_a_prior_smooths(scan):
     """Few photons: the error is less with it, and the more of it, the smoother."""
     dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
-    data, mask = dim.dataset(np.random.default_rng(8)), lit_mask(scan)
+    data, mask = dim.dataset(np.random.default_rng(8)), illuminated_mask(scan)
     found = [
         fit(
-            Terms(likelihood_of(data), Prior("quadratic", strength)),
+            Objective(likelihood_of(data), Prior("quadratic", strength)),
             dim.rough(data.normalisation),
             OBJECT,
             150,
         )
         for strength in (0.0, 10.0, 1000.0)
     ]
-    errors = [distance(one.state.object, scan.object, mask) for one in found]
-    rough = [np.linalg.norm(np.diff(one.state.object, axis=0)) for one in found]
+    errors = [distance(one.estimate.object, scan.object, mask) for one in found]
+    rough = [np.linalg.norm(np.diff(one.estimate.object, axis=0)) for one in found]
     assert rough[0] > rough[1] > rough[2] and errors[1] < 0.9 * errors[0] < errors[2]
 
 
@@ -192,44 +196,44 @@ def with_probe(scan, f, probe):
 
 
 def test_a_wrong_probe_becomes_right(scan, data):
-    terms, f = Terms(likelihood_of(data)), data.normalisation
+    objective, f = Objective(likelihood_of(data)), data.normalisation
     start = with_probe(scan, f, beam(width=7, curvature=0.05))
-    first = fit(terms, start, OBJECT, 30)
-    found = fit(terms, first.state, PROBE, 400)
+    first = fit(objective, start, OBJECT, 30)
+    found = fit(objective, first.estimate, PROBE, 400)
     assert distance(start.modes[0], scan.modes[0], EVERYWHERE) > 0.2
-    assert distance(found.state.modes[0], scan.modes[0], EVERYWHERE) < 0.04
+    assert distance(found.estimate.modes[0], scan.modes[0], EVERYWHERE) < 0.04
     assert found.course[-1] < 0.05 * first.course[-1]
     power = np.sum(np.abs(start.modes) ** 2)
-    assert np.sum(np.abs(found.state.modes) ** 2) == pytest.approx(power, rel=1e-4)
+    assert np.sum(np.abs(found.estimate.modes) ** 2) == pytest.approx(power, rel=1e-4)
 
 
 def test_a_probe_stays_where_it_may_be(scan, data):
     axis = np.arange(N) - N // 2
-    lit = np.hypot(axis[:, None], axis) < 6
-    start = with_probe(scan, data.normalisation, beam(width=7) * lit)
-    found = fit(Terms(likelihood_of(data), support=ProbeSupport(lit)), start, PROBE, 60)
-    assert not found.state.modes[:, ~lit].any() and found.state.modes[:, lit].all()
+    inside = np.hypot(axis[:, None], axis) < 6
+    start = with_probe(scan, data.normalisation, beam(width=7) * inside)
+    found = fit(Objective(likelihood_of(data), support=ProbeSupport(inside)), start, PROBE, 60)
+    assert not found.estimate.modes[:, ~inside].any() and found.estimate.modes[:, inside].all()
 
 
 def test_wrong_positions_come_back(scan, data):
     rng = np.random.default_rng(9)
     wrong = without_common_moves(0.3 * rng.normal(size=scan.positions.shape), scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scan.positions + wrong)
-    terms = Terms(likelihood_of(data))
-    first = fit(terms, start, OBJECT, 30)
-    found = fit(terms, first.state, POSITIONS, 400).state.positions - scan.positions
+    objective = Objective(likelihood_of(data))
+    first = fit(objective, start, OBJECT, 30)
+    found = fit(objective, first.estimate, POSITIONS, 400).estimate.positions - scan.positions
     assert np.std(without_common_moves(found, scan.positions)) < 0.2 * np.std(wrong)
 
 
 def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
     scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scaled)
-    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
+    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
     true = centred(scan.positions)
     sizes = {}
     for moves in ("independent", "affine"):
-        found = fit(Terms(likelihood_of(data), moves=moves), first.state, POSITIONS, 200)
-        sizes[moves] = np.vdot(true, centred(found.state.positions)) / np.vdot(true, true)
+        found = fit(Objective(likelihood_of(data), moves=moves), first.estimate, POSITIONS, 200)
+        sizes[moves] = np.vdot(true, centred(found.estimate.positions)) / np.vdot(true, true)
     assert sizes["independent"] == pytest.approx(1.03, abs=1e-3)
     assert sizes["affine"] == pytest.approx(1, abs=6e-3)
 
@@ -244,8 +248,10 @@ def test_flux_and_background_are_found():
     data = scan.dataset(rng)
     start = replace(scan.rough(data.normalisation), flux=np.ones(36, np.float32))
     start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
-    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
-    found = fit(Terms(likelihood_of(data)), first.state, Freedom(False, False, True, True), 300).state
+    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
+    found = fit(
+        Objective(likelihood_of(data)), first.estimate, Refine(False, False, True, True), 300
+    ).estimate
     gains = np.log(found.flux / flux)[
         :, None
     ]  # an object that fades along the scan has nearly the same patterns
@@ -263,24 +269,24 @@ def test_two_modes_of_a_partially_coherent_scan_are_found():
     modes = np.array([np.sqrt(0.75) * first, np.sqrt(0.25) * second / np.linalg.norm(second)])
     scan = Scan.of(np.random.default_rng(11), 1e6, modes=modes)
     data = scan.dataset(np.random.default_rng(12))
-    terms, start = Terms(likelihood_of(data)), scan.rough(data.normalisation)
+    objective, start = Objective(likelihood_of(data)), scan.rough(data.normalisation)
     start = replace(start, modes=(start.modes[:1] / np.sqrt(0.75)).astype(np.complex64))
-    one = fit(terms, fit(terms, start, OBJECT, 30).state, PROBE, 100)
-    two = fit(terms, replace(one.state, modes=more_modes(one.state.modes, 2)), PROBE, 400)
+    one = fit(objective, fit(objective, start, OBJECT, 30).estimate, PROBE, 100)
+    two = fit(objective, replace(one.estimate, modes=more_modes(one.estimate.modes, 2)), PROBE, 400)
     assert two.course[-1] < 0.2 * one.course[-1]
-    power = np.sum(np.abs(two.state.modes) ** 2, axis=(1, 2))
+    power = np.sum(np.abs(two.estimate.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.25, abs=0.02)
-    assert abs(np.vdot(*two.state.modes)) < 1e-3 * power[0]
-    found, true = (np.einsum("kyx,kvw->yxvw", m, m.conj()) for m in (two.state.modes, scan.modes))
+    assert abs(np.vdot(*two.estimate.modes)) < 1e-3 * power[0]
+    found, true = (np.einsum("kyx,kvw->yxvw", m, m.conj()) for m in (two.estimate.modes, scan.modes))
     assert distance(found, true, np.ones(found.shape, bool)) < 0.12
 
 
 # ---- the same far fields in other scales
 
 
-def some_state(rng, data):
+def some_estimate(rng, data):
     f, M = data.normalisation, data.object_size
-    return State(
+    return Estimate(
         smooth_object(rng, M).astype(np.complex64),
         (100 * f * random_complex(rng, (2, N, N))).astype(np.complex64),
         data.positions.astype(float),
@@ -290,49 +296,54 @@ def some_state(rng, data):
 
 
 def test_normalise_leaves_far_fields_as_they_are(data):
-    state = some_state(np.random.default_rng(13), data)
-    found = normalise(state, 7.0, Freedom(True, flux=True))
+    estimate = some_estimate(np.random.default_rng(13), data)
+    found = normalise(estimate, 7.0, Refine(True, flux=True))
     for j in (0, 17, 35):
-        lights = [
-            intensity_of(s.object, s.modes, s.positions[j], s.flux[j], s.background) for s in (state, found)
+        intensities = [
+            intensity_of(s.object, s.modes, s.positions[j], s.flux[j], s.background)
+            for s in (estimate, found)
         ]
-        np.testing.assert_allclose(*lights, rtol=1e-3)
+        np.testing.assert_allclose(*intensities, rtol=1e-3)
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(7, rel=1e-5)
     assert np.mean(found.flux**2) == pytest.approx(1, rel=1e-5)
     assert abs(np.vdot(*found.modes)) < 1e-4
-    assert normalise(state, 7.0, Freedom(False, True, False, True)) is state
+    assert normalise(estimate, 7.0, Refine(False, True, False, True)) is estimate
 
 
 def test_normalise_leaves_the_priors_scale_as_it_is(data):
-    """What the objective is, prior and all, does not depend on where the light's scale stands."""
-    state = some_state(np.random.default_rng(14), data)
+    """What the objective is, prior and all, does not depend on which of object and probe holds the scale."""
+    estimate = some_estimate(np.random.default_rng(14), data)
     prior = Prior("edge_preserving", 500.0)
-    assert value_of(data, state, prior, 50.0) == pytest.approx(
-        value_of(data, normalise(state, 50.0, PROBE), prior, 50.0), rel=1e-5
+    assert value_of(data, estimate, prior, 50.0) == pytest.approx(
+        value_of(data, normalise(estimate, 50.0, PROBE), prior, 50.0), rel=1e-5
     )
-    brighter = replace(state, object=state.object / 2, modes=2 * state.modes)
-    assert value_of(data, state, prior, 50.0) == pytest.approx(
+    brighter = replace(estimate, object=estimate.object / 2, modes=2 * estimate.modes)
+    assert value_of(data, estimate, prior, 50.0) == pytest.approx(
         value_of(data, brighter, prior, 50.0), rel=1e-5
     )
 
 
-def value_of(data, state, prior, power):
-    terms = Terms(likelihood_of(data), prior)
-    unknowns = Unknowns.of(state, PROBE, data.normalisation)
-    return solver._objective(terms, unknowns, power)(unknowns.start())[0]
+def value_of(data, estimate, prior, power):
+    objective = Objective(likelihood_of(data), prior)
+    parameters = Parameters.of(estimate, PROBE, data.normalisation)
+    return solver._value_and_gradient(objective, parameters, power)(parameters.start())[0]
 
 
-@pytest.mark.parametrize("free", [OBJECT, PROBE, Freedom(True, True, True, True)])
-def test_slope_of_the_whole_objective(scan, data, free):
+@pytest.mark.parametrize("refine", [OBJECT, PROBE, Refine(True, True, True, True)])
+def test_slope_of_the_whole_objective(scan, data, refine):
     """With a prior as strong as the patterns, whose scale depends on the probe's power."""
     rng = np.random.default_rng(15)
-    state = replace(scan.state(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
-    state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
-    state = replace(state, object=state.object.astype(np.complex64))
-    terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
-    unknowns = Unknowns.of(state, free, data.normalisation)
-    function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
-    u = unknowns.start()
+    estimate = replace(scan.estimate(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
+    estimate = replace(
+        estimate, object=(1.1 * estimate.object + 0.05 * smooth_object(rng, len(estimate.object)))
+    )
+    estimate = replace(estimate, object=estimate.object.astype(np.complex64))
+    objective = Objective(likelihood_of(data), Prior("quadratic", 3e3))
+    parameters = Parameters.of(estimate, refine, data.normalisation)
+    function = solver._value_and_gradient(
+        objective, parameters, 0.7 * float(np.sum(np.abs(estimate.modes) ** 2))
+    )
+    u = parameters.start()
     _, gradient = function(u)
     steepest = gradient / np.linalg.norm(gradient)
     for way in (steepest, rng.normal(size=u.shape), np.sign(gradient) * rng.random(u.shape)):
@@ -343,12 +354,12 @@ def test_slope_of_the_whole_objective(scan, data, free):
         assert slope == pytest.approx(float(np.dot(way, gradient)), rel=3e-3, abs=limit)
 
 
-def test_light_does_not_drift_from_object_to_probe(scan, data):
-    """A prior is least for an object of zero; under a probe that is free it must not get there."""
-    terms = Terms(likelihood_of(data), Prior("quadratic", 300.0))
-    start = fit(terms, scan.rough(data.normalisation), OBJECT, 60).state
-    found = fit(terms, start, PROBE, 150).state
+def test_no_factor_drifts_from_object_to_probe(scan, data):
+    """A prior is least for an object of zero; under a refined probe it must not get there."""
+    objective = Objective(likelihood_of(data), Prior("quadratic", 300.0))
+    start = fit(objective, scan.rough(data.normalisation), OBJECT, 60).estimate
+    found = fit(objective, start, PROBE, 150).estimate
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(np.sum(np.abs(start.modes) ** 2), rel=1e-4)
-    mask = lit_mask(scan, 0.5)
+    mask = illuminated_mask(scan, 0.5)
     size = np.mean(np.abs(found.object[mask])) / np.mean(np.abs(scan.object[mask]))
     assert size == pytest.approx(1, abs=0.05)

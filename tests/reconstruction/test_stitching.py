@@ -54,12 +54,12 @@ def test_disagreement_by_a_loop(small_config):
         mean = made.objects[0, row : row + len(region), col : col + len(region)]
         there = mean != 0
         spread += np.sum(w[there] * np.abs(factor * region - mean)[there] ** 2)
-    light = sum(
+    illumination = sum(
         np.pad(w, ((row, data.object_size - row - len(w)), (col, data.object_size - col - len(w))))
         for w, (row, col) in zip(weights, data.origins, strict=True)
     )[made.mask[0]]
     inside = made.objects[0][made.mask[0]]
-    total = np.sum(light * np.abs(inside - np.average(inside, weights=light)) ** 2)
+    total = np.sum(illumination * np.abs(inside - np.average(inside, weights=illumination)) ** 2)
     np.testing.assert_allclose(made.disagreement[0], np.sqrt(spread / total), rtol=0.02)
 
 
@@ -153,8 +153,8 @@ def test_probe_mask_and_weights_by_loops(small_config):
     total, weight = np.zeros((48, 48)), np.zeros((48, 48))
     for group, value in zip(data.groups, values, strict=True):
         for k in group:
-            light = reference.place(np.abs(data.probe[0]) ** 2, data.positions[k], (48, 48)).real
-            total, weight = total + value * light, weight + light
+            illumination = reference.place(np.abs(data.probe[0]) ** 2, data.positions[k], (48, 48)).real
+            total, weight = total + value * illumination, weight + illumination
     result = stitch(regions.astype(np.complex64), data, "probe")
     expected = weight > 1e-3 * weight.max()
     sure = np.abs(weight / (1e-3 * weight.max()) - 1) > 1e-3

@@ -28,14 +28,14 @@ def tried(data, *steps):
 
 def test_the_score_by_hand():
     """Means of logarithms over each part; the gain pattern by pattern, over both."""
-    state = None
-    one = Trial("one", state, np.exp([1.0, 3.0]), np.exp([0.5]))
-    other = Trial("other", state, np.exp([2.0, 3.5]), np.exp([2.0]))
+    estimate = None
+    one = Trial("one", estimate, np.exp([1.0, 3.0]), np.exp([0.5]))
+    other = Trial("other", estimate, np.exp([2.0, 3.5]), np.exp([2.0]))
     assert one.score == pytest.approx(2.5) and other.score == pytest.approx(4.75)
     assert best_of([other, one]) is one and one.mean_deviance == pytest.approx(np.exp(1.5))
     gain = one.gain_over(other)
     assert gain.gain == pytest.approx(1.0) and gain.error == pytest.approx(0.5 / np.sqrt(3))
-    assert Trial("only held out", state, np.zeros(0), np.exp([0.5, 0.7])).score == pytest.approx(0.6)
+    assert Trial("only held out", estimate, np.zeros(0), np.exp([0.5, 0.7])).score == pytest.approx(0.6)
 
 
 def test_held_out_patterns_lie_where_the_map_has_them(curved):
@@ -58,9 +58,9 @@ def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
     wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
     data = middle(replace(curved, beam=curved.beam.with_probe(wrong), counts=counts), 40)
     alone, together = (tried(data, *steps) for steps in ((7,), (3, 4)))
-    assert alone.state.object.shape == (data.object_size,) * 2
+    assert alone.estimate.object.shape == (data.object_size,) * 2
     assert together.score < alone.score - 0.8
-    assert np.abs(together.state.modes - alone.state.modes).max() > 0
+    assert np.abs(together.estimate.modes - alone.estimate.modes).max() > 0
 
 
 def test_the_scale_of_the_probe_does_not_matter(curved):
@@ -87,7 +87,7 @@ def test_fractions_of_a_pixel_move_the_probe(curved):
         exact=True,
     )
     deviance, same = (tried(one, 6).mean_deviance for one in (data, moved))
-    assert same == pytest.approx(deviance, rel=0.1)  # but for the scales of the unknowns
+    assert same == pytest.approx(deviance, rel=0.1)  # but for the scales of the parameters
 
 
 def test_trials_come_back_in_order():

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import Scan, fisher_matrix, likelihood_of, lit_mask
+from helpers.likelihood import Scan, fisher_matrix, illuminated_mask, likelihood_of
 
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import (
     ErrorMapOptions,
     Redrawn,
@@ -16,7 +17,6 @@ from ptycho.reconstruction.uncertainty import (
     smooth,
     turn_towards,
 )
-from ptycho.reconstruction.unknowns import object_illumination
 
 ROWS, COLS = np.mgrid[:23, :31]
 
@@ -38,13 +38,13 @@ def fisher(scan):
 
 
 def fitted(data, scan, strength, **changes):
-    terms = Terms(likelihood_of(data, **changes), Prior("quadratic", strength))
-    return terms, fit(
-        terms, scan.state(data.normalisation), OBJECT_ALONE, 400
-    ).state  # the minimum near the truth
+    objective = Objective(likelihood_of(data, **changes), Prior("quadratic", strength))
+    return objective, fit(
+        objective, scan.estimate(data.normalisation), OBJECT_ALONE, 400
+    ).estimate  # the minimum near the truth
 
 
-def spread(scan, fisher, strength, light):
+def spread(scan, fisher, strength, illumination):
     """σ of amplitude and phase ``(M, M)`` by ``T (H + R)⁻¹ H (H + R)⁻¹ Tᵀ`` of dense matrices.
 
     T takes off the whole phase, by which neither likelihood nor prior changes.
@@ -57,7 +57,7 @@ def spread(scan, fisher, strength, light):
     level = np.trace(fisher) / len(fisher)
     held = 1e3 * level * np.outer(turn, turn) / (turn @ turn) + 1e-7 * level * np.eye(len(fisher))
     inverse = np.linalg.inv(fisher + stiffness + held)
-    weighted = np.tile(light.ravel(), 2) * turn
+    weighted = np.tile(illumination.ravel(), 2) * turn
     response = inverse - np.outer(turn, weighted @ inverse) / (weighted @ turn)
     covariance = response @ fisher @ response.T
     unit = (scan.object / np.abs(scan.object)).ravel()
@@ -72,38 +72,42 @@ def spread(scan, fisher, strength, light):
 @pytest.mark.parametrize("strength", [100.0, 3000.0])
 def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
     """The found object is near the truth, so that the matrices there are those here."""
-    terms, state = fitted(data, scan, strength)
-    lit = lit_mask(scan, 0.2)
-    errors = map_errors(terms, state, np.ones_like(lit), 0, ErrorMapOptions(draws=12, width=1.0))
-    expected = spread(scan, fisher, strength, object_illumination(state).astype(float))
+    objective, estimate = fitted(data, scan, strength)
+    illuminated = illuminated_mask(scan, 0.2)
+    errors = map_errors(
+        objective, estimate, np.ones_like(illuminated), 0, ErrorMapOptions(draws=12, width=1.0)
+    )
+    expected = spread(scan, fisher, strength, object_illumination(estimate).astype(float))
     for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
-        ratio = sigma[lit] / known[lit]
+        ratio = sigma[illuminated] / known[illuminated]
         assert np.median(ratio) == pytest.approx(1, abs=0.1)
         assert np.quantile(ratio, 0.1) > 0.8 and np.quantile(ratio, 0.9) < 1.25
 
 
-def test_it_is_infinite_outside_of_the_mask_and_without_light(scan, data):
-    terms, state = fitted(data, scan, 300.0)
+def test_it_is_infinite_outside_of_the_mask_and_without_illumination(scan, data):
+    objective, estimate = fitted(data, scan, 300.0)
     corner, mask = len(scan.object) - 1, np.ones(scan.object.shape, bool)
     mask[:, 7] = False
-    dark = state.object.copy()
+    dark = estimate.object.copy()
     dark[12, 11] = 0
-    errors = map_errors(terms, replace(state, object=dark), mask, 0)
+    errors = map_errors(objective, replace(estimate, object=dark), mask, 0)
     for sigma in (errors.amplitude, errors.phase):
         assert sigma.shape == (1, *mask.shape) and sigma.dtype == np.float32
         assert np.isinf(sigma[0, :, 7]).all() and np.isinf(sigma[0, corner, corner])  # no pattern reaches it
-    lit = lit_mask(scan) & mask
-    assert np.isfinite(errors.amplitude[0][lit]).all() and (errors.amplitude[0][lit] > 0).all()
-    assert np.isinf(errors.phase[0, 12, 11]) and lit[12, 11]
-    again = map_errors(terms, replace(state, object=dark), mask, 0)
+    illuminated = illuminated_mask(scan) & mask
+    assert (
+        np.isfinite(errors.amplitude[0][illuminated]).all() and (errors.amplitude[0][illuminated] > 0).all()
+    )
+    assert np.isinf(errors.phase[0, 12, 11]) and illuminated[12, 11]
+    again = map_errors(objective, replace(estimate, object=dark), mask, 0)
     np.testing.assert_array_equal(errors.phase, again.phase)
 
 
 def test_what_goes_with_the_light_is_not_blurred():
-    light = 1.0 + (ROWS - 4) ** 2 + 3 * np.sin(COLS) ** 2
+    illumination = 1.0 + (ROWS - 4) ** 2 + 3 * np.sin(COLS) ** 2
     mask = np.hypot(ROWS - 11, COLS - 14) < 9
-    found = smooth(5 / light, light, mask)
-    np.testing.assert_allclose(found[mask], 5 / light[mask])
+    found = smooth(5 / illumination, illumination, mask)
+    np.testing.assert_allclose(found[mask], 5 / illumination[mask])
     assert np.isinf(found[~mask]).all()
 
 
@@ -138,6 +142,8 @@ def test_it_goes_with_the_noise_of_amplitudes(scan, data):
     """Twice the unit is twice the noise, where the prior does nothing."""
     maps = []
     for unit in (1.0, 2.0):
-        terms, state = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
-        maps.append(map_errors(terms, state, lit_mask(scan), 0).amplitude[0][lit_mask(scan)])
+        objective, estimate = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
+        maps.append(
+            map_errors(objective, estimate, illuminated_mask(scan), 0).amplitude[0][illuminated_mask(scan)]
+        )
     assert np.median(maps[1] / maps[0]) == pytest.approx(2, rel=0.15)

@@ -36,7 +36,7 @@ def test_the_difference_and_its_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "sentence"),
     [
         ([1.2, 1.0, 1.3, 1.2, 1.5], "no difference beyond its error"),
         ([1.5, 1.6, 1.7, 1.8, 1.9], "worse"),
@@ -44,7 +44,7 @@ def test_the_difference_and_its_error(tmp_path):
         ("others", "held out different patterns"),
     ],
 )
-def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
+def test_no_more_is_said_than_is_known(tmp_path, values, sentence):
     judged = (
         False
         if values is None
@@ -54,7 +54,7 @@ def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
     )
     one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, judged=judged)
-    assert told in judgement(*reversed(entries_of(one, two)))
+    assert sentence in judgement(*reversed(entries_of(one, two)))
 
 
 def test_the_best_comes_first(tmp_path):
@@ -67,7 +67,7 @@ def test_the_best_comes_first(tmp_path):
 
 
 def wide(image):
-    """A run's arrays with positions that light all of an object of ``WIDE`` pixels."""
+    """A run's arrays with positions that illuminate all of an object of ``WIDE`` pixels."""
     return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
 
 
@@ -98,7 +98,7 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_holdout": 1.0})
     first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
     off = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first).off[0]
-    top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
+    top, left = (np.flatnonzero(first.scan.read("solver").illuminated.any(axis=axis))[0] for axis in (1, 0))
     inside = off[22 - top : 24 - top, 22 - left : 24 - left]
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
 

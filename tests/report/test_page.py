@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.pages import Page, check_closed
-from helpers.run_folders import J, judged_arrays, positions_of, probe_modes, write_run
+from helpers.run_folders import J, assessment_arrays, positions_of, probe_modes, write_run
 
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
@@ -65,7 +65,7 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
     np.testing.assert_allclose(places, 20 * (found - found.min(axis=0))[[19, 0]], rtol=1e-5)
     assert values.tolist() == [0.2, 0.1] and unit == "nm"
     places, shifts, _ = drawn["draw_shifts"]
-    moves = found - judged_arrays()["nominal_positions"]
+    moves = found - assessment_arrays()["nominal_positions"]
     assert len(places) == len(shifts) == J
     np.testing.assert_allclose(shifts[:, 0] / shifts[0, 0], moves[:, 0] / moves[0, 0], rtol=1e-3)
 

@@ -20,21 +20,21 @@ sys.path.insert(0, "tests")
 from ptycho.files.file_array import FileArray
 from ptycho.scan.patterns import Patterns
 from helpers.likelihood import Scan, likelihood_of
-from ptycho.reconstruction.blocks import Blockwise, alone, fit_in_blocks
+from ptycho.reconstruction.blocks import Blockwise, fit_in_blocks, serial
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
 from ptycho.run.mpi import run_on_all
 
-def program(crew):
+def program(executor):
     scan = Scan.of(np.random.default_rng(1), 1e5, count=7, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     in_file = FileArray.temporary(Path(sys.argv[1]).parent, data.amplitudes.shape, np.float32)
     in_file[:] = data.amplitudes[:]
     data = replace(data, amplitudes=Patterns(in_file))  # as those of a run
-    terms = Terms(likelihood_of(data), Prior("edge_preserving", 3.0))
+    objective = Objective(likelihood_of(data), Prior("edge_preserving", 3.0))
     start = scan.rough(data.normalisation)
-    found = fit_in_blocks(terms, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
-    np.save(sys.argv[1], found.state.object)
+    found = fit_in_blocks(objective, start, OBJECT_ALONE, 4, Blockwise(20, executor or serial))
+    np.save(sys.argv[1], found.estimate.object)
     return 0
 
 sys.exit(run_on_all(program))
@@ -59,7 +59,7 @@ def solve_task(task, advance=None):
     return Found(int(1 / task) * 20_000_000)  # more than is sent without being received
 
 class Found(bytes):
-    evaluations, state = 1, SimpleNamespace(positions=[])
+    evaluations, estimate = 1, SimpleNamespace(positions=[])
 
 class Unfit(Exception):  # cannot be unpickled
     def __init__(self, text, number):
@@ -70,14 +70,14 @@ sys.modules["tensorflow"] = None  # which has no part in it, and takes long to s
 sys.modules["ptycho.quiet_start"] = SimpleNamespace(start_tensorflow=lambda: None)
 from ptycho.run.mpi import run_on_all
 
-def program(crew):
+def program(executor):
     try:
-        for found in crew([lambda task=Task(task): task for task in sys.argv[2:]], lambda done: None):
+        for found in executor([lambda task=Task(task): task for task in sys.argv[2:]], lambda done: None):
             if sys.argv[1] == "consumer":
                 raise ValueError("division by zero of who takes it")
     except Exception:
         if sys.argv[1] == "again":
-            again = crew([lambda task=Task(task): task for task in "1111"], lambda done: None)
+            again = executor([lambda task=Task(task): task for task in "1111"], lambda done: None)
             print("then", [len(one) for one in again])
         raise
     return 0
@@ -134,11 +134,11 @@ def test_a_process_that_cannot_begin_is_an_error():
 def test_without_mpi_the_program_runs_as_it_is(monkeypatch):
     for name in mpi.STARTERS:
         monkeypatch.delenv(name, raising=False)
-    assert mpi.run_on_all(lambda crew: 7 if crew is None else 0) == 7
+    assert mpi.run_on_all(lambda executor: 7 if executor is None else 0) == 7
 
 
 def test_a_missing_mpi4py_is_said(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(ValueError, match=r"mpi4py cannot be used.*ptychopinn\[mpi\]"):
-        mpi.run_on_all(lambda crew: 0)
+        mpi.run_on_all(lambda executor: 0)

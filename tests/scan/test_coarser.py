@@ -1,4 +1,4 @@
-"""A scan at larger pixels against light that is worked out by hand on a fine grid."""
+"""A scan at larger pixels against intensities that are worked out by hand on a fine grid."""
 
 from __future__ import annotations
 

@@ -66,5 +66,7 @@ def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
 def test_photon_noise_sums_the_modes(dataset_of):
     data = dataset_of([[0, 0]], [[0]])
     both = replace(data, beam=data.beam.with_probe(np.concatenate([data.probe, 2 * data.probe])))
-    lit = np.isfinite(photon_noise(data))
-    np.testing.assert_allclose(photon_noise(both)[lit], photon_noise(data)[lit] / np.sqrt(5), rtol=1e-5)
+    illuminated = np.isfinite(photon_noise(data))
+    np.testing.assert_allclose(
+        photon_noise(both)[illuminated], photon_noise(data)[illuminated] / np.sqrt(5), rtol=1e-5
+    )

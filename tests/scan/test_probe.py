@@ -42,10 +42,12 @@ def test_probe_is_complex64_with_maximum_one_centred_at_half_N(config, N):
 
 
 def test_mask_zeroes_exactly_what_lies_outside_its_disk():
-    free, masked = (make_probe(ZonePlateProbe(mask_diameter_px=d), 32) for d in (None, 11.0))
+    unmasked, masked = (make_probe(ZonePlateProbe(mask_diameter_px=d), 32) for d in (None, 11.0))
     inside = distance(32) <= 5.5
     assert np.all(masked[~inside] == 0)
-    np.testing.assert_allclose(masked[inside] / masked[16, 16], free[inside] / free[16, 16], rtol=1e-5)
+    np.testing.assert_allclose(
+        masked[inside] / masked[16, 16], unmasked[inside] / unmasked[16, 16], rtol=1e-5
+    )
     assert np.abs(masked).max() == pytest.approx(1, abs=1e-6)
 
 
@@ -72,7 +74,7 @@ def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
         (np.pad(np.ones((1, 1)), ((16, 15), (20, 11))), 10),
     ],
 )
-def test_probe_support_holds_every_lit_sample(probe, support):
+def test_probe_support_holds_every_illuminated_sample(probe, support):
     assert probe_support(probe) == support
     start = (32 - support) // 2
     assert probe[start : start + support, start : start + support].sum() == probe.sum()

@@ -1,4 +1,4 @@
-"""Imperfect grid-lines scans: what is measured, what is told, what is true; LSQ-ML beside the networks."""
+"""Imperfect grid-lines scans: what is measured, what is nominal, what is true; LSQ-ML beside the networks."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def imperfect(small_config, hot=0, bad=0, **wrong):
 
 @pytest.fixture(scope="module")
 def hard(small_config):
-    """Configuration, datasets and truth of a scan of which nothing is as it is told."""
+    """Configuration, datasets and truth of a scan of which nothing is as its file says."""
     config = small_config(
         probe=ZonePlateProbe(),
         nimgs_test=2,

@@ -1,4 +1,4 @@
-"""Imperfect measurements: each imperfection by its closed form, alone, and told to nobody but the truth."""
+"""Imperfect measurements: each imperfection by its closed form, alone, and known to nothing but the truth."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -109,8 +109,8 @@ def test_two_modes_give_the_sum_of_two_scans(perfect):
     np.testing.assert_allclose(
         each[0], 0.85 * perfect.made.intensities(made.positions), rtol=1e-9, atol=1e-12
     )
-    light = counts(made).sum(axis=(1, 2))
-    assert light.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
+    intensity = counts(made).sum(axis=(1, 2))
+    assert intensity.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
 
 
 # The given probe
@@ -193,13 +193,13 @@ def test_a_probe_drifts_by_what_is_asked_for(perfect):
         np.testing.assert_allclose(made.expected(slice(None))[j], expected, rtol=1e-9, atol=1e-9)
 
 
-# Light and detector
+# Dose and detector
 
 
 def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
-    light = module.draw_flux(50000, 0.2, np.random.default_rng(0))
-    assert light.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and light.min() > 0
-    assert light.std() == pytest.approx(0.2, rel=0.03)
+    factor = module.draw_flux(50000, 0.2, np.random.default_rng(0))
+    assert factor.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and factor.min() > 0
+    assert factor.std() == pytest.approx(0.2, rel=0.03)
     made = scan(flux_rms=0.2)
     everything = slice(None)
     ratio = made.expected(everything) / perfect.made.expected(everything)
@@ -284,13 +284,13 @@ def misfit(counts, good, object_, modes, positions, flux, background):
     """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
     nu, total = (np.arange(N) - N // 2) / N, 0.0
     each = np.broadcast_to(modes, (len(counts), *modes.shape[-3:]))  # (J, K, N, N)
-    for pattern, place, light, modes in zip(counts, positions, flux, each, strict=True):
+    for pattern, place, factor, modes in zip(counts, positions, flux, each, strict=True):
         row, col = np.rint(place).astype(int)
         s = place - (row, col)
         ramp = np.exp(-2j * np.pi * (s[0] * nu[:, None] + s[1] * nu))
         moved = np.fft.ifft2(np.fft.fft2(modes) * np.fft.ifftshift(ramp))
         far = np.fft.fftshift(np.fft.fft2(moved * object_[row : row + N, col : col + N]), axes=(1, 2)) / N
-        expected = light * np.sum(np.abs(far) ** 2, axis=0) + background
+        expected = factor * np.sum(np.abs(far) ** 2, axis=0) + background
         n, mean = pattern[good], expected[good]
         total += 2 * np.sum(mean - n + xlogy(n, n / mean))
     return total / counts[:, good].size

@@ -37,8 +37,8 @@ def radius_of(N):
 
 
 def energy_within(wave, radius):
-    light = np.abs(wave) ** 2
-    return light[radius_of(len(wave)) <= radius].sum() / light.sum()
+    intensity = np.abs(wave) ** 2
+    return intensity[radius_of(len(wave)) <= radius].sum() / intensity.sum()
 
 
 # ---- objects
@@ -122,17 +122,17 @@ def test_propagation_widens_a_gaussian_as_its_closed_form_says():
 @pytest.mark.parametrize("rms", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("modes", [1, 2])
 def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):
-    wide = {"reach": (0.4, 0.4), "diameter": (0.5, 0.5)}  # where there is light no phase wraps
+    wide = {"reach": (0.4, 0.4), "diameter": (0.5, 0.5)}  # where the probe is not zero no phase wraps
     probes = np.stack([draw_probe(PROBE_KINDS["zone_plate"], 47, wide, rng(seed)) for seed in range(modes)])
     found = disturb_phase(probes, rms, rng(7))
     assert found.shape == probes.shape and found.dtype == np.complex64
     before, after = (np.fft.fft2(p, axes=(-2, -1)) for p in (probes, found))
     np.testing.assert_allclose(np.abs(after), np.abs(before), atol=1e-3 * np.abs(before).max())
-    light = np.abs(before[0]) ** 2
+    intensity = np.abs(before[0]) ** 2
     phase = np.angle(after[0] * before[0].conj())
-    phase[light < 1e-6 * light.max()] = 0  # nothing but rounding
-    mean = np.sum(light * phase) / light.sum()
-    assert np.sqrt(np.sum(light * (phase - mean) ** 2) / light.sum()) == pytest.approx(
+    phase[intensity < 1e-6 * intensity.max()] = 0  # nothing but rounding
+    mean = np.sum(intensity * phase) / intensity.sum()
+    assert np.sqrt(np.sum(intensity * (phase - mean) ** 2) / intensity.sum()) == pytest.approx(
         rms, rel=0.02, abs=1e-4
     )
     assert rms == 0 or np.abs(found - probes).max() > 0.01

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.multislice import BETWEEN, thick_light, thick_scan
+from helpers.multislice import BETWEEN, thick_intensity, thick_scan
 from scipy.spatial import cKDTree
 
 from ptycho.config.waves import Fresnel
@@ -74,15 +74,15 @@ def test_a_position_further_on_sees_the_object_further_on(axis):
     steps = np.arange(5, 28, 0.5)
     positions = np.tile(np.array(at) - N // 2, (len(steps), 1))
     positions[:, axis] = steps
-    light = scan_of(sample, probe, positions, q).intensities(positions).sum(axis=(1, 2))
-    assert steps[np.argmin(light)] == at[axis] - N // 2
+    intensity = scan_of(sample, probe, positions, q).intensities(positions).sum(axis=(1, 2))
+    assert steps[np.argmin(intensity)] == at[axis] - N // 2
 
 
 def test_slices_by_loops():
     """At the object's own pixels; of finer ones, slices without a distance are their product."""
     scan, slices = thick_scan(modes=1)
     made = scan_of(slices, scan.modes[0], scan.positions, 1, between=BETWEEN)
-    expected = [thick_light(slices, scan.modes, r) for r in scan.positions]
+    expected = [thick_intensity(slices, scan.modes, r) for r in scan.positions]
     found = np.fft.ifftshift(made.intensities(made.positions), axes=(1, 2))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.max(expected))
     fine = np.kron(slices, np.ones((2, 2)))
@@ -119,8 +119,10 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
 
 def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
     made = simulate_near_field(16, 9, 6.0, Fresnel(6.0, 6.0), 2e4)
-    light = made.scale * made.intensities(made.positions)
-    assert light.sum(axis=(1, 2)).mean() == pytest.approx(2e4) and np.ptp(light.sum(axis=(1, 2))) > 100
+    intensity = made.scale * made.intensities(made.positions)
+    assert (
+        intensity.sum(axis=(1, 2)).mean() == pytest.approx(2e4) and np.ptp(intensity.sum(axis=(1, 2))) > 100
+    )
     n = counts(made)
     assert n.shape == (9, 16, 16) and abs(n.sum() - 9 * 2e4) < 5 * np.sqrt(9 * 2e4)
     assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)

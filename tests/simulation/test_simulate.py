@@ -69,8 +69,8 @@ def test_another_probe_for_the_test_scan_alone(small_config, datasets):
         assert_same(changed[role], datasets[role])
     np.testing.assert_array_equal(changed["test"].objects, datasets["test"].objects)
     assert changed["test"].photon_scale == datasets["test"].photon_scale
-    light = [np.sum(np.abs(changed[role].probe) ** 2) for role in ("train", "test")]
-    assert light[1] > 1.5 * light[0]
+    intensity = [np.sum(np.abs(changed[role].probe) ** 2) for role in ("train", "test")]
+    assert intensity[1] > 1.5 * intensity[0]
     assert energies(changed["test"]).mean() > 1.5 * energies(changed["train"]).mean()
 
 
@@ -110,9 +110,9 @@ def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, 
 def test_noise_free_amplitudes_by_the_references(probe):
     rng = np.random.default_rng(4)
     truth = reference.random_complex(rng, (51, 51)).astype(np.complex64)
-    light = make_probe(probe, 32)
+    modes = make_probe(probe, 32)
     positions = np.array([[0, 0], [19, 19], [3, 18], [0.5, 18.75], [18.999, 0.001]], np.float32)
-    found = noise_free_amplitudes(truth, Beam(light, positions))
-    expected = reference.exact_diffraction(truth, positions, light)
+    found = noise_free_amplitudes(truth, Beam(modes, positions))
+    expected = reference.exact_diffraction(truth, positions, modes)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-5 * expected.max())

@@ -71,41 +71,46 @@ def test_object_and_change_are_the_truth_in_some_phase():
     example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1).truth
     shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
     there = shown + example.change[..., 0] + 1j * example.change[..., 1]
-    lit = example.light[..., 0] > 0
-    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    illuminated = example.light[..., 0] > 0
+    rows, columns = (np.flatnonzero(illuminated.any(axis=axis)) for axis in (1, 0))
     box = there[: rows[-1] + 1, : columns[-1] + 1]
     found = [
         (row, column)
         for row in range(len(truth) - len(box) + 1)
         for column in range(len(truth) - box.shape[1] + 1)
         if _same(
-            box, truth[row : row + len(box), column : column + box.shape[1]], lit[: len(box), : box.shape[1]]
+            box,
+            truth[row : row + len(box), column : column + box.shape[1]],
+            illuminated[: len(box), : box.shape[1]],
         )
     ]
     assert len(found) == 1
 
 
-def _same(box, part, lit):
-    one, other = box[lit], part[lit]
+def _same(box, part, illuminated):
+    one, other = box[illuminated], part[illuminated]
     along = np.vdot(other, one) / np.vdot(other, other)
     return np.abs(one - along * other).max() < 1e-3 * np.abs(one).max()
 
 
 def test_windows_turn_all_arrays_alike():
     rng = np.random.default_rng(0)
-    change, light = rng.normal(size=(20, 12, 2)).astype("f"), rng.uniform(0.1, 1, (20, 12, 1)).astype("f")
+    change, illumination = (
+        rng.normal(size=(20, 12, 2)).astype("f"),
+        rng.uniform(0.1, 1, (20, 12, 1)).astype("f"),
+    )
     doubled = np.stack([change[..., 0], 2 * change[..., 0], change[..., 1], 2 * change[..., 1]], axis=-1)
-    example, seen = Example(doubled, 3 * light, change, light), set()
+    example, drawn = Example(doubled, 3 * illumination, change, illumination), set()
     for _ in range(40):
-        inputs, relative, cut, lit = cut_window(example, 16, rng)
-        assert lit.shape == (16, 16, 1) and np.count_nonzero(lit) == 16 * 12
-        np.testing.assert_array_equal(relative, 3 * lit)
+        inputs, relative, cut, illuminated = cut_window(example, 16, rng)
+        assert illuminated.shape == (16, 16, 1) and np.count_nonzero(illuminated) == 16 * 12
+        np.testing.assert_array_equal(relative, 3 * illuminated)
         np.testing.assert_array_equal(inputs[..., [0, 2]], cut)
         np.testing.assert_array_equal(inputs[..., [1, 3]], 2 * cut)
-        values = set(np.round(np.abs(cut[lit[..., 0] > 0]).ravel(), 5))
+        values = set(np.round(np.abs(cut[illuminated[..., 0] > 0]).ravel(), 5))
         assert values <= set(np.round(np.abs(change).ravel(), 5))
-        seen.add((float(np.sign(cut[..., 1].sum())), lit[0, 0, 0] > 0, lit[-1, -1, 0] > 0))
-    assert len(seen) > 3
+        drawn.add((float(np.sign(cut[..., 1].sum())), illuminated[0, 0, 0] > 0, illuminated[-1, -1, 0] > 0))
+    assert len(drawn) > 3
 
 
 # ---- the training

@@ -225,10 +225,12 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, 
     monkeypatch.setattr(cnn, "call", call)
     x, offsets = data.normalised(data.groups[:8]), data.offsets[:8]
     objects = pinn(x, offsets, data.model_probe).numpy()
-    real, _, g_real, g_imag, light = (np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0))
+    real, _, g_real, g_imag, illumination = (
+        np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0)
+    )
     within("object", real, above=0.8, below=5)
     within("update", np.hypot(g_real, g_imag), above=0.2, below=5)
-    within("light", light, above=0.2, below=1)
+    within("illumination", illumination, above=0.2, below=1)
     # and what they give, of order one, corrects the object by about its own size
     margin = (data.region_size - pinn.generator.side) // 2
     centre = objects[:, margin:-margin, margin:-margin] if margin else objects
@@ -240,20 +242,20 @@ def test_a_group_does_not_depend_on_what_else_is_in_its_batch(unrolled):
     """The floor ε₂ is a fraction of the group's own strongest illumination, not of the batch's."""
     pinn, x, offsets, probe = unrolled
     together = offsets.copy()
-    together[1] = 0  # four patterns on one place light it more than the spread ones of the other group
+    together[1] = 0  # four patterns on one place illuminate it more than the spread ones of the other group
     alone = pinn(x[:1], offsets[:1], probe).numpy()
     np.testing.assert_allclose(pinn(x, together, probe).numpy()[:1], alone, atol=1e-6)
 
 
 def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):
-    """What the probe did not light is arbitrary in a region; weighed equally it would decide the phase."""
+    """What the probe did not illuminate is arbitrary; weighed equally it would decide a region's phase."""
     data, rng = datasets["test"], np.random.default_rng(5)
     layout = Layout(data)
-    light = layout.illumination(slice(None))
+    illumination = layout.illumination(slice(None))
     truth = np.pad(data.objects[0], layout.margin)
     R = data.region_size
     regions = np.stack([truth[r : r + R, c : c + R] for r, c in layout.origins]).astype(np.complex64)
-    dim = light < 1e-2 * light.max()
+    dim = illumination < 1e-2 * illumination.max()
     assert dim.mean() > 0.2
     nonsense = 20 * np.exp(1j * rng.uniform(-1, 1, (len(regions), 1, 1)))  # a phase of its own in each
     regions = np.where(dim, nonsense, regions)

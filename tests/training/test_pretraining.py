@@ -91,7 +91,7 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
             for batch in unseen
         ]
         return np.concatenate(
-            [object_error(found, batch["target"], batch["light"]) for found, batch in every]
+            [object_error(found, batch["target"], batch["illumination"]) for found, batch in every]
         )
 
     before = errors()

@@ -82,9 +82,9 @@ def test_the_learned_probe_by_hand(data):
     columns = find_ambiguities(probe).astype(float)
     flat = np.concatenate([change.real.ravel(), change.imag.ravel()])
     real, imag = (flat - columns @ (columns.T @ flat)).reshape(2, 1, 32, 32)
-    for learner, lit in ((plain, np.ones_like(mask)), (masked, mask)):
+    for learner, support in ((plain, np.ones_like(mask)), (masked, mask)):
         learner.change.assign(np.stack([change.real, change.imag]))
-        expected = (probe + real + 1j * imag) * lit
+        expected = (probe + real + 1j * imag) * support
         expected *= np.sqrt(np.sum(np.abs(probe) ** 2) / np.sum(np.abs(expected) ** 2))
         np.testing.assert_allclose(learner.apply_change(tf.constant(probe)), expected, atol=1e-4)
         found = learner.modes(probe)
@@ -167,8 +167,8 @@ def test_a_wrong_probe_becomes_right(data, within):
     oneDNN; at a rate of 1 instead of 20 .96, with the gradient turned or conjugated more than 3.
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
-    told = wrong(data, given)
-    views = [add_neighbours(CONFIG, told[role]) for role in ("train", "val")]
+    specified = wrong(data, given)
+    views = [add_neighbours(CONFIG, specified[role]) for role in ("train", "val")]
     values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):

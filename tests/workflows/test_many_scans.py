@@ -56,7 +56,7 @@ def started(monkeypatch):
     """Runs write their last files and do nothing else; the names of those that did, in their order."""
     names = []
 
-    def run(config, scan, folder, stop=None, crew=None):
+    def run(config, scan, folder, stop=None, executor=None):
         names.append(config.data.name)
         folder.text("recons/solver/recon.npz", "")
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})

@@ -68,19 +68,19 @@ def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
     (run / "files.json").write_text('{"files.json": "", "metrics.json": ""}')
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "mine.html").write_text("<!DOCTYPE html>mine")
-    for output, told in (
+    for output, message in (
         (tmp_path / "notes.txt", "is no page of this program, and nothing replaces it"),
         (tmp_path / "mine.html", "is no page of this program, and nothing replaces it"),
         (run / "metrics.json", "is a file of the run"),
         (tmp_path, "is a folder; name a file in it"),
     ):
         code, out, err = in_process(REPORT, run, f"output={output}")
-        assert (code, out) == (2, "") and told in err, err
+        assert (code, out) == (2, "") and message in err, err
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
-    ("script", "words", "told"),
+    ("script", "words", "message"),
     [
         (REPORT, ["nothing"], "run=nothing: holds no run"),
         (REPORT, ["output=x.html"], "run=null: must be the folder of a run"),
@@ -90,9 +90,9 @@ def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
         (COMPARE, ["output=x.html"], r"runs=\[\]: must be folders of runs"),
     ],
 )
-def test_mistakes_are_one_line(in_process, tmp_path, script, words, told):
+def test_mistakes_are_one_line(in_process, tmp_path, script, words, message):
     code, out, err = in_process(script, *words, **NO_TENSORFLOW)
-    assert (code, out) == (2, "") and re.fullmatch(rf"error: .*{told}.*\n", err), err
+    assert (code, out) == (2, "") and re.fullmatch(rf"error: .*{message}.*\n", err), err
     assert not files(tmp_path)
 
 

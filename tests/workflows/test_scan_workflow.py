@@ -17,7 +17,8 @@ from ptycho.run.loaded import load_model
 from ptycho.simulation.simulate import simulate
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
+# What the solver may refine is specified: to decide it takes most of the time, and the run by default decides
+# it.
 KNOWN = (
     *(
         "probe.learn=false",
@@ -90,7 +91,7 @@ def finished(scan, tmp_path_factory, in_process_once):
 
 @pytest.mark.usefixtures("read_rightly")
 def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
-    """A free R-factor of patterns that were fitted would praise every overfit."""
+    """An R-factor called free, of patterns that were fitted, would praise every overfit."""
     from ptycho.align.context import RunContext
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
@@ -103,14 +104,14 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
     interpreted = interpret(open_raw(config.data), config.data)
     each = prepare("scan", interpreted, config, RunContext(tmp_path))
-    data, free = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
-    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))
+    data, held_out = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
+    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, held_out))
     count = len(each.whole.positions)
     assert len(kept_out) == round(0.05 * count) > 3
     assert not fitted & kept_out and len(fitted | kept_out) == count
     assert sorted([*each.kept, *each.out]) == list(range(count))
-    np.testing.assert_array_equal(each.whole.positions[each.out], free.positions)
-    assert data.group_size == 3 and free.group_size == 1
+    np.testing.assert_array_equal(each.whole.positions[each.out], held_out.positions)
+    assert data.group_size == 3 and held_out.group_size == 1
 
 
 def test_a_run_judges_itself_without_the_truth(finished):

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 
 class StandIns:
-    """A solver that gives what it is told to, and a network that gives back what it begins with.
+    """A solver with a given result, and a network that gives back what it begins with.
 
     Attributes:
         begun: what the solver gave.
@@ -64,8 +64,8 @@ class StandIns:
         image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
         image = image * np.exp(2j * np.pi * self.ramp * row / N)
         self.each = each
-        self.begun = made_of(image[None], each, another_beam(each.whole.beam, 1))
-        return self.begun
+        self.solved = made_of(image[None], each, another_beam(each.whole.beam, 1))
+        return self.solved
 
     def keep(self, made):
         """In place of what moves the object's ramp to the probe: see below."""
@@ -129,8 +129,8 @@ def run(file, tmp_path_factory):
 def test_a_network_for_many_scans_begins_with_the_solvers_object(run):
     """Each group with its own part of it, zero where a region reaches out of the object."""
     found, _, _ = run
-    data = found.each.fitted(found.begun.beam)
-    object_, R = found.begun.object, data.region_size
+    data = found.each.fitted(found.solved.beam)
+    object_, R = found.solved.object, data.region_size
     assert data.n_groups > 0 and object_.any()
     for g in range(data.n_groups):
         expected = np.zeros((R, R), complex)
@@ -151,7 +151,7 @@ def stored(folder, name):
 @pytest.mark.parametrize("name", ["solver", "pinn"])
 def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
     found, folder, metrics = run
-    own = found.begun.beam
+    own = found.solved.beam
     beam, flux = stored(folder, name), own.flux
     for key, value in own.arrays().items():
         np.testing.assert_array_equal(beam[key], value)
@@ -168,7 +168,7 @@ def test_the_product_holds_the_solvers_object_under_its_own_beam(run):
         pixel = file["object"].attrs.get("pixel_height_m") or file["probe"].attrs.get("pixel_height_m")
         places = np.stack([file[f"probe_position_{axis}_m"][()] for axis in "yx"], axis=1) / pixel
     np.testing.assert_array_equal(probe.reshape(beam["probe"].shape), beam["probe"])
-    np.testing.assert_array_equal(object_.squeeze(), found.begun.object)
+    np.testing.assert_array_equal(object_.squeeze(), found.solved.object)
     steps = np.diff(beam["positions"].astype(float), axis=0)
     np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
 
@@ -181,7 +181,7 @@ def test_the_ramp_of_every_object_is_stored_with_its_probe(file, tmp_path, monke
     assert metrics["findings"]["phase ramp"][0].endswith(" detector pixels")
     with h5py.File(folder / "product.h5") as file:
         product = {"object": file["object"][()].squeeze()[None], "probe": file["probe"][()].reshape(1, N, N)}
-    own = found.begun
+    own = found.solved
     for held in (stored(folder, "solver"), product):
         assert not np.allclose(held["probe"], own.beam.probe, rtol=1e-3)
         for row, col in np.round(own.beam.positions[::7]).astype(int):
@@ -226,8 +226,8 @@ def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path
     with pytest.raises(Trained):
         workflows.reconstruct.scan.run(config, scan, RunFolder(tmp_path / "out"))
     kept = found.each.kept
-    np.testing.assert_array_equal(found.trained_on.beam.flux, found.begun.beam.flux[kept])
-    np.testing.assert_array_equal(found.trained_on.positions, found.begun.beam.positions[kept])
+    np.testing.assert_array_equal(found.trained_on.beam.flux, found.solved.beam.flux[kept])
+    np.testing.assert_array_equal(found.trained_on.positions, found.solved.beam.positions[kept])
     patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
     assert (patterns[:, ~good] == -1).all()
 

@@ -105,9 +105,11 @@ def check_disk(folder: Path, trial_bytes: int = 2**25, enough: float = 2 * 2**30
             file.swmr_mode = True
             with h5py.File(file.filename, "r", libver="latest", swmr=True) as again:
                 assert again["a"][3] == 3
-    free = shutil.disk_usage(place).free
-    text = f"{place.resolve()}: {in_words(free)} free; written at {rate / 2**20:.0f} MiB/s; renamed; locked"
-    return (GOOD if free >= enough else NOTE), text
+    available = shutil.disk_usage(place).free
+    text = (
+        f"{place.resolve()}: {in_words(available)} free; written at {rate / 2**20:.0f} MiB/s; renamed; locked"
+    )
+    return (GOOD if available >= enough else NOTE), text
 
 
 def check_hdf5(_: Path) -> Outcome:

@@ -67,10 +67,10 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
             parts = view(config, data["train"]), view(config, data["val"])
             scans = TrainingScans(*parts, regular_offsets(config.offset, parts[0].group_size))
             model, histories[name], modes = train_network(name, config, scans, folder, stop=stop)
-            seen = test
+            shown = test
             if modes is not None and config.test_probe is None:
-                seen, learned[name] = test.under_probe(modes), modes[0]
-            stitched[name] = reconstruct(name, model, config, seen, folder)
+                shown, learned[name] = test.under_probe(modes), modes[0]
+            stitched[name] = reconstruct(name, model, config, shown, folder)
         if ITERATIVE in config.models and (found := reconstruct_by_lsqml(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: found.object}
         truth, region = _truth(test), Region(*test.tiling.rectangle)

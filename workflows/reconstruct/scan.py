@@ -15,12 +15,12 @@ from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
 from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
-from ptycho.methods.assessment import EXPLAINED, judged_arrays
+from ptycho.methods.assessment import EXPLAINED, assessment_arrays
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.reconstruction.blocks import Crew, alone
+from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.run import names
 from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
@@ -53,16 +53,16 @@ def run(
     scan: ScanGeometry,
     folder: RunFolder,
     stop: StopRequest | None = None,
-    crew: Crew | None = None,
+    executor: Executor | None = None,
 ) -> ScanResult:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    ``crew`` fits the blocks of a large scan.
+    ``executor`` fits the blocks of a large scan.
     """
     cache = FileCache(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        around = RunContext(folder.path, folder.timed, crew=crew or alone, cache=cache)
+        around = RunContext(folder.path, folder.timed, executor=executor or serial, cache=cache)
         prepared, inputs = _prepare(scan, config, around), MethodInputs(config, around)
         made = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
         data = prepared.fitted(prepared.beam_under(made.get(SOLVER)))
@@ -140,7 +140,7 @@ def reconstruct(
     made = done.reconstructions
     for name, one in made.items():
         folder.arrays(names.recon(name), one.arrays())
-    folder.arrays(names.ASSESSMENT, judged_arrays(prepared, made, done.fits, done.halves, done.caustic))
+    folder.arrays(names.ASSESSMENT, assessment_arrays(prepared, made, done.fits, done.halves, done.caustic))
     best, pixel = made[done.product], prepared.scan.pixel.metres
     exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]

@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic_figure import draw_caustic
 from ptycho.evaluation.charts import quality
-from ptycho.methods.assessment import picture_of, well_lit
+from ptycho.methods.assessment import picture_of, well_illuminated
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, number
 from ptycho.methods.prepared import Prepared
@@ -59,9 +59,9 @@ def draw(
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         best = recons[done.product]
         if best.errors is not None:
-            lit, sigma = well_lit(best, prepared) & best.covered, best.errors
+            illuminated, sigma = well_illuminated(best, prepared) & best.covered, best.errors
             title = f"{done.product}: one standard deviation by the noise of the patterns"
-            image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
+            image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], illuminated, pixel, title)
             folder.figure(names.figure("error_map"), image)
         if done.caustic is not None:
             folder.figure(names.figure("probe_caustic"), draw_caustic(done.caustic, f"{done.product}: probe"))

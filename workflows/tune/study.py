@@ -121,7 +121,7 @@ def run_trials(
         trial.set_user_attr(DEVIANCE, outcome.deviance.tolist())
         return float(outcome.deviance.mean())
 
-    def tell(_: Study, trial: FrozenTrial) -> None:
+    def log_trial(_: Study, trial: FrozenTrial) -> None:
         settings = ", ".join(f"{key}={value}" for key, value in trial.params.items())
         value = "–" if trial.value is None else f"{trial.value:.4f}"
         state = trial.state.name.lower()
@@ -129,7 +129,7 @@ def run_trials(
 
     enough = optuna.study.MaxTrialsCallback(trials, states=ENDED)
     if len(trials_in(study, *ENDED)) < trials:
-        study.optimize(attempt, timeout=timeout_s, catch=MISTAKES, callbacks=[tell, enough])
+        study.optimize(attempt, timeout=timeout_s, catch=MISTAKES, callbacks=[log_trial, enough])
 
 
 def _known(study: Study, settings: Mapping[str, Any]) -> Outcome | None:

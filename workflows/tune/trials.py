@@ -15,7 +15,7 @@ import numpy as np
 
 from ptycho.align.context import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.methods.assessment import judge
+from ptycho.methods.assessment import assess_fit
 from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import METHODS, SOLVER, MethodInputs
 from ptycho.preparation.prepare import interpret
@@ -37,8 +37,8 @@ class Bench:
         began, config = time.perf_counter(), with_settings(self._values, settings)
         context = RunContext(self._scratch, on_event=on_event)
         inputs, prepared = MethodInputs(config, context), self._prepared(config, context)
-        fit = judge(METHODS[SOLVER](prepared, {}, inputs), prepared)
-        judged = fit.free or fit.used
+        fit = assess_fit(METHODS[SOLVER](prepared, {}, inputs), prepared)
+        judged = fit.held_out or fit.used
         return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
 
     def _prepared(self, config: ScanRunConfig, context: RunContext) -> Prepared:

@@ -1,9 +1,9 @@
-"""A state is an object and the beam of a dataset in normalised units; and it becomes that beam again."""
+"""An estimate is an object and the beam of a dataset in normalised units; and it becomes that beam again."""
 
 import numpy as np
 import pytest
 
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.estimate import Estimate
 
 N = 15
 
@@ -23,26 +23,26 @@ def data(dataset_of):
 
 
 @pytest.mark.parametrize("factor", [1, 2.5], ids=["its own units", "those of another dataset"])
-def test_a_state_in_some_units_and_its_beam(data, factor):
+def test_an_estimate_in_some_units_and_its_beam(data, factor):
     s, f = data.photon_scale, factor * data.normalisation
     object_ = np.full((64, 64), 1 - 1j, np.complex64)
-    state = State.of(data, object_, normalisation=None if factor == 1 else f)
-    np.testing.assert_allclose(state.modes, s * f * data.probe, rtol=1e-5)
+    estimate = Estimate.of(data, object_, normalisation=None if factor == 1 else f)
+    np.testing.assert_allclose(estimate.modes, s * f * data.probe, rtol=1e-5)
     np.testing.assert_allclose(
-        np.roll(state.background, [N // 2, N // 2], (0, 1)) / f**2, data.beam.background, rtol=1e-5
+        np.roll(estimate.background, [N // 2, N // 2], (0, 1)) / f**2, data.beam.background, rtol=1e-5
     )
-    beam = state.beam(s, f)
+    beam = estimate.beam(s, f)
     for key, value in data.beam.arrays().items():
         np.testing.assert_allclose(beam.arrays()[key], value, rtol=1e-5, err_msg=key)
 
 
 def test_as_many_modes_as_are_asked_for(data):
     object_ = np.ones((64, 64), np.complex64)
-    assert [len(State.of(data, object_, count).modes) for count in (None, 1, 2, 4)] == [2, 1, 2, 4]
-    np.testing.assert_array_equal(State.of(data, object_, 4).modes[:2], State.of(data, object_).modes)
+    assert [len(Estimate.of(data, object_, count).modes) for count in (None, 1, 2, 4)] == [2, 1, 2, 4]
+    np.testing.assert_array_equal(Estimate.of(data, object_, 4).modes[:2], Estimate.of(data, object_).modes)
 
 
 def test_without_a_background_there_is_none(dataset_of):
     plain = dataset_of([[0, 0], [3, 1], [5, 4]], [[0], [1], [2]])
-    state = State.of(plain, np.ones((64, 64), np.complex64))
-    assert not state.background.any() and state.beam(1.0, 1.0).background is None
+    estimate = Estimate.of(plain, np.ones((64, 64), np.complex64))
+    assert not estimate.background.any() and estimate.beam(1.0, 1.0).background is None

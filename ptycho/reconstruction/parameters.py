@@ -1,11 +1,11 @@
-"""What the solver finds, as one real vector in which every number has about the same curvature.
+"""The refined parameters, as one real vector in which every number has about the same curvature.
 
     u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
     H_V = H_P,   H_w = 4 Σ |c_j V_k O_j|² / f²
 
-H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon; OPR weights w
-have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
+H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the intensity of one photon; OPR weights
+w have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
 where Π takes off what their model leaves out; the mean flux stays as it is where object or probe are refined,
 which can take it; a background is β², so that it stays positive. Modes by which a probe varies with weights
 that are refined change orthogonally to its first mode: the flux takes what is along it.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.scan.probe_support import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
@@ -27,19 +27,19 @@ COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 
 @dataclass(frozen=True, eq=False)
-class Unknowns:
-    """The free part of a state as a vector.
+class Parameters:
+    """The refined part of an estimate as a vector.
 
     Attributes:
-        base: the state around which the scales were taken; what is not free stays as it is there.
-        scales: √H by the names of the free parts.
+        base: the estimate around which the scales were taken; what is not refined stays as it is there.
+        scales: √H by the names of the refined parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
         support: where the probe may be other than zero; None: everywhere.
         mean_flux: the mean of the flux is refined, too.
         waves: ``(J, m)`` orthonormal columns, of which OPR weights consist; None: they are independent.
     """
 
-    base: State
+    base: Estimate
     scales: dict[str, np.ndarray]
     columns: np.ndarray
     inside: bool
@@ -50,15 +50,15 @@ class Unknowns:
     @classmethod
     def of(
         cls,
-        state: State,
-        free: Freedom,
+        estimate: Estimate,
+        refine: Refine,
         photon: float,
         model: str = "independent",
         support: ProbeSupport | None = None,
         diagonal: float | np.ndarray = 0.0,
         weight_waves: int | None = None,
-    ) -> Unknowns:
-        """Of a state.
+    ) -> Parameters:
+        """Return the refined parameters of an estimate.
 
         Args:
             photon: f.
@@ -67,42 +67,42 @@ class Unknowns:
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
-        brightness, slopes, energies = _curvatures(state)
+        brightness, slopes, energies = _curvatures(estimate)
         curvature = {
-            "object": np.broadcast_to(object_illumination(state), state.object.shape),
-            "modes": np.broadcast_to(brightness, state.modes.shape),
-            "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
+            "object": np.broadcast_to(object_illumination(estimate), estimate.object.shape),
+            "modes": np.broadcast_to(brightness, estimate.modes.shape),
+            "positions": np.broadcast_to(slopes[:, None], estimate.positions.shape),
             "flux": energies,
-            "background": np.full(state.background.shape, len(state.positions), np.float32),
-            "opr_modes": np.broadcast_to(brightness, state.opr_modes.shape),
-            "opr_weights": weight_curvature(state),
+            "background": np.full(estimate.background.shape, len(estimate.positions), np.float32),
+            "opr_modes": np.broadcast_to(brightness, estimate.opr_modes.shape),
+            "opr_weights": weight_curvature(estimate),
         }
         wanted = {
-            "object": free.object,
-            "modes": free.probe,
-            "positions": free.positions,
-            "flux": free.flux,
-            "background": free.background,
-            "opr_modes": free.probe and state.varies,
-            "opr_weights": free.probe_variation and state.varies,
+            "object": refine.object,
+            "modes": refine.probe,
+            "positions": refine.positions,
+            "flux": refine.flux,
+            "background": refine.background,
+            "opr_modes": refine.probe and estimate.varies,
+            "opr_weights": refine.probe_variation and estimate.varies,
         }
         scales = {}
-        for name, is_free in wanted.items():
-            if is_free:
+        for name, is_refined in wanted.items():
+            if is_refined:
                 added = diagonal if name == "object" else 0.0
                 scales[name] = np.sqrt(4 * (floored(curvature[name]) + 1e-30) / photon**2 + added).astype(
                     np.float32
                 )
-        columns, inside = _model(state.positions, model)
-        waves = None if weight_waves is None else cosines(len(state.positions), weight_waves)
-        return cls(state, scales, columns, inside, support, not (free.object or free.probe), waves)
+        columns, inside = _model(estimate.positions, model)
+        waves = None if weight_waves is None else cosines(len(estimate.positions), weight_waves)
+        return cls(estimate, scales, columns, inside, support, not (refine.object or refine.probe), waves)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.scales)
 
     def start(self) -> np.ndarray:
-        """The vector of the base, ``(n,)`` float32."""
+        """Return the vector of the base, ``(n,)`` float32."""
         values = {
             "object": self.base.object,
             "modes": self.base.modes,
@@ -114,8 +114,8 @@ class Unknowns:
         }
         return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
 
-    def state(self, u: np.ndarray) -> State:
-        """The state that a vector ``u (n,)`` float32 stands for."""
+    def estimate(self, u: np.ndarray) -> Estimate:
+        """Return the estimate that a vector ``u (n,)`` float32 stands for."""
         values = {name: part / self.scales[name] for name, part in self._parts(u).items()}
         changed: dict[str, np.ndarray] = {}
         for name, value in values.items():
@@ -137,22 +137,22 @@ class Unknowns:
         return replace(self.base, **changed)
 
     def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
-        """The gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
-        found = dict(gradients)
-        if "positions" in found:
-            found["positions"] = self._modelled(found["positions"])
-        if "flux" in found:
-            found["flux"] = self._centred(found["flux"])
-        if "modes" in found:
-            found["modes"] = self._masked(found["modes"])
-        if "opr_modes" in found:
-            found["opr_modes"] = self._beside_the_first(found["opr_modes"])
-        if "opr_weights" in found:
-            found["opr_weights"] = self._smoothed(found["opr_weights"])
-        if "background" in found:
+        """Return the gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
+        slopes = dict(gradients)
+        if "positions" in slopes:
+            slopes["positions"] = self._modelled(slopes["positions"])
+        if "flux" in slopes:
+            slopes["flux"] = self._centred(slopes["flux"])
+        if "modes" in slopes:
+            slopes["modes"] = self._masked(slopes["modes"])
+        if "opr_modes" in slopes:
+            slopes["opr_modes"] = self._beside_the_first(slopes["opr_modes"])
+        if "opr_weights" in slopes:
+            slopes["opr_weights"] = self._smoothed(slopes["opr_weights"])
+        if "background" in slopes:
             root = self._parts(u)["background"] / self.scales["background"]
-            found["background"] = 2 * root * found["background"]
-        return self._joined({name: found[name] / scale for name, scale in self.scales.items()})
+            slopes["background"] = 2 * root * slopes["background"]
+        return self._joined({name: slopes[name] / scale for name, scale in self.scales.items()})
 
     def _centred(self, flux: np.ndarray) -> np.ndarray:
         return flux if self.mean_flux else flux - flux.mean()
@@ -184,58 +184,61 @@ class Unknowns:
         return np.concatenate(real)
 
     def _parts(self, u: np.ndarray) -> dict[str, np.ndarray]:
-        found, begin = {}, 0
+        parts, begin = {}, 0
         for name, scale in self.scales.items():
             waves = name in COMPLEX
             count = scale.size * (2 if waves else 1)
             part = u[begin : begin + count]
-            found[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
+            parts[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
             begin += count
-        return found
+        return parts
 
 
-def object_illumination(state: State) -> np.ndarray:
+def object_illumination(estimate: Estimate) -> np.ndarray:
     """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
-    corners = np.floor(state.positions + 0.5).astype(np.int64)
-    intensity, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape[-2:], np.float32)
+    corners = np.floor(estimate.positions + 0.5).astype(np.int64)
+    intensity, illumination = (
+        np.sum(np.abs(estimate.modes) ** 2, axis=0),
+        np.zeros(estimate.object.shape[-2:], np.float32),
+    )
     for part in _parts(len(corners)):
-        flux = state.flux[part].astype(np.float32) ** 2
-        add_windows_to(light, flux[:, None, None] * intensity, corners[part])
-    return light
+        flux = estimate.flux[part].astype(np.float32) ** 2
+        add_windows_to(illumination, flux[:, None, None] * intensity, corners[part])
+    return illumination
 
 
-def probe_curvature(state: State) -> np.ndarray:
+def probe_curvature(estimate: Estimate) -> np.ndarray:
     """``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
-    return _curvatures(state)[0]
+    return _curvatures(estimate)[0]
 
 
-def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
-    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
-    intensity = np.sum(np.abs(state.modes) ** 2, axis=0)
+    N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
+    intensity = np.sum(np.abs(estimate.modes) ** 2, axis=0)
     brightness = np.zeros((N, N), np.float32)
-    image = state.projection
+    image = estimate.projection
     square = np.abs(image) ** 2
     slope = sum(np.abs(np.gradient(image, axis=axis)) ** 2 for axis in (0, 1)) / 2
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
     for part in _parts(len(corners)):
-        flux = state.flux[part].astype(np.float32) ** 2
-        seen = inner_windows(square, corners[part], N)
-        brightness += np.einsum("j,jyx->yx", flux, seen)
-        energies[part] = np.einsum("yx,jyx->j", intensity, seen)
+        flux = estimate.flux[part].astype(np.float32) ** 2
+        windows = inner_windows(square, corners[part], N)
+        brightness += np.einsum("j,jyx->yx", flux, windows)
+        energies[part] = np.einsum("yx,jyx->j", intensity, windows)
         slopes[part] = np.einsum("yx,jyx->j", intensity, inner_windows(slope, corners[part], N)) * flux
     return brightness, slopes, energies
 
 
-def weight_curvature(state: State) -> np.ndarray:
+def weight_curvature(estimate: Estimate) -> np.ndarray:
     """``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
-    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
-    powers, square = np.abs(state.opr_modes) ** 2, np.abs(state.projection) ** 2
-    found = np.zeros(state.opr_weights.shape, np.float32)
-    for part in _parts(len(corners) if state.varies else 0):
-        seen = inner_windows(square, corners[part], N) * state.flux[part, None, None] ** 2
-        found[part] = np.einsum("jyx,kyx->jk", seen, powers, optimize=True)
-    return found
+    N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
+    powers, square = np.abs(estimate.opr_modes) ** 2, np.abs(estimate.projection) ** 2
+    curvature = np.zeros(estimate.opr_weights.shape, np.float32)
+    for part in _parts(len(corners) if estimate.varies else 0):
+        windows = inner_windows(square, corners[part], N) * estimate.flux[part, None, None] ** 2
+        curvature[part] = np.einsum("jyx,kyx->jk", windows, powers, optimize=True)
+    return curvature
 
 
 def cosines(count: int, waves: int) -> np.ndarray:
@@ -247,26 +250,28 @@ def cosines(count: int, waves: int) -> np.ndarray:
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     """Orthonormal columns ``(J, r)`` of a model of moves, and whether moves lie in their span."""
     centred = positions - positions.mean(axis=0)
-    one = np.ones((len(positions), 1))
+    constant = np.ones((len(positions), 1))
     if model == "each":
         return np.zeros((len(positions), 0)), False
     if model == "affine":
         columns, inside = centred, True
     else:
-        columns = one if model == "affine_and_independent" else np.concatenate([one, centred], axis=1)
+        columns = (
+            constant if model == "affine_and_independent" else np.concatenate([constant, centred], axis=1)
+        )
         inside = False
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
 
 
-def illuminated_pixels(state: State) -> int:
+def illuminated_pixels(estimate: Estimate) -> int:
     """Return how many pixels of the object are :func:`illuminated`."""
-    return int(np.count_nonzero(illuminated(object_illumination(state))))
+    return int(np.count_nonzero(illuminated(object_illumination(estimate))))
 
 
-def illuminated(light: np.ndarray, share: float = 0.1) -> np.ndarray:
+def illuminated(illumination: np.ndarray, share: float = 0.1) -> np.ndarray:
     """Return where an illumination ``(M, M)`` is above a ``share`` of its maximum."""
-    return light > share * light.max()
+    return illumination > share * illumination.max()
 
 
 def floored(curvature: np.ndarray, share: float = 1e-3) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What explains the patterns of a scan, and what of it is to be found."""
+"""Object and beam that explain the patterns of a scan, and which parts of them are refined."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ptycho.scan.probe import orthogonal_modes
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What explains the patterns of a scan, in the normalised units of its dataset.
+class Estimate:
+    """Object and beam that explain the patterns of a scan, in the normalised units of its dataset.
 
     Attributes:
         object: ``(M, M)`` complex64; slices of a thick one, ``(L, M, M)``, L > 1.
@@ -46,8 +46,8 @@ class State:
         object_: np.ndarray,
         modes: int | None = None,
         normalisation: float | None = None,
-    ) -> State:
-        """That of a dataset, with an object ``(M, M)``, or slices of one.
+    ) -> Estimate:
+        """Return that of a dataset, with an object ``(M, M)``, or slices of one.
 
         Args:
             modes: so many; None: those that it has.
@@ -80,12 +80,12 @@ class State:
         """Whether the probe differs between patterns."""
         return len(self.opr_modes) > 0
 
-    def at(self, indices: np.ndarray) -> State:
+    def at(self, indices: np.ndarray) -> Estimate:
         """Return the same of some of the patterns, ``(n,)``."""
         own = {part: getattr(self, part)[indices] for part in ("positions", "flux", "opr_weights")}
         return replace(self, **own)
 
-    def varied_by(self, opr_modes: np.ndarray, opr_weights: np.ndarray | None = None) -> State:
+    def varied_by(self, opr_modes: np.ndarray, opr_weights: np.ndarray | None = None) -> Estimate:
         """Return the same with OPR modes ``(K', N, N)``, and weights ``(J, K')`` or (None) zero."""
         if opr_weights is None:
             opr_weights = np.zeros((len(self.positions), len(opr_modes)), np.complex64)
@@ -100,7 +100,7 @@ class State:
 
         Args:
             scale: s, the dataset's photon scale.
-            normalisation: f of the dataset in whose units the state is.
+            normalisation: f of the dataset in whose units the estimate is.
         """
         dark = np.fft.fftshift(self.background / normalisation**2).astype(np.float32)
         return Beam(
@@ -114,8 +114,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Freedom:
-    """What is found; the rest is taken as known.
+class Refine:
+    """Which parts of an estimate are refined; the rest is taken as known.
 
     ``probe``: the modes, with those by which it varies; ``probe_variation``: the weights of the latter.
     """
@@ -137,16 +137,16 @@ def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray
     axis = np.arange(N) - N / 2
     powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
     for row, col in powers[: max(count - len(known), 0)]:
-        made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
+        new = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
         for mode in orthogonal_modes(np.stack(modes))[0]:
-            made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
-        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
-        modes.append(scale * made)
+            new = new - mode * (np.vdot(mode, new) / max(np.vdot(mode, mode).real, 1e-30))
+        scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(new) ** 2))
+        modes.append(scale * new)
     return np.stack(modes).astype(np.complex64)
 
 
 def _variation(data: Dataset, ratio: np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """The dataset's OPR modes and weights, in the units of a state; none where the probe is constant."""
+    """The dataset's OPR modes and weights, in the units of an estimate; none where the probe is constant."""
     varied, weights = data.model_opr_modes, data.beam.opr_weights
     if varied is None or weights is None:
         return np.zeros((0, data.N, data.N), np.complex64), np.zeros((len(data.positions), 0), np.complex64)

@@ -1,0 +1,76 @@
+"""Objects that start downsampled, of a scan whose object is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.large_patterns import smooth_scan
+
+from ptycho.reconstruction.blocks import Blockwise
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.multiresolution import estimate_of, multiresolution_start
+from ptycho.reconstruction.parameters import object_illumination
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.solver import Objective
+from ptycho.scan.coarser import coarser
+from ptycho.scan.dataset import Dataset
+
+
+@pytest.fixture(scope="module")
+def scan() -> tuple[Dataset, np.ndarray]:
+    return smooth_scan(1 / 40)
+
+
+def start_of(data: Dataset) -> tuple[Objective, Estimate]:
+    return Objective(likelihood_of(data)), Estimate.of(data, np.ones((data.object_size,) * 2))
+
+
+def error_of(estimate: Estimate, truth: np.ndarray) -> float:
+    """Weighted by illumination, a constant factor aside."""
+    illumination = object_illumination(estimate)
+    found, illumination = estimate.object, np.where(illumination > 0.1 * illumination.max(), illumination, 0)
+    factor = np.sum(illumination * found.conj() * truth) / np.sum(illumination * np.abs(found) ** 2)
+    left = np.sum(illumination * np.abs(factor * found - truth) ** 2)
+    return float(
+        np.sqrt(left / np.sum(illumination * np.abs(truth - np.average(truth, weights=illumination)) ** 2))
+    )
+
+
+@pytest.mark.parametrize("blockwise", [None, Blockwise(patterns=5)])
+def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], blockwise: Blockwise | None) -> None:
+    data, truth = scan
+    objective, start = start_of(data)
+    found = multiresolution_start(objective, start, 60, blockwise)
+    assert found is not None and found.modes is start.modes and found.positions is start.positions
+    assert error_of(found, truth) < 0.25 < error_of(start, truth)
+    mirrored = replace(found, object=found.object[:, ::-1])
+    assert error_of(mirrored, truth) > 0.5
+
+
+def test_photons_that_are_kept_out_stay_out(scan: tuple[Dataset, np.ndarray]) -> None:
+    """Amplitudes in place of the dataset's, which are the mean pattern each time: the object is theirs."""
+    data, truth = scan
+    mean = np.sqrt(data.amplitudes.statistics.mean_intensity).astype(np.float32)
+    dull = replace(data, amplitudes=np.broadcast_to(mean, data.amplitudes.shape).copy())
+    objective, start = start_of(dull)
+    objective = replace(objective, likelihood=replace(objective.likelihood, instead=data.amplitudes[:]))
+    found = multiresolution_start(objective, start, 60)
+    assert found is not None and error_of(found, truth) < 0.25
+
+
+def test_the_beam_at_larger_pixels_is_the_same_beam(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    view = coarser(data)
+    assert view is not None
+    estimate = estimate_of(view, start_of(data)[1])
+    assert np.allclose(estimate.positions, data.positions / 4) and (estimate.object == 1).all()
+    modes = Estimate.of(view.data, estimate.object, None, data.normalisation).modes
+    assert np.allclose(estimate.modes, modes, atol=1e-5 * np.abs(modes).max())
+
+
+def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:
+    view = coarser(scan[0])
+    assert view is not None
+    assert multiresolution_start(*start_of(view.data), 5) is None
