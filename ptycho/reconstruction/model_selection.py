@@ -62,7 +62,7 @@ class SelectionOptions:
     learned_rounds: int = 1  # of each weight of a learned prior
     next_kind: float = 0.3  # least λ of a second-order regulariser over the best edge-preserving (measured)
     depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)  # λ_z that are tried between slices
-    modes: int = 3  # of the probe, at most
+    modes: int = 3  # of the probe, at most, or one more than it has
     opr_modes: int = 3  # by which it varies, at most,
     pupil: float = 0.75  # share of the far field, from which on a pupil is no limit
     variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
@@ -370,16 +370,16 @@ def _try_part(part: str) -> Callable[[Selection], None]:
 
 def _try_modes(selection: Selection) -> None:
     """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
-    wanted = selection.options.modes
+    wanted, limits = selection.options.modes, selection.limits
     if wanted is None and selection.estimate.slices > 1:
         return
-    while selection.refine.probe and (wanted is None or len(selection.estimate.modes) < wanted):
-        before = len(selection.estimate.modes)
+    most = max(limits.modes, len(selection.kept.data.probe) + 1) if wanted is None else wanted
+    while selection.refine.probe and (before := len(selection.estimate.modes)) < most:
         count = before + 1 if wanted is None else wanted
         start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
         specified = None if wanted is None else True
         selection.try_model("modes", start, selection.refine, specified, (str(count), str(before)))
-        if wanted is None and (len(selection.estimate.modes) == before or count >= selection.limits.modes):
+        if len(selection.estimate.modes) == before:
             return
 
 

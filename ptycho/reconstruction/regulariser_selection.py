@@ -13,7 +13,7 @@ from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit_learned
 from ptycho.reconstruction.trial import Trial, best_of
-from ptycho.scan.comparison import CLEAR, EQUAL, WITHIN_ERROR, Rule
+from ptycho.scan.comparison import CLEAR, EQUAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,8 @@ class Regularisation:
 def select_regulariser(selection: Selection) -> Regularisation:
     """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better. A learned one is tried beside the best of the others. Of
-    nearly equal weights the strongest is taken. The beam stays as it is.
+    None is taken unless another is clearly better. A learned one is tried beside the best of the others, of
+    nearly equal weights the strongest. The beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":
@@ -56,14 +56,11 @@ def select_regulariser(selection: Selection) -> Regularisation:
     if options.strength is not None and not options.learned:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
-    best = lowest(none, tried)
-    same_kind = [trial for trial in tried if trial.hypothesis.prior.kind == best.hypothesis.prior.kind]
-    chosen = strongest_of_equals(best, same_kind, EQUAL)
+    chosen = strongest_of_equals(lowest(none, tried), tried)
     learned = options.learned and selection.estimate.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
         beside = _try_learned(selection, chosen)
-        tried, best = [*tried, *beside], lowest(none, [chosen, *beside])
-        chosen = best if best is none else strongest_of_equals(best, [chosen, *beside], WITHIN_ERROR)
+        tried, chosen = [*tried, *beside], lowest(none, [chosen, *beside])
     if selection.estimate.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
@@ -85,15 +82,17 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
     return best if best.gain_over(simplest).passes(CLEAR) else simplest
 
 
-def strongest_of_equals(best: Trial, others: Sequence[Trial], worse: Rule) -> Trial:
-    """Return the last of the trials than which the best is not better by the rule ``worse``.
+def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:
+    """Return the trial of the largest λ that explains held-out patterns as well as the best of its kind.
 
-    Where the held-out patterns do not tell two weights apart, the stronger one leaves less noise.
+    Where they do not tell two weights apart, the stronger one leaves less noise.
 
     Args:
-        others: the weakest first.
+        others: of each kind, the weakest first.
     """
-    equals = [trial for trial in others if not best.gain_over(trial).passes(worse)]
+    kind = best.hypothesis.prior.kind
+    same_kind = [trial for trial in others if trial.hypothesis.prior.kind == kind]
+    equals = [trial for trial in same_kind if not best.gain_over(trial).passes(EQUAL)]
     return (equals or [best])[-1]
 
 

@@ -30,9 +30,6 @@ CLEAR = Rule(1.0)
 """Of two hypotheses of equal complexity: start, regulariser."""
 EQUAL = Rule(0.0, 0.001)
 """Of two weights of a regulariser: a smaller difference tells nothing (measured; docs/notes/solver.md)."""
-WITHIN_ERROR = Rule(1.0, 0.001)
-"""Of two weights of the learned regulariser: the one-standard-error rule (Hastie, Tibshirani & Friedman, The
-Elements of Statistical Learning, section 7.10)."""
 DIFFERENT = Rule(2.0)
 """Of two runs on the same scan."""
 REFINED = Rule(2.0, 0.005)

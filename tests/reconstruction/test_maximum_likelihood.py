@@ -10,7 +10,12 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
-from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, select_model
+from ptycho.reconstruction.model_selection import (
+    HYPOTHESES,
+    ModelOptions,
+    SelectionOptions,
+    select_model,
+)
 from ptycho.reconstruction.prior import Prior
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -99,6 +104,21 @@ def test_a_second_mode_is_freed():
     assert decided(found)["probe"] == "refined" and len(found.estimate.modes) == 2
     power = np.sum(np.abs(found.estimate.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
+
+
+def test_there_are_no_more_modes_than_the_limit_however_often_they_are_tried():
+    """Of a probe of three modes two are allowed; the second time is that after a pupil."""
+    axis = np.arange(N) - N / 2
+    waves = np.stack([beam(), beam() * axis / 5, beam() * axis[:, None] / 5])
+    scan = Scan.of(np.random.default_rng(6), 1e6, count=8, step=2.2, modes=waves / np.linalg.norm(waves))
+    data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
+    limits = SelectionOptions(modes=2, steps=20, first_steps=30)
+    others = {"positions": False, "flux": False, "background": False, "probe_variation": 0}
+    selection = select_model(data, replace(EDGES, probe=True, selection=limits, **others), 0, False)
+    for hypothesis in HYPOTHESES:
+        hypothesis(selection)
+    assert len(selection.estimate.modes) == 2
+    assert {one.value for one in selection.decisions if one.what == "modes"} == {"2"}
 
 
 def scan_by_an_optic(side=32, count=10, step=2, photons=1e4):
