@@ -93,7 +93,7 @@ def __dir__() -> list[str]:
 
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
-    """The network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
+    """Return the network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
 
     ``run="pretrained"`` is the network that comes with the program, for any probe and scan. ``trust`` is the
     ``model.target`` of a run whose generator is your own code; without it none is imported.

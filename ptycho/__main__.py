@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """The exit code of the program."""
+    """Return the exit code of the program."""
     installed = (Path(__file__).resolve().parents[1] / "ptycho_workflows").is_dir()
     name = "ptycho_workflows" if installed else "workflows"
     return int(importlib.import_module(f"{name}.command_line.console").main())

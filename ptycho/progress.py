@@ -19,7 +19,7 @@ Advance = Callable[[int], object]  # called with the number of patterns that wer
 
 
 def silent(patterns: int) -> None:
-    """An :data:`Advance` that shows nothing."""
+    """Show nothing: an :data:`Advance` where no progress is wanted."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ OnEvent = Callable[[Event], object]
 
 
 def ignore(event: Event) -> None:
-    """An :data:`OnEvent` that does nothing."""
+    """Do nothing with an event: an :data:`OnEvent` where nobody listens."""
 
 
 def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:
-    """Contexts of phases, each of which is an event when it ends."""
+    """Return contexts of phases, each of which is an event when it ends."""
 
     @contextmanager
     def phase(name: str) -> Iterator[None]:
@@ -125,7 +125,7 @@ class Progress:
         self._start = self._last_line = time.monotonic()
 
     def advance(self, patterns: int, where: str = "") -> None:
-        """So many more are done; ``where`` says more precisely how far the loop is."""
+        """Count so many more as done; ``where`` says more precisely how far the loop is."""
         self._done += patterns
         self._total = max(self._total, self._done)
         if self._first is None:  # the first step compiles; it says nothing about the speed

@@ -53,7 +53,7 @@ def start_tensorflow(every_gpu: bool = False) -> None:
 
 
 def own_gpu(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """The GPU of this process, or none."""
+    """Return the GPU of this process, or none."""
     rank = next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
     return gpus[rank % len(gpus) :][:1] if gpus else gpus
 
@@ -64,7 +64,7 @@ def _tells_more_than_retracing(record: logging.LogRecord) -> bool:
 
 
 def noise() -> str:
-    """What the lines begin with that say nothing: that there is no driver where there is no device, too."""
+    """Return how lines begin that say nothing: that there is no driver where there is no device, too."""
     device = any(glob.glob(pattern) for pattern in DEVICES)
     return NOTES if device else f"{NOTES}|{NO_DEVICE}"
 

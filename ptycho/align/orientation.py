@@ -76,13 +76,13 @@ class Orientation(NamedTuple):
         return self.transpose + self.flip_rows + self.flip_cols + (self.position_sign < 0)
 
     def patterns(self, images: np.ndarray) -> np.ndarray:
-        """Images ``(…, N, N)`` turned about the zero frequency, which stays at ``N//2`` for even N, too."""
+        """Turn images ``(…, N, N)`` about the zero frequency, which stays at ``N//2``, for even N, too."""
         images = np.swapaxes(images, -1, -2) if self.transpose else images
         images = reverse_about_zero(images, -2) if self.flip_rows else images
         return reverse_about_zero(images, -1) if self.flip_cols else images
 
     def of(self, data: Dataset) -> Dataset:
-        """A scan of one object as it is read this way; the probe is the same, but turns with a near field."""
+        """Return a scan of one object as it is read this way; the probe turns only with a near field."""
         if data.fresnel is not None:
             way = data.fresnel.transposed if self.transpose else data.fresnel
             data = replace(data, beam=data.beam.with_probe(self.patterns(data.probe)), fresnel=way)
@@ -94,13 +94,13 @@ class Orientation(NamedTuple):
         )
 
     def keys(self, config: DataConfig) -> str:
-        """What must be set to read a file this way, where ``config`` was how it was read."""
+        """Return what must be set to read a file this way, where ``config`` was how it was read."""
         new = self.on(config)
         values = {key: getattr(new, key) for key in self._fields if getattr(new, key) != getattr(config, key)}
         return " ".join(f"data.{key}={str(value).lower()}" for key, value in values.items())
 
     def on(self, config: DataConfig) -> DataConfig:
-        """The section ``data`` that reads a file this way, where ``config`` was how it was read.
+        """Return the section ``data`` that reads a file this way, where ``config`` was how it was read.
 
         First transposed, then reversed: a second transposition exchanges what was reversed before it.
         """
@@ -192,7 +192,7 @@ def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
 
 
 def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
-    """``images (…, N, …)`` reversed along an axis of N samples so that sample ``N//2`` stays where it is.
+    """Reverse ``images (…, N, …)`` along an axis of N samples so that sample ``N//2`` stays where it is.
 
     For even N, sample 0 (the frequency −N/2, which has no counterpart) stays, too.
     """

@@ -99,7 +99,7 @@ class Jumps:
 
 
 def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
-    """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
+    """Return moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
     A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
     something is wrong there, all of it is registered; a scan of more than ``options.most_pixels`` counts as
@@ -146,8 +146,9 @@ def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOption
 
 
 def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> np.ndarray:
-    """Indices, at most ``count``, in order, of the patterns nearest to a line of ``longest`` px through the
-    middle of ``positions (J, 2)`` along the axis on which the scan goes on slowly."""
+    """Return indices, at most ``count``, in order, of the patterns nearest to a line of ``longest`` px
+    through the middle of ``positions (J, 2)`` along the axis on which the scan goes on slowly.
+    """
     order = np.arange(len(positions)) - len(positions) / 2
     centred = positions - np.median(positions, axis=0)
     fast = int(np.argmin(np.abs(order @ centred)))

@@ -118,7 +118,7 @@ class Registration:
 
     @classmethod
     def of(cls, data: Dataset, refine: Refine, options: RegistrationOptions = OPTIONS) -> Registration:
-        """Nothing is placed, the object is a constant."""
+        """Return a registration in which nothing is placed and the object is a constant."""
         beam = replace(data.beam, positions=data.positions + np.float32(options.reach))
         data = replace(
             data,
@@ -161,7 +161,7 @@ class Registration:
         return self.estimate.positions
 
     def begin(self) -> None:
-        """The best of some seeds, without the patterns in it that contradict the others."""
+        """Start from the best of some seeds, without the patterns in it that contradict the others."""
         start, tried = self.estimate, list[Seed]()
         for neighbours in seeds(self.nominal, self.options):
             for seed in neighbours:
@@ -193,7 +193,7 @@ class Registration:
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
     def extend(self) -> None:
-        """Until every pattern is placed, or explained at no position.
+        """Place patterns until every one is placed, or explained at no position.
 
         A pattern that is not explained waits until more is known around it. Where nothing else is left, those
         join that are explained best, if at all.
@@ -225,8 +225,9 @@ class Registration:
                 self.fit(around, self.refined, self.options.steps)
 
     def refine(self) -> None:
-        """Positions by gradients; then each pattern where the others say that it belongs, and those that are
-        not explained there are looked for once more. A few times, as long as positions move."""
+        """Refine positions by gradients; then put each pattern where the others say that it belongs, and look
+        once more for those that are not explained there. Repeat this a few times, as long as positions move.
+        """
         unsure = True
         for _ in range(self.options.rounds):
             before = self.moves
@@ -292,7 +293,7 @@ class Registration:
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
-        """Of some patterns, the object and the refined parts: positions by a model, else at whole pixels."""
+        """Fit the object and the refined parts to some patterns: positions by a model or at whole pixels."""
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
@@ -308,7 +309,7 @@ class Registration:
             self.moves[patterns] += change - change.mean(axis=0)
 
     def shares(self, pattern: int, moves: np.ndarray) -> np.ndarray:
-        """Of a pattern after each of some moves ``(S, 2)``; see the module's text."""
+        """Return the share of a pattern after each of some moves ``(S, 2)``; see the module's text."""
         N, root, left = self.data.N, self.measured[pattern], []
         if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
             return np.full(len(moves), np.inf)
@@ -325,11 +326,11 @@ class Registration:
         return (np.concatenate(left) - self.noise) / self.variation
 
     def own_shares(self, patterns: np.ndarray) -> np.ndarray:
-        """Of patterns where they lie."""
+        """Return the shares ``(n,)`` of patterns where they lie."""
         return np.array([self.shares(j, self.moves[j][None])[0] for j in patterns])
 
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
-        """The best of all moves within the reach of one ``(2,)``, and its share."""
+        """Return the best of all moves within the reach of one ``(2,)``, and its share."""
         moves = around + square(self.options.reach, self.options.coarse_step)
         moves = moves[self.cover[tuple(self.corners(pattern, moves).T)] >= self.options.overlapping]
         if not len(moves):
@@ -416,14 +417,15 @@ class Registration:
         return self.cover
 
     def corners(self, patterns: np.ndarray | int, moves: np.ndarray) -> np.ndarray:
-        """Whole pixels where patterns lie after moves, ``(…, 2)``."""
+        """Return the whole pixels ``(…, 2)`` where patterns lie after moves."""
         farthest = self.data.object_size - self.data.N
         return np.clip(np.rint(self.nominal[patterns] + moves), 0, farthest).astype(int)
 
 
 def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[list[np.ndarray]]:
-    """Of three places, in the middle of ``nominal (J, 2)`` and off it, indices of neighbours: all, and, of a
-    scan back and forth, those of one direction, which share a backlash."""
+    """Return indices of neighbours at three places, in the middle of ``nominal (J, 2)`` and off it: all, and,
+    of a scan back and forth, those of one direction, which share a backlash.
+    """
     steps = np.gradient(nominal, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0
     ways = [np.ones(len(nominal), bool)]
@@ -439,6 +441,6 @@ def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[l
 
 
 def square(reach: int, step: int = 1) -> np.ndarray:
-    """Moves ``(n, 2)`` by at most ``reach`` along rows and columns, in steps."""
+    """Return moves ``(n, 2)`` by at most ``reach`` along rows and columns, in steps."""
     axis = np.arange(-reach, reach + 1, step)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)

@@ -22,7 +22,7 @@ def raw_scan(
     good: np.ndarray | None,
     truth: np.ndarray | None,
 ) -> RawScan:
-    """Arrays as a file would have given them; :meth:`ptycho.Scan.from_arrays` has the shapes.
+    """Return arrays as the scan that a file would give; :meth:`ptycho.Scan.from_arrays` has the shapes.
 
     Raises:
         ConfigError: one of them cannot be used; the message names it, what came, and what to do.
@@ -43,7 +43,7 @@ def raw_scan(
 
 
 def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None = None) -> np.ndarray:
-    """``(J, N, N)`` finite numbers from zero up; whole ones where they are counts.
+    """Return patterns ``(J, N, N)``: finite numbers from zero up; whole ones where they are counts.
 
     What pixels hold that are not ``good (N, N)`` does not matter, and becomes zero.
     """
@@ -81,7 +81,7 @@ def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None =
 
 
 def check_positions(positions: np.ndarray, J: int, unit: Literal["px", "m"] = "px") -> np.ndarray:
-    """``(J, 2)`` float64; errors name ``positions``, or ``positions_m`` where they are in metres."""
+    """Return positions ``(J, 2)`` float64; errors name ``positions``, or ``positions_m`` for metres."""
     name, length = ("positions", "object pixels") if unit == "px" else ("positions_m", "metres")
     array = np.asarray(positions)
     if array.shape != (J, 2):
@@ -97,7 +97,7 @@ def check_positions(positions: np.ndarray, J: int, unit: Literal["px", "m"] = "p
 
 
 def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
-    """Modes ``(K, N, N)`` complex64."""
+    """Return modes ``(K, N, N)`` complex64."""
     array = np.asarray(probe)
     if array.ndim not in (2, 3) or array.shape[-2:] != (N, N) or not len(array):
         raise ConfigError(
@@ -118,7 +118,7 @@ def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
 
 
 def check_good(good: np.ndarray, N: int) -> np.ndarray:
-    """``(N, N)`` bool."""
+    """Return the mask of good pixels, ``(N, N)`` bool."""
     array = np.asarray(good)
     if array.shape != (N, N) or array.dtype != bool:
         raise ConfigError(
@@ -129,7 +129,7 @@ def check_good(good: np.ndarray, N: int) -> np.ndarray:
 
 
 def check_truth(truth: np.ndarray) -> np.ndarray:
-    """``(M, M')`` complex."""
+    """Return the true object, ``(M, M')`` complex."""
     array = np.asarray(truth)
     if array.ndim != 2 or array.dtype.kind not in "cf" or not np.isfinite(array).all():
         raise ConfigError(
@@ -139,7 +139,7 @@ def check_truth(truth: np.ndarray) -> np.ndarray:
 
 
 def check_pixel(pixel_m: float | tuple[float, float]) -> tuple[float, float]:
-    """(row, col) in metres."""
+    """Return the pixel size (row, col) in metres."""
     pair = np.broadcast_to(np.asarray(pixel_m, float), (2,)) if np.ndim(pixel_m) < 2 else np.zeros(0)
     if len(pair) != 2 or not all(math.isfinite(value) and 0 < value < 1e-3 for value in pair):
         raise ConfigError(

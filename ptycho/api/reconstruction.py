@@ -68,7 +68,7 @@ def reconstruct(
     on_event: OnEvent = ignore,
     **settings: Any,
 ) -> Result:
-    """The object of a scan and the beam that goes with it.
+    """Reconstruct the object of a scan and the beam that goes with it.
 
     Args:
         scan: what was measured; or the path of its file, as of :func:`ptycho.open_scan`.
@@ -171,12 +171,12 @@ def _refuse_what_only_the_solver_has(
 
 
 def shows_bars() -> bool:
-    """On a terminal and in a notebook; in a log bars are noise."""
+    """Return whether progress bars are shown: on a terminal and in a notebook, not in a log."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 def start_tensorflow_exactly() -> None:
-    """Without its chatter, and with float32 of 24 bits on every device."""
+    """Start TensorFlow without its chatter, and with float32 of 24 bits on every device."""
     require_tensorflow(os.environ)
     start_tensorflow()
     import tensorflow as tf

@@ -144,7 +144,7 @@ class Result:
         return {one.flag: one.remedy for one in advice_of(self.scores, WORDS)}
 
     def plot(self) -> Figure:
-        """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""
+        """Draw amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or save."""
         return scan_figures.draw_reconstruction(self._picture(), self.pixel_m, "\n".join(self._lines()))
 
     def report(self, path: str | Path) -> Path:

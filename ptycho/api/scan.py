@@ -66,7 +66,7 @@ class Scan:
         physics: Literal["far_field", "near_field"] | None = None,
         **lengths: float,
     ) -> Scan:
-        """A scan of arrays, which are taken as they are: not cropped, turned or centred.
+        """Return a scan of arrays, which are taken as they are: not cropped, turned or centred.
 
             patterns_j = |F(probe · object[r_j : r_j + N])|²,   r_j = positions_j − (any constant)
 
@@ -159,7 +159,7 @@ class Scan:
         return self.geometry.counts
 
     def patterns(self, chosen: int | slice | np.ndarray = np.s_[:]) -> np.ndarray:
-        """Intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; zero in bad pixels."""
+        """Return intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; 0 in bad pixels."""
         some = np.array([chosen]) if isinstance(chosen, int) else chosen
         return np.square(self.geometry.patterns(some))
 
@@ -196,7 +196,7 @@ class Scan:
         )
 
     def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:
-        """All usable patterns in groups, under the scan's probe; where it has none, under a guessed one.
+        """Return all usable patterns in groups, under the scan's probe; if it has none, under a guessed one.
 
         Args:
             group_size: C, patterns in a group: each with its nearest.
@@ -242,7 +242,7 @@ class Scan:
 
 @name_arguments(DataConfig)
 def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
-    """A measured scan in a file of any format that is known; its patterns are read when they are needed.
+    """Open a measured scan in a file of any format that is known; its patterns are read when they are needed.
 
     Args:
         file: its path, or a folder of TIFF files; several with ``shared="object"``, ``"probe"`` or
@@ -278,7 +278,7 @@ def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> S
 
 
 def plain(value: Any) -> Any:
-    """What YAML could hold, of numbers of NumPy, tuples, arrays or paths, also in a dictionary."""
+    """Turn numbers of NumPy, tuples, arrays or paths, also in a dictionary, into what YAML can hold."""
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, np.generic | np.ndarray):

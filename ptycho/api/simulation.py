@@ -32,7 +32,7 @@ def simulate(
     imperfections: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Scan:
-    """A scan with its truth; nothing is interpolated, and the sample is finer than the detector resolves.
+    """Simulate a scan with its truth; no interpolation; the sample is finer than the detector resolves.
 
     Args:
         N: side of the patterns, even, from 16 (under the zone plate: 32) to 1024.

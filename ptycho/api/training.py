@@ -72,7 +72,7 @@ def train(
     on_event: OnEvent | None = None,
     **settings: Any,
 ) -> LoadedModel:
-    """A physics-informed network trained on the patterns of a scan alone.
+    """Train a physics-informed network on the patterns of a scan alone.
 
         min over the weights of  Σ | |F(P · O_g[r_j])| − A_j |,   O_g = network(A_g, r_g, P)
 
@@ -154,7 +154,7 @@ def train(
 
 
 def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, Any]]:
-    """Settings by the section that has them.
+    """Return settings by the section that has them.
 
     Raises:
         ConfigError: none has one of them.

@@ -49,7 +49,7 @@ class KeyMap:
     detector_pixel_m: Text | None = key(None, "path of the pixel size of the detector")
 
     def stated(self) -> dict[str, str]:
-        """Those that are set."""
+        """Return the keys that are set."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
 
@@ -266,7 +266,7 @@ class DataConfig:
         return self.physics == "near_field"
 
     def stated_quantities(self) -> dict[str, float]:
-        """Photon energy, distance and pitch, as far as the user says them."""
+        """Return photon energy, distance and pitch, as far as the user says them."""
         stated = {
             "energy_eV": self.stated_energy_eV(),
             "distance_m": self.stated_distance_m(),
@@ -275,20 +275,20 @@ class DataConfig:
         return {key: value for key, value in stated.items() if value is not None}
 
     def stated_scan_step_m(self) -> float | None:
-        """The step of a raster in metres; None: positions are those of the file."""
+        """Return the step of a raster in metres; None: positions are those of the file."""
         values = ((getattr(self, name), metres) for name, metres in STEPS.items())
         return next((value * metres for value, metres in values if value is not None), None)
 
     def stated_distance_m(self) -> float | None:
-        """One metre, where the pixels' angle is stated in its place."""
+        """Return the distance in metres; one metre where the pixels' angle is stated in its place."""
         return self.distance_m if self.detector_pixel_mrad is None else 1.0
 
     def stated_pitch_m(self) -> float | None:
-        """Of the detector's pixels, at :meth:`stated_distance_m`."""
+        """Return the pitch of the detector's pixels in metres, at :meth:`stated_distance_m`."""
         return self.detector_pixel_m if self.detector_pixel_mrad is None else 1e-3 * self.detector_pixel_mrad
 
     def stated_energy_eV(self) -> float | None:
-        """The energy that photons of the stated wavelength have."""
+        """Return the energy that photons of the stated wavelength have."""
         if self.wavelength_m is not None:
             return photon_energy_eV(self.wavelength_m)
         if self.electrons_keV is not None:
@@ -317,7 +317,7 @@ class DataConfig:
         return ", ".join(self.file)
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:
-        """``centre``, ``corner``, (row, col) in detector pixels, or None."""
+        """Return ``centre``, ``corner``, (row, col) in detector pixels, or None where it is not stated."""
         text = self.zero_frequency
         if text in (None, "centre", "corner"):
             return text

@@ -22,7 +22,7 @@ Section = TypeVar("Section")
 
 
 def from_mapping(values: Any) -> Job:
-    """The validated configuration that nested plain values describe; what is left out has its default.
+    """Return the validated configuration that nested plain values describe; what is left out has its default.
 
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
@@ -31,7 +31,7 @@ def from_mapping(values: Any) -> Job:
 
 
 def schema_of(values: Any) -> type[Job]:
-    """``network`` makes it the configuration of a pretraining, ``data`` that of a run on a scan."""
+    """Return the class of a configuration: ``network`` makes it a pretraining, ``data`` a run on a scan."""
     if not isinstance(values, dict):
         return RunConfig
     networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
@@ -39,14 +39,14 @@ def schema_of(values: Any) -> type[Job]:
 
 
 def to_dataclass(cls: type[Section], values: Any) -> Section:
-    """As :func:`from_mapping`, for another class of settings."""
+    """Validate plain values as :func:`from_mapping` does, for another class of settings."""
     if not isinstance(values, dict):
         raise ConfigError(f"{show(values)}: must be a section of keys")
     return cls(**{str(key): value for key, value in values.items()})
 
 
 def to_mapping(config: JobConfig) -> dict[str, Any]:
-    """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
+    """Return the configuration as plain values for YAML and JSON; :func:`from_mapping` reads them back."""
     values: dict[str, Any] = _listed(asdict(config))
     return values
 
@@ -60,12 +60,12 @@ def _listed(value: Any) -> Any:
 
 
 def result_settings(config: JobConfig) -> dict[str, Any]:
-    """The plain values that decide what a run gives: all but where it is written."""
+    """Return the plain values that decide what a run gives: all but where it is written."""
     return {k: value for k, value in to_mapping(config).items() if k not in ("output_dir", "overwrite")}
 
 
 def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """``key: stored value -> asked value`` for every key, dotted, that two nested mappings do not share."""
+    """Return ``key: stored value -> asked value`` for every dotted key that two nested mappings differ in."""
     one, two = flat(stored), flat(asked)
     return [
         f"{key}: {show(one[key]) if key in one else 'absent'} -> {show(two[key]) if key in two else 'absent'}"
@@ -75,7 +75,7 @@ def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by dotted keys."""
+    """Return nested values by dotted keys."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -83,7 +83,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def programs_in(config: JobConfig) -> dict[str, str]:
-    """The programs and import paths that a configuration names, by key."""
+    """Return the programs and import paths that a configuration names, by key."""
     values = flat(to_mapping(config))
     return {
         key: values[key]

@@ -51,7 +51,7 @@ Phases = Mapping[str, Sequence[Part]]
 
 
 def run_memory(config: RunConfig) -> Phases:
-    """What a run of the grid-lines workflow holds, phase by phase."""
+    """Return what a run of the grid-lines workflow holds, phase by phase."""
     N, C, M, R = config.N, config.group_size, config.size, config.region_size
     images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}
     limits = {"train": config.max_groups_train, "val": config.train.val_groups}
@@ -99,7 +99,7 @@ class Cost(NamedTuple):
 
 
 def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cost:
-    """What a network takes: exact for unrolled stages, at most for a U-Net, nothing for one of your own."""
+    """Return what a network takes: exact for unrolled stages, at most for a U-Net, 0 for one of your own."""
     if isinstance(model, UnrolledModel):
         w, cell, inner = model.width, model.coarsening**2, 2 * model.blocks
         head, tail = (9 * (5 + model.misfit) * cell + 1) * w, (9 * w + 1) * 2 * cell
@@ -129,7 +129,7 @@ def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
 
 
 def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:
-    """What the training of a network holds besides its data: weights, and what a batch leads to."""
+    """Return what the training of a network holds besides its data: weights, and what a batch leads to."""
     C, near = (1, 0) if name == "baseline" else (C, config.of(name).model.neighbours)
     cost, B = _cost(config, name, N, C, R), config.batch_size
     layers = KEPT * cost.rounds * cost.numbers + PLANES * cost.iterations * C * N**2
@@ -150,7 +150,7 @@ def block_patterns(N: int, pixels: int = 2**25) -> int:
 
 
 def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -> list[Part]:
-    """What the solver holds of a scan of one object of side M; patterns beyond a block's stay in a file.
+    """Return what the solver holds of a scan of one object of side M; patterns beyond a block stay in a file.
 
     ``block``: patterns of a block; None: as :func:`block_patterns`.
     """
@@ -182,7 +182,7 @@ def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -
 def inference_memory(
     config: NetworkConfig, batch_size: int, shape: tuple[int, int, int], images: int, M: int, truth: bool
 ) -> Phases:
-    """What an inference holds whose patterns and regions stay in files.
+    """Return what an inference holds whose patterns and regions stay in files.
 
     Args:
         config: of the run that trained the networks.
@@ -215,16 +215,16 @@ def check_memory(phases: Phases, available: int | None = None, process: int = 2*
 
 
 def physical_memory() -> int:
-    """Bytes of the machine."""
+    """Return the memory of the machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cores() -> int:
-    """Of the machine, those that this process may use."""
+    """Return how many cores of the machine this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_words(size: float) -> str:
-    """Bytes in a unit that fits, ``3.2 GB``."""
+    """Return bytes in a unit that fits, ``3.2 GB``."""
     scale, unit = next(((s, u) for s, u in ((1e6, "MB"), (1e9, "GB")) if size < 1e3 * s), (1e12, "TB"))
     return f"{size / scale:.3g} {unit}"

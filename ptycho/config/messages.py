@@ -20,13 +20,13 @@ UNKNOWN = "unexpected_keyword_argument"
 
 
 def fields_of(cls: Any) -> dict[str, FieldInfo]:
-    """The keys of a section, with all that is said of them."""
+    """Return the keys of a section, with all that is said of them."""
     found: dict[str, FieldInfo] = cls.__pydantic_fields__
     return found
 
 
 def explain(error: ValidationError, cls: type, values: Mapping[str, Any]) -> str:
-    """The first mistake in the ``values`` of a section: a wrong kind, an unknown key, or a wrong value."""
+    """Return the first mistake in the ``values`` of a section: a wrong kind or value, or an unknown key."""
     mistakes = error.errors(include_url=False)
     first = min(mistakes, key=lambda one: (one["loc"][-1:] != ("kind",), one["type"] != UNKNOWN))
     cause = first.get("ctx", {}).get("error")
@@ -76,14 +76,14 @@ def _looked_up(values: Any, names: list[str], otherwise: Any) -> Any:
 
 
 def without_none(hint: Any) -> Any:
-    """A type without its null, if it has one, and without annotations."""
+    """Return a type without its null, if it has one, and without annotations."""
     options = typing.get_args(hint) if isinstance(hint, types.UnionType | typing._UnionGenericAlias) else ()  # type: ignore[attr-defined]
     others = [option for option in options if option is not type(None)]
     return others[0] if len(others) == 1 else hint
 
 
 def sections_of(hint: Any) -> dict[str, type]:
-    """The sections that a type allows, by their kind."""
+    """Return the sections that a type allows, by their kind."""
     hint = without_none(hint)
     options = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is Mapping:
@@ -93,7 +93,7 @@ def sections_of(hint: Any) -> dict[str, type]:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What a key may be, in words: ``an integer from 1 to 8, or null``."""
+    """Return what a key may be, in words: ``an integer from 1 to 8, or null``."""
     extra = typing.cast(dict[str, str], field.json_schema_extra or {})
     nullable = type(None) in typing.get_args(field.annotation)
     if extra.get("allowed"):
@@ -123,7 +123,7 @@ def _many(hint: Any) -> bool:
 
 
 def choices_of(hint: Any) -> tuple[Any, ...]:
-    """What a type lists, of which a key is one or some."""
+    """Return what a type lists, of which a key is one or some."""
     hint = without_none(hint)
     hint = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
     hint = typing.get_args(hint)[0] if _many(hint) else hint
@@ -143,13 +143,13 @@ SIGNS: dict[type, str] = {Ge: ">=", Gt: ">", Le: "<=", Lt: "<"}
 
 
 def bounds_of(cls: type, name: str) -> tuple[float, float]:
-    """The least and the largest value of a number that has both."""
+    """Return the least and the largest value of a number that has both."""
     found = {type(note): note for note in fields_of(cls)[name].metadata}
     return found[Ge].ge, found[Le].le
 
 
 def programs_of(cls: type, prefix: str = "") -> dict[str, bool | str]:
-    """The dotted keys of a configuration that name a program or code to run, each with its ``program``."""
+    """Return the dotted keys of a configuration that name a program or code to run, with its ``program``."""
     found: dict[str, bool | str] = {}
     for name, field in fields_of(cls).items():
         if program := typing.cast(dict[str, Any], field.json_schema_extra or {}).get("program"):
@@ -164,7 +164,7 @@ def _short(value: float) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as it is written in YAML."""
+    """Return a value as it is written in YAML."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(show, value))}]"
     if isinstance(value, str):
@@ -173,7 +173,7 @@ def show(value: Any) -> str:
 
 
 def unknown_key(cls: type, name: str, value: str) -> str:
-    """What to say about a dotted key that ``cls`` has not, or not with the chosen option of its group."""
+    """Return what to say about a dotted key that ``cls`` has not, or not with the option of its group."""
     section, _, last = name.rpartition(".")
     if removed := getattr(cls, "REMOVED", {}).get(name.partition(".")[0]):
         return f"{name}={value}: {removed}"
@@ -195,5 +195,5 @@ def unknown_key(cls: type, name: str, value: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A message of several lines on one."""
+    """Return a message of several lines on one."""
     return " ".join(text.split())

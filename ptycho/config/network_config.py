@@ -73,7 +73,7 @@ class NetworkConfig(JobConfig):
         return False
 
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
-        """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""
+        """Return the sizes that bind the weights of the network ``name``: of ``N``, ``group_size``."""
         return BaselineConfig.FIXED if name == "baseline" else self.of(name).model.FIXED
 
     def of(self, name: str) -> Self:

@@ -30,7 +30,7 @@ _allowed: set[str] = set()
 
 
 def is_import_path(value: Any) -> bool:
-    """Whether a value names code; words such as ``learned`` do not."""
+    """Return whether a value names code; words such as ``learned`` do not."""
     return isinstance(value, str) and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", value) is not None
 
 

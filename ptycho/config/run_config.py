@@ -144,15 +144,15 @@ class RunConfig(TrainedConfig):
         return bool(self.imperfections.changed or self.bad_pixels or self.hot_pixels)
 
     def probe_of(self, role: str) -> Shape:
-        """The probe that a role's scan uses."""
+        """Return the probe that a role's scan uses."""
         return self.test_probe if role == "test" and self.test_probe is not None else self.probe
 
     def outer_pitch(self, role: str) -> int:
-        """Distance of neighbouring groups in pixels, ``outer_offset/2``."""
+        """Return the distance of neighbouring groups in pixels, ``outer_offset/2``."""
         return (self.outer_offset_test if role == "test" else self.outer_offset_train) // 2
 
     def groups_per_axis(self, role: str) -> int:
-        """Groups along one axis of an image."""
+        """Return the number of groups along one axis of an image."""
         return (self.size - self.group_extent) // self.outer_pitch(role) + 1
 
     @cached_property

@@ -112,7 +112,7 @@ def key(
     level: Level = "expert",
     **bounds: Any,
 ) -> Any:
-    """The default of a field with all that is to be said of it.
+    """Return the default of a field with all that is to be said of it.
 
     Args:
         default: a value, or a function that makes it; ``...``: there is none.
@@ -130,13 +130,13 @@ def key(
 
 
 def level_of(field: FieldInfo) -> int:
-    """The place of a key's level in :data:`LEVELS`."""
+    """Return the place of a key's level in :data:`LEVELS`."""
     return LEVELS.index(cast(dict[str, Any], field.json_schema_extra)["level"])
 
 
 @dataclass_transform(frozen_default=True)
 def settings(section: str = "", *, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """A frozen dataclass that checks itself; ``section`` is where its keys stand in a configuration."""
+    """Make a class a frozen dataclass that checks itself; ``section`` is where its keys stand."""
 
     def decorate(cls: type[T]) -> type[T]:
         made: Any = pydantic.dataclasses.dataclass(cls, frozen=True, kw_only=kw_only, config=STRICT)

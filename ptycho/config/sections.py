@@ -192,7 +192,7 @@ class UnrolledModel(Generator):
     memory: Flag = key(False, "give each stage the hidden channels of the previous stage as an input")
 
     def takes(self, N: int) -> bool:
-        """Whether patterns of side N fit: every even one does."""
+        """Return whether patterns of side N fit: every even one does."""
         return N % 2 == 0
 
 
@@ -209,11 +209,11 @@ class UNetModel(Generator):
 
     @staticmethod
     def halvings(N: int) -> int:
-        """How often the encoder halves the side of a pattern: 3 times at N = 64, once more at twice the N."""
+        """Return how often the encoder halves the side of a pattern: 3 times at N = 64, 4 times at 128."""
         return max(2, int(math.log2(N)) - 3)
 
     def takes(self, N: int) -> bool:
-        """Whether patterns of side N can be halved as often as the encoder does."""
+        """Return whether patterns of side N can be halved as often as the encoder does."""
         return N % 2 ** self.halvings(N) == 0
 
 
@@ -228,7 +228,7 @@ class FourierModel(Generator):
     layers: Integer = key(4, "number of Fourier layers", ge=1, le=1000)
 
     def takes(self, N: int) -> bool:
-        """Whether a pattern of side N has so many frequencies."""
+        """Return whether a pattern of side N has so many frequencies."""
         return 2 * self.modes <= N
 
 
@@ -246,7 +246,7 @@ class CustomModel(Generator):
         check_import_path("model.target", self.target)
 
     def takes(self, N: int) -> bool:
-        """Its function refuses what it cannot take."""
+        """Return True: the user's function refuses what it cannot take."""
         return True
 
 

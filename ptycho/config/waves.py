@@ -21,17 +21,17 @@ ELECTRON_REST_EV = constants.m_e * constants.c**2 / constants.e
 
 
 def wavelength_m(energy_eV: float) -> float:
-    """Of photons, in metres."""
+    """Return the wavelength ``hc/E`` of photons of an energy in eV, in metres."""
     return HC_EV_M / energy_eV
 
 
 def photon_energy_eV(wavelength: float) -> float:
-    """Of photons with a wavelength in metres."""
+    """Return the energy ``hc/λ`` in eV of photons with a wavelength in metres."""
     return HC_EV_M / wavelength
 
 
 def electron_wavelength_m(electrons_keV: float) -> float:
-    """Of electrons with a kinetic energy, in metres; relativistic."""
+    """Return the relativistic wavelength, in metres, of electrons with a kinetic energy in eV."""
     kinetic = 1e3 * electrons_keV
     return HC_EV_M / math.sqrt(kinetic * (kinetic + 2 * ELECTRON_REST_EV))
 
@@ -48,12 +48,12 @@ class Fresnel:
     col: float
 
     def transfer(self, side: int) -> np.ndarray:
-        """``H(q)``, ``(side, side)`` complex128 of modulus one, zero frequency at sample 0."""
+        """Return ``H(q)``, ``(side, side)`` complex128 of modulus one, zero frequency at sample 0."""
         rows, cols = (np.exp(-1j * np.pi * number * np.fft.fftfreq(side) ** 2) for number in self.numbers)
         return rows[:, None] * cols[None, :]
 
     def propagated(self, waves: np.ndarray) -> np.ndarray:
-        """``F⁻¹[H F ψ]`` of waves ``(…, N, N)`` in a window that goes on periodically; complex128."""
+        """Return ``F⁻¹[H F ψ]`` of waves ``(…, N, N)`` in a window that goes on periodically; complex128."""
         return np.fft.ifft2(self.transfer(waves.shape[-1]) * np.fft.fft2(waves))
 
     @property
@@ -71,7 +71,7 @@ class Fresnel:
         return Fresnel(self.col, self.row)
 
     def aliases(self, side: int) -> bool:
-        """Whether ``H`` turns by more than π between two samples of a window: ``|F| > N``."""
+        """Return whether ``H`` turns by more than π between two samples of a window: ``|F| > N``."""
         return max(map(abs, self.numbers)) > side
 
 
@@ -103,7 +103,7 @@ class FreeSpace:
         return self.length * self.row * self.col
 
     def transfer(self, side: int) -> np.ndarray:
-        """``H(q)``, ``(side, side)`` complex128, zero frequency at sample 0."""
+        """Return ``H(q)``, ``(side, side)`` complex128, zero frequency at sample 0."""
         q = np.fft.fftfreq(side)
         s = np.add.outer((self.row * q) ** 2, (self.col * q) ** 2).astype(complex)
         return np.exp(-2j * np.pi * self.length * s / (1 + np.sqrt(1 - s)))  # √(1 − s) − 1, not cancelled

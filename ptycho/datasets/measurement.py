@@ -60,19 +60,19 @@ class Measurement:
             raise ConfigError(f"data={self.path}: {'; '.join(found)}")
 
     def fitted_photon_scale(self, transmission: float) -> float:
-        """s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
+        """Return s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
         power = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
         return float(np.sqrt(self.statistics.mean_energy / (transmission * power)))
 
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
-        """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""
+        """Return the dataset, with ``changes`` of its values; patterns stay in a file: :meth:`amplitudes`."""
         patterns = Patterns(self.amplitudes(scratch), self.statistics)
         values = self.values | changes
         beam = Beam(values.pop("probe"), values.pop("positions"))
         return Dataset(amplitudes=patterns, beam=beam, counts=self.counts, **values)
 
     def amplitudes(self, scratch: Path) -> FileArray:
-        """The patterns ``(J, N, N)`` float32 by rows.
+        """Return the patterns ``(J, N, N)`` float32 by rows.
 
         They stay where they are if the file holds them uncompressed and in this form; otherwise they are
         copied to a nameless temporary file in the folder ``scratch``.
@@ -109,12 +109,12 @@ class Members:
         return {key: header.shape for key, header in self._headers.items()}
 
     def read(self, key: str) -> Any:
-        """The array ``(…)`` at a key; None: it is not there, or cannot be read."""
+        """Read the array ``(…)`` at a key; None: it is not there, or cannot be read."""
         header, dtype = self._headers.get(key), self._table[key][1]
         return None if header is None else self._try(lambda: _cast(self.archive.read(header), key, dtype))
 
     def statistics(self, key: str) -> Statistics | None:
-        """Statistics of patterns ``(J, N, N)`` or ``(G, N, N, C)``, read by blocks; None: they are none."""
+        """Return statistics of patterns ``(J, N, N)`` or ``(G, N, N, C)``, read by blocks; None: no such."""
         header = self._headers.get(key)
         if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
             return None

@@ -34,14 +34,14 @@ OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; e
 
 
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
-    """A dataset as an NPZ holds it: its attributes, the strongest mode ``(N, N)``, ``tiling``, ``format``."""
+    """Return a dataset as in an NPZ: attributes, the strongest mode ``(N, N)``, ``tiling``, ``format``."""
     stated = {"probe": data.probe[0], "format": NPZ_FORMAT, "exact": data.exact or None}
     values = {key: stated.get(key, getattr(data, key, None)) for key in OWN}
     return {key: np.asarray(value) for key, value in values.items() if value is not None}
 
 
 def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
-    """The format of :func:`to_arrays`; what is ``OPTIONAL`` may be left out."""
+    """Read a dataset in the format of :func:`to_arrays`; what is ``OPTIONAL`` may be left out."""
     found = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
     missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
     found += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []

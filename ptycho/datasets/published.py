@@ -39,7 +39,7 @@ KEYS = {
 
 
 def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
-    """A test split in this program's conventions; ``probe (N, N)`` is for a file without one."""
+    """Read a test split in this program's conventions; ``probe (N, N)`` is for a file without one."""
     if "YY_full" in archive.keys and "YY_ground_truth" not in archive.keys:
         raise NpzError(
             "is a training split of the published program (YY_full without YY_ground_truth): its patterns "

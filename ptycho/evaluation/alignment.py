@@ -30,7 +30,7 @@ class Region:
                 raise ValueError(f"Region.{name} must be an integer of at least {least}, got {value!r}")
 
     def crop(self, array: np.ndarray) -> np.ndarray:
-        """The rectangle cut from the last two axes, ``(…, M, M)`` to ``(…, height, width)``; a view."""
+        """Cut the rectangle from the last two axes, ``(…, M, M)`` to ``(…, height, width)``; a view."""
         bottom, right = self.top + self.height, self.left + self.width
         if array.ndim < 2 or array.shape[-2] < bottom or array.shape[-1] < right:
             raise ValueError(f"array must be at least {bottom} × {right} to hold {self}, got {array.shape}")
@@ -84,12 +84,12 @@ def align(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> Alignment:
 
 
 def phase(image: np.ndarray) -> np.ndarray:
-    """The angle of ``image (…)`` in (−π, π]; zero where it is zero, though the angle of −0 is π."""
+    """Return the angle of ``image (…)`` in (−π, π]; zero where it is zero, though the angle of −0 is π."""
     return np.where(image == 0, 0, np.angle(image))
 
 
 def angles_of(values: np.ndarray, brightest: complex) -> np.ndarray:
-    """Phases of those that are not zero against the brightest, ``(K,)``: a flat phase of π does not jump."""
+    """Return phases of nonzero values against the brightest, ``(K,)``: a flat phase of π does not jump."""
     return np.angle(values[values != 0] * np.conj(brightest))
 
 
@@ -99,7 +99,7 @@ def brightest(image: np.ndarray) -> complex:
 
 
 def spread(image: np.ndarray) -> tuple[float, float]:
-    """Max−min of the amplitude and of the phase (rad); exactly zero if constant to rounding."""
+    """Return max−min of the amplitude and of the phase (rad); exactly zero if constant to rounding."""
     most = brightest(image)
     amplitude, angle = (
         _range(function(part) for part in parts_of(image))
@@ -110,7 +110,7 @@ def spread(image: np.ndarray) -> tuple[float, float]:
 
 
 def parts_of(image: np.ndarray) -> Iterator[np.ndarray]:
-    """An image ``(H, …)`` band by band, in double precision."""
+    """Yield an image ``(H, …)`` band by band, in double precision."""
     return (image[rows].astype(complex, copy=False) for rows in bands(image.shape))
 
 
@@ -121,7 +121,7 @@ def _range(parts: Iterable[np.ndarray]) -> float:
 
 
 def check_images(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray | None = None, ndim: int = 2) -> None:
-    """Complex reconstruction and truth and a boolean mask must share one non-empty shape."""
+    """Raise unless complex reconstruction, truth and a boolean mask share one non-empty shape ``(…)``."""
     for name, image in (("recon", recon), ("truth", truth)):
         if not np.iscomplexobj(image):
             raise ValueError(f"{name} must be complex, got {image.dtype}; pass the object, not its amplitude")

@@ -17,7 +17,7 @@ CONVENTIONS = {
 
 
 def probe_error(found: np.ndarray, truth: np.ndarray) -> float:
-    """``min ‖c·P(x − s)·exp(ik·x) − T‖ / ‖T‖`` over a complex c, a shift s and a ramp k, for ``(N, N)``.
+    """Return ``min ‖c·P(x − s)·exp(ik·x) − T‖ / ‖T‖`` over complex c, a shift s and a ramp k, for ``(N, N)``.
 
     With the best c this is ``√(1 − γ²)``, γ the normalised overlap of the two, whose largest value is looked
     for from no shift and from that of the largest correlation.
@@ -39,7 +39,7 @@ def probe_error(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 def position_error_px(found: np.ndarray, truth: np.ndarray, image: np.ndarray) -> float:
-    """Rms of the coordinates of ``found − truth (J, 2)`` without their means over each ``image (J,)``."""
+    """Return the rms of ``found − truth (J, 2)`` without their means over each ``image (J,)``, in pixels."""
     error = found.astype(float) - truth
     for i in np.unique(image):
         error[image == i] -= error[image == i].mean(axis=0)

@@ -12,7 +12,7 @@ from ptycho.evaluation.scan_figures import ShownFigure
 
 
 def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure:
-    """Intensity over distance and row (y–z), over distance and column (x–z), and the width over distance.
+    """Draw intensity over distance and row (y–z), distance and column (x–z), and the width over distance.
 
     Args:
         faint: share of the largest intensity; the pictures end where a cut is nowhere above it.

@@ -15,8 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
-    """The flag for a probe ``(…, N, N)`` far from the one of the training, with a warning that names both; or
-    none."""
+    """Return the flag for a probe ``(…, N, N)`` far from the one of the training, with a warning that names
+    both; or none.
+    """
     if not is_far_from(probe, trained):
         return {}
     log.warning(
@@ -29,7 +30,7 @@ def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
 
 
 def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """The flag for patterns that are hardly those of the probe ``(…, N, N)``, with a warning; or none."""
+    """Return the flag for patterns that do not fit the probe ``(…, N, N)``, with a warning; or none."""
     found = plausibility.doubts(statistics, probe)
     for sentence in found.values():
         log.warning("%s: trust the result only as far as it explains them", sentence)

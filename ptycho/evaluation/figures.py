@@ -33,7 +33,7 @@ def compare(
     probe: np.ndarray,
     covered: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
-    """Truth, every reconstruction and the probe: amplitude above, phase below, shared colour limits.
+    """Draw truth, every reconstruction and the probe: amplitude above, phase below, shared colour limits.
 
     Args:
         truth: complex ``(h, w)``, the scored region.
@@ -96,7 +96,7 @@ def _drawn(channel: np.ndarray, covered: np.ndarray | None) -> np.ndarray:
 
 
 def amp_phase(name: str, image: np.ndarray, region: Region, covered: np.ndarray | None = None) -> Figure:
-    """A whole reconstruction ``(M, M)``, as stitched, where it is covered; the scored region is outlined."""
+    """Draw a whole reconstruction ``(M, M)``, as stitched, where covered; the scored region is outlined."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
     amplitude, angle = _drawn(np.abs(image), covered), show_phase(_drawn(phase(image), covered))
@@ -116,7 +116,7 @@ def amp_phase(name: str, image: np.ndarray, region: Region, covered: np.ndarray 
 def amp_phase_error(
     name: str, aligned: np.ndarray, truth: np.ndarray, covered: np.ndarray | None = None
 ) -> Figure:
-    """Signed amplitude and wrapped phase error of an aligned reconstruction ``(h, w)``, where covered."""
+    """Draw the amplitude and wrapped phase error of an aligned reconstruction ``(h, w)``, where covered."""
     errors = (np.abs(aligned) - np.abs(truth), np.angle(np.exp(1j * (phase(aligned) - phase(truth)))))
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
@@ -129,7 +129,7 @@ def amp_phase_error(
 
 
 def frc_curves(curves: dict[str, tuple[Curve | None, Curve | None]]) -> Figure:
-    """Fourier ring correlation of amplitude and phase for every reconstruction, with both thresholds."""
+    """Draw the FRC of amplitude and phase for every reconstruction, with both thresholds."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     for column, (ax, kind) in enumerate(zip(figure.subplots(1, 2), ("amplitude", "phase"), strict=True)):
         known = {name: curve for name, pair in curves.items() if (curve := pair[column]) is not None}
@@ -141,7 +141,7 @@ def frc_curves(curves: dict[str, tuple[Curve | None, Curve | None]]) -> Figure:
 
 
 def history(histories: Mapping[str, Losses]) -> Figure:
-    """Training and validation loss against the epoch, one panel for each model."""
+    """Draw training and validation loss against the epoch, one panel for each model."""
     figure = Figure(figsize=(5 * max(len(histories), 1), 3.8), layout="constrained")
     panels = figure.subplots(1, max(len(histories), 1), squeeze=False)[0]
     for ax, (name, rows) in zip(panels, histories.items(), strict=False):

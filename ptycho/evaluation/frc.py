@@ -13,7 +13,7 @@ DIRECTIONS = {"row": "row axis (vertical detail)", "col": "column axis (horizont
 
 
 def frc(a: np.ndarray, b: np.ndarray) -> Curve:
-    """Fourier ring correlation ``Re Σ A·conj(B) / sqrt(Σ|A|² · Σ|B|²)``, each sum over one ring.
+    """Return the Fourier ring correlation ``Re Σ A·conj(B) / sqrt(Σ|A|² · Σ|B|²)``, each sum over one ring.
 
     ``A`` and ``B`` are the transforms of the images under a Hann window. The window-weighted mean comes off
     first: it would leak through the window and correlate the first ring of any two images. Ring k holds the
@@ -34,7 +34,7 @@ def frc(a: np.ndarray, b: np.ndarray) -> Curve:
 def frc_by_direction(
     a: np.ndarray, b: np.ndarray, half_angle_deg: float = 30.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`frc` of whole rings, and of their sectors around the row axis and around the column axis.
+    """Return :func:`frc` of whole rings, and of their sectors around the row axis and around the column axis.
 
     A sector holds the spatial frequencies within ``half_angle_deg`` of its axis, on both sides of zero. The
     row axis is that of detail which changes from row to row.
@@ -81,7 +81,7 @@ def _spectrum(image: np.ndarray, real: bool) -> np.ndarray:
 
 
 def half_bit(frequency: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The ring correlation ``(n,)`` at which each image carries half a bit of information per sample.
+    """Return the ring correlation ``(n,)`` at which each image carries half a bit of information per sample.
 
         T = (0.2071 + 1.9102/√n) / (1.2071 + 0.9102/√n),   n samples in the ring
 
@@ -96,7 +96,7 @@ def half_bit(frequency: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 def frc_crossing(
     frequency: np.ndarray, correlation: np.ndarray, threshold: float | np.ndarray
 ) -> tuple[float, bool]:
-    """Where a ring correlation first falls below a threshold, by linear interpolation between rings.
+    """Return where a ring correlation first falls below a threshold, by linear interpolation between rings.
 
     Args:
         frequency, correlation: ``(K,)``, as from :func:`frc`; the curve starts at correlation 1, frequency 0.

@@ -26,7 +26,7 @@ MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(("frc50",
 
 
 def amplitude_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
-    """SSIM of the amplitudes (Wang et al. 2004, eq. 13), ``data_range = max|t| − min|t|``.
+    """Return SSIM of the amplitudes (Wang et al. 2004, eq. 13), ``data_range = max|t| − min|t|``.
 
     Args:
         recon, truth: aligned complex images ``(H, W)``.
@@ -39,7 +39,7 @@ def amplitude_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None
 
 
 def phase_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
-    """As :func:`amplitude_ssim`, for the phases mapped to ``(φ + π) / 2π`` with ``data_range`` 1."""
+    """Return SSIM as :func:`amplitude_ssim`, for phases mapped to ``(φ + π) / 2π``, ``data_range = 1``."""
     check_images(recon, truth)
     return _ssim(_unit_phase, recon, truth, 1.0, covered)
 
@@ -86,12 +86,12 @@ def _covered_ssim(
 
 
 def counted(image: np.ndarray, covered: Covered) -> np.ndarray:
-    """The pixels ``(K,)`` of an image that count, or the image ``(H, W)`` where all of them do."""
+    """Return the pixels ``(K,)`` of an image that count, or the image ``(H, W)`` where all of them do."""
     return image if covered is None else image[covered]
 
 
 def ms_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """Multi-scale SSIM (Wang, Simoncelli & Bovik 2003, eq. 7), with the ranges of the SSIM above.
+    """Return multi-scale SSIM (Wang, Simoncelli & Bovik 2003, eq. 7), with the ranges of the SSIM above.
 
     Args:
         recon, truth: aligned complex images ``(H, W)``.
@@ -142,12 +142,12 @@ def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray, covered: Cover
 
 
 def mae(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """Mean absolute error ``[amplitude, phase]`` of ``(H, W)``, in object units and in rad, wrapped."""
+    """Return the mean absolute error ``[amplitude, phase]`` of ``(H, W)``; object units and wrapped rad."""
     return [*_mean_error(1, recon, truth, covered)]
 
 
 def mse(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """Mean squared error ``[amplitude, phase]`` of ``(H, W)``, in object units² and in rad², wrapped."""
+    """Return the mean squared error ``[amplitude, phase]`` of ``(H, W)``; object units², wrapped rad²."""
     return [*_mean_error(2, recon, truth, covered)]
 
 
@@ -165,14 +165,14 @@ def psnr(recon: np.ndarray, truth: np.ndarray, covered: Covered = None, rounding
 
 
 def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
-    """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
+    """Return ``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
     return math.sqrt(_mean_error(2, recon, truth, covered)[1])
 
 
 def frc_curves(
     recon: np.ndarray, truth: np.ndarray, covered: Covered = None
 ) -> tuple[Curve | None, Curve | None]:
-    """Ring correlations of amplitudes and phases of an aligned pair ``(H, W)``, as from :func:`frc`.
+    """Return ring correlations of amplitudes and phases of an aligned pair ``(H, W)``, as from :func:`frc`.
 
     None where either image is constant, and for both channels if a side is below 7 px. What is uncovered is
     filled with the mean of what is covered, in either image its own.
@@ -192,7 +192,7 @@ def _filled(channel: np.ndarray, covered: Covered) -> np.ndarray:
 
 
 def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
-    """``√(Σ|a − t|² / Σ|t − t̄|²)`` over the covered pixels of complex ``(H, W)``: 0 perfect, 1 nothing seen.
+    """Return ``√(Σ|a − t|² / Σ|t − t̄|²)`` over covered pixels of complex ``(H, W)``: 0 is perfect.
 
     None where the truth is constant.
     """

@@ -6,21 +6,21 @@ import numpy as np
 
 
 def round_down(value: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above a positive ``value``."""
+    """Return the largest of 1, 2, 5 times a power of ten that is not above a positive ``value``."""
     value = max(value, 1e-300)
     power = 10.0 ** np.floor(np.log10(value))
     return float(power * max(step for step in (1, 2, 5) if step * power <= value * (1 + 1e-9)))
 
 
 def scale_length(width: int, pixel_nm: float | None) -> tuple[float, str]:
-    """A round length, about a fifth of the width of a picture: in pixels, and as text."""
+    """Return a round length, about a fifth of the width of a picture: in pixels, and as text."""
     per_pixel = pixel_nm or 1.0
     length = round_down(width * per_pixel / 5)
     return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
 
 
 def length_text(nanometres: float) -> str:
-    """A length with a unit in which it is no long number."""
+    """Return a length with a unit in which it is no long number."""
     for limit, size, unit in ((1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")):
         if nanometres < limit:
             return f"{nanometres / size:.4g} {unit}"

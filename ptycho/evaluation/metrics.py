@@ -75,7 +75,7 @@ CONVENTIONS: dict[str, str] = {
 
 
 def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region) -> dict[str, Any]:
-    """Every score of one image, as plain JSON values; ``CONVENTIONS`` says how each is defined.
+    """Return every score of one image, as plain JSON values; ``CONVENTIONS`` says how each is defined.
 
     Args:
         recon, truth: complex ``(M, M)``, not yet aligned.
@@ -172,7 +172,7 @@ def _limits(values: dict[str, Any], truth: np.ndarray, covered: np.ndarray | Non
 
 
 def score_images(recons: np.ndarray, truths: np.ndarray, masks: np.ndarray, region: Region) -> dict[str, Any]:
-    """The means over images ``(I, M, M)`` of every number of :func:`score`, None where any image has None.
+    """Return the means over images ``(I, M, M)`` of all numbers of :func:`score`; None where any is None.
 
     ``per_image`` holds each image's own dictionary, and ``flags`` the union of theirs.
     """
@@ -193,7 +193,7 @@ def _mean(values: list[Any]) -> Any:
 def reference_rows(
     truths: np.ndarray, region: Region, covered: np.ndarray | None = None
 ) -> dict[str, dict[str, Any]]:
-    """What a score is worth: ``constant`` and ``truth_blurred_1px``, scored as if they were reconstructions.
+    """Score ``constant`` and ``truth_blurred_1px`` as if they were reconstructions, to compare with.
 
     ``covered (I, M, M)``: the pixels that count; None: all.
 

@@ -34,7 +34,7 @@ def draw_inspection(
     pixel_m: Pixel,
     virtual: dict[str, np.ndarray] | None = None,
 ) -> Figure:
-    """Mean frame with the window that is cut out, one pattern, the positions, and the probe if there is one.
+    """Draw the mean frame with the window that is cut out, one pattern, the positions, and the probe if any.
 
     Args:
         mean, good: mean intensity and good pixels of the oriented frames, ``(H, W)``.
@@ -124,7 +124,7 @@ class Picture:
     def of(
         cls, image: np.ndarray, mask: np.ndarray, illuminated: np.ndarray, probe: np.ndarray, side: int = 1200
     ) -> Picture:
-        """Of an object ``(M, M)``, complex.
+        """Return the picture of an object ``(M, M)``, complex.
 
         Args:
             mask: ``(M, M)`` bool, its covered part.
@@ -162,7 +162,7 @@ def phase_ends(phase: ShownPhase, least: float = 0.02) -> Ends:
 
 
 def ends_of(values: np.ndarray, least: float = 1e-6) -> Ends:
-    """Between which nearly all values lie, and which are at least so far apart."""
+    """Return ends between which nearly all values ``(…)`` lie, at least so far apart."""
     finite = values[np.isfinite(values)]
     low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
     wider = max(least - (high - low), 0) / 2
@@ -170,7 +170,7 @@ def ends_of(values: np.ndarray, least: float = 1e-6) -> Ends:
 
 
 def box_of(mask: np.ndarray) -> tuple[slice, slice]:
-    """The rows and columns of what a mask ``(H, W)`` holds; all, where it holds nothing."""
+    """Return the rows and columns of what a mask ``(H, W)`` holds; all, where it holds nothing."""
     rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
 
@@ -186,7 +186,7 @@ class ShownFigure(Figure):
 
 
 def draw_reconstruction(picture: Picture, pixel_m: Pixel, title: str) -> Figure:
-    """Amplitude and phase of the well illuminated part of an object, and the probe, with scale bars."""
+    """Draw amplitude and phase of the well illuminated part of an object, and the probe, with scale bars."""
     figure = ShownFigure(figsize=(15, 5.6), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
     for ax, channel in zip(axes, picture.channels, strict=False):
@@ -200,7 +200,7 @@ def draw_reconstruction(picture: Picture, pixel_m: Pixel, title: str) -> Figure:
 
 
 def side_by_side(pictures: dict[str, Picture], pixel_m: Pixel) -> Figure:
-    """Amplitude, phase and probe of several reconstructions of one scan, a column each, by their titles.
+    """Draw amplitude, phase and probe of several reconstructions of one scan, a column each, by their titles.
 
     All amplitudes have one grey scale and all phases one colour scale: those of the last.
     """
@@ -219,7 +219,7 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: Pixel) -> Figure:
 
 
 def draw_slices(pictures: Sequence[Picture], pixel_m: Pixel, title: str, most: int = 4) -> Figure:
-    """The phase of each slice of a thick object, along the beam; at most so many in a row."""
+    """Draw the phase of each slice of a thick object, along the beam; at most so many in a row."""
     columns = min(len(pictures), most)
     rows = -(-len(pictures) // columns)
     figure = ShownFigure(figsize=(5 * columns, 5 * rows), layout="constrained")
@@ -241,7 +241,7 @@ def draw_variation(
     title: str,
     most: int = 4,
 ) -> Figure:
-    """The first probe mode in the first and the last pattern, the OPR modes, and their weights.
+    """Draw the first probe mode in the first and the last pattern, the OPR modes, and their weights.
 
     Args:
         probe: P_0, ``(N, N)`` complex.
@@ -320,7 +320,7 @@ def show_probe(axes: Axes, probe: np.ndarray, pixel_m: Pixel) -> None:
 def draw_errors(
     amplitude: np.ndarray, phase: np.ndarray, illuminated: np.ndarray, pixel_m: Pixel, title: str
 ) -> Figure:
-    """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``illuminated (M, M)`` is."""
+    """Draw the standard deviations ``(M, M)`` of amplitude and phase (rad), within ``illuminated (M, M)``."""
     part = box_of(illuminated)
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
@@ -335,7 +335,7 @@ def draw_errors(
 
 
 def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: Pixel, pixels: int = 1) -> None:
-    """A bar of a round length, about a fifth of the width.
+    """Draw a bar of a round length, about a fifth of the width.
 
     ``pixel_m``, ``pixels``: of the object, and how many of them along a side are one of the picture.
     """

@@ -12,7 +12,7 @@ from ptycho.scan.bands import bands
 def shrink(
     values: np.ndarray, side: int, channel: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> tuple[np.ndarray, int]:
-    """Means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than asked for.
+    """Return means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than asked for.
 
     What is not finite does not count; a block of nothing else is NaN.
 
@@ -41,7 +41,7 @@ def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
 
 
 def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
-    """As :func:`shrink`, of angles in rad: the mean of −3 and 3 is π, not 0."""
+    """Shrink angles in rad as :func:`shrink` does: the mean of −3 and 3 is π, not 0."""
     if max(phase.shape) <= side:
         return phase, 1
     waves, factor = shrink(phase, side, lambda band: np.exp(1j * band))

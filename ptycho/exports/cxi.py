@@ -48,7 +48,7 @@ def check_complete(path: Path, scan: ExportedScan, name: str) -> None:
 
 
 def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
-    """What is where in a CXI file, with the array of the translations at one of their places."""
+    """Return what is where in a CXI file, with the array of the translations at one of their places."""
     assert scan.energy_eV is not None and scan.pixel_m is not None and scan.detector_pixel_m is not None
     (height, width), middle, image = scan.detector_pixel_m, scan.N // 2, OBJECTS[0]
     corner = [(middle + 0.5) * width, (middle + 0.5) * height, scan.distance_m]

@@ -150,7 +150,7 @@ class ExportedScan:
             raise ValueError(f"{done} patterns came; must be {self.shape[0]}, one for each position")
 
     def truth_tree(self, image: str) -> dict[str, Any]:
-        """What HDF5 holds of the truth of a simulated scan, if there is one; its object is at ``image``."""
+        """Return what HDF5 holds of the truth of a simulated scan, if any; its object is at ``image``."""
         if self.truth is None:
             return {}
         found: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}

@@ -32,7 +32,7 @@ class Intensities:
 
 
 def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
-    """Photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
+    """Return photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
     brightest = 0.0
     for block in amplitudes.blocks():
         if not (counts and _whole(block)):
@@ -42,7 +42,7 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
 
 
 def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
-    """The patterns of one image of a dataset, with an object ``(M, M)`` in its coordinates; units unknown.
+    """Return the patterns of one image, with an object ``(M, M)`` in its coordinates; units unknown.
 
     ``with_patterns=False``: without them, and without the pass over them that finds their dtype.
 
@@ -76,7 +76,7 @@ def from_measured(
     beam: Beam | None = None,
     with_patterns: bool = True,
 ) -> ExportedScan:
-    """A measured scan as it was prepared, with what was reconstructed from it.
+    """Return a measured scan as it was prepared, with what was reconstructed from it.
 
     Args:
         object_: ``(M, M)`` complex.
@@ -106,7 +106,7 @@ def product_of(
     name: str = "",
     beam: Beam | None = None,
 ) -> ExportedScan:
-    """What a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
+    """Return what a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
 
     Its positions are numbered as in the measured file, which can be read as its ``data.patterns_file``; so
     the detector's pixels are those of that file, neither turned nor binned.

@@ -69,7 +69,7 @@ def write(path: Path, scan: ExportedScan) -> None:
 
 
 def tree(scan: ExportedScan) -> dict[str, Any]:
-    """What is where in such a file."""
+    """Return what is where in a NeXus file."""
     assert scan.detector_pixel_m is not None
     found, moves = cxi.tree(scan, TRANSLATIONS[2]), TRANSLATIONS[2]  # the definition has the array there
     energy = found[f"{SOURCE}/energy"]

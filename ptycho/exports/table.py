@@ -20,7 +20,7 @@ SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".nxs": "ne
 
 
 def format_of(name: str | None, output: str | None) -> str:
-    """The format that is asked for, or else the one that the output's name ends with.
+    """Return the format that is asked for, or else the one that the output's name ends with.
 
     Raises:
         ConfigError: it is unknown, or cannot be determined.

@@ -48,7 +48,7 @@ def write_text(target: Path, text: str) -> None:
 
 
 def open_new(path: Path) -> IO[bytes]:
-    """A file that is made anew; what stands there, a link too, is removed, and never written through."""
+    """Open a new file; what stands in its place, a link too, is removed, and never written through."""
     try:
         return path.open("x+b")
     except FileExistsError:
@@ -65,6 +65,6 @@ def remove_temporary(folder: Path, names: Iterable[str]) -> None:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

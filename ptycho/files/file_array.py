@@ -33,7 +33,7 @@ class FileArray:
 
     @classmethod
     def temporary(cls, folder: Path, shape: tuple[int, ...], dtype: Any) -> FileArray:
-        """An array of zeros in a file without a name in ``folder``; it is gone when the process ends."""
+        """Return an array of zeros in a file without a name in ``folder``; it goes when the process ends."""
         file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - lives as long as the array
         array = cls(file, shape, dtype)
         os.truncate(file.fileno(), shape[0] * array._bytes)
@@ -90,7 +90,7 @@ def gather(
     fill: Callable[[int, np.ndarray], None],
     what: str = "row",
 ) -> np.ndarray:
-    """Rows of an array of some ``shape`` by integers of any shape, ``(*index.shape, *shape[1:])``.
+    """Return rows of an array of some ``shape`` by integers of any shape, ``(*index.shape, *shape[1:])``.
 
     Args:
         fill: reads rows that follow on a first one into an array; called once for a run of neighbours.

@@ -20,7 +20,7 @@ def read_json(path: Path, largest: int = 2**25) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The values in a text; ValueError: it is no JSON, nested too deep, or has a number beyond all floats."""
+    """Return the values in a text; ValueError: it is no JSON, nested too deep, or has an infinite number."""
     try:
         values = json.loads(text)
     except RecursionError as error:

@@ -52,7 +52,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds ``folder``; nothing is written to find out."""
+    """Return whether a process holds ``folder``; nothing is written to find out."""
     try:
         with (folder / LOCK).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -82,5 +82,5 @@ def _busy(folder: Path, pid: str) -> ConfigError:
 
 
 def unusable(path: Path, reason: str) -> ConfigError:
-    """What to say about an output folder that cannot be written."""
+    """Return what to say about an output folder that cannot be written."""
     return ConfigError(f"output_dir={path}: cannot be written ({reason}); choose another folder")

@@ -28,7 +28,7 @@ class NpzError(ValueError):
 
 
 def name_kinds(kinds: str) -> str:
-    """What some of NumPy's letters of dtypes stand for."""
+    """Return what some of NumPy's letters of dtypes stand for."""
     numbers = "complex or real numbers" if "c" in kinds else "real numbers" if "f" in kinds else "integers"
     return {"U": "text", "b": "true and false"}.get(kinds) or numbers + " or true and false" * ("b" in kinds)
 
@@ -94,7 +94,7 @@ class NpzFile:
         self._file.close()
 
     def header(self, key: str, kinds: str) -> Header:
-        """What the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
+        """Return what the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
 
         NpzError: it is not an array of such numbers, or declares another size than the archive holds.
         """
@@ -144,7 +144,7 @@ class NpzFile:
                 yield block.astype(header.dtype.newbyteorder("="), copy=False)
 
     def position(self, header: Header) -> int:
-        """Where the array's first byte lies in the file, for a member that is ``stored``."""
+        """Return where the array's first byte lies in the file, for a member that is ``stored``."""
         with _problem(header.key):
             self._file.seek(header.info.header_offset)
             local = self._file.read(30)  # of a local file header; name and extra field follow
@@ -153,7 +153,7 @@ class NpzFile:
 
 
 def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
-    """The arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
+    """Read the arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
     NpzError: one line with every problem.
     """

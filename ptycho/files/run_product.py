@@ -22,13 +22,13 @@ def read_metrics(run: Path) -> dict[str, Any]:
 
 
 def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
-    """The product among the reconstructions that are ``held``, by a scan's scores; empty: none is there."""
+    """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
     named = metrics.get("product")
     return str(named) if named in held else next((name for name in BEST if name in held), "")
 
 
 def find_product(run: Path) -> tuple[str, Path] | None:
-    """Name and file of a run's product."""
+    """Return name and file of a run's product."""
     try:
         metrics = read_metrics(run)
     except (OSError, ValueError):  # not finished, or damaged: its files say what is there

@@ -12,7 +12,7 @@ def shown(text: str, longest: int = 200) -> str:
 
 
 def printable(text: str) -> str:
-    """As it is, without letters that steer a terminal; names of files may hold any."""
+    """Return a text without letters that steer a terminal; names of files may hold any."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
 
 

@@ -62,7 +62,7 @@ class LsqmlResult:
 
 
 def available(python: str | None = None) -> str | None:
-    """None where ``python`` (None: this interpreter) can import pty-chi; else what to do, in one line."""
+    """Return None if ``python`` (None: this interpreter) can import pty-chi; else what to do, in a line."""
     interpreter = python or sys.executable
     command = [interpreter, str(PROGRAM), "--check"]
     try:
@@ -83,7 +83,7 @@ def reconstruct(
     advance: Advance = silent,
     scratch: Path | None = None,
 ) -> LsqmlResult:
-    """The object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
+    """Return the object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
 
     A background and a flux that the dataset knows are not used: pty-chi gets the patterns as measured.
 

@@ -62,7 +62,7 @@ def import_ptychi() -> None:
 
 
 def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], on_epoch: Any) -> dict[str, Any]:
-    """The arrays of ``out.npz``; ``on_epoch(epoch, r_factor)`` is called after each epoch."""
+    """Return the arrays of ``out.npz``; ``on_epoch(epoch, r_factor)`` is called after each epoch."""
     import torch
     from ptychi.api.task import PtychographyTask
 
@@ -116,7 +116,7 @@ def starting_arrays(scan: dict[str, np.ndarray], centred: np.ndarray, modes: int
 
 
 def starting_probe(given: np.ndarray, modes: int) -> Any:
-    """``(1, modes, N, N)``, in the units of pty-chi, whose transform is not unitary.
+    """Return the probe ``(1, modes, N, N)`` in the units of pty-chi, whose transform is not unitary.
 
     Where modes are missing, all but the first are made: Hermite polynomials times it.
     """
@@ -130,7 +130,7 @@ def starting_probe(given: np.ndarray, modes: int) -> Any:
 
 
 def options_of(settings: dict[str, Any], count: int) -> Any:
-    """The options of pty-chi for a scan of ``count`` patterns."""
+    """Return the options of pty-chi for a scan of ``count`` patterns."""
     import ptychi.api as api
 
     options = api.LSQMLOptions()
@@ -170,7 +170,7 @@ def r_factor(task: Any, at_once: int = 100) -> float:
 
 
 def ending_arrays(task: Any, middle: np.ndarray) -> dict[str, Any]:
-    """Object ``(H, W)``, probe ``(K, N, N)`` and positions ``(J, 2)``, as ``out.npz`` has them."""
+    """Return object ``(H, W)``, probe ``(K, N, N)`` and positions ``(J, 2)``, as ``out.npz`` has them."""
     probe = task.get_data_to_cpu("probe", as_numpy=True)[0]
     corner = task.object.pos_origin_coords.cpu().numpy() - (np.array(probe.shape[-2:]) - 1) / 2
     return {

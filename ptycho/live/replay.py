@@ -49,7 +49,7 @@ class Played:
     description: Description
 
     def frame(self, index: int) -> np.ndarray:
-        """As a detector would write it, ``(H, W)``: photons, where amplitudes are stored."""
+        """Return a frame ``(H, W)`` as a detector would write it: photons, where amplitudes are stored."""
         data = self.raw.patterns.read(np.array([index]))[0]
         if self.raw.domain == "amplitude":
             data = np.square(data)
@@ -122,7 +122,7 @@ class Writer(Protocol):
     def write(self, events: Sequence[Event]) -> None: ...
 
     def close(self, complete: bool) -> None:
-        """``complete``: say that the scan has ended; else leave all as a killed detector would."""
+        """End the writing; ``complete``: say that the scan has ended; else leave all as if killed."""
         ...
 
 

@@ -64,7 +64,7 @@ class Store:
         return len(self.table.frames), len(self.table.received)
 
     def has(self, index: int) -> bool:
-        """Whether the frame of an index is kept."""
+        """Return whether the frame of an index is kept."""
         return index in self._indices
 
     def read(self, rows: np.ndarray) -> np.ndarray:

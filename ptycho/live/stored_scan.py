@@ -39,7 +39,7 @@ class StoredFrames:
         return self.store.read(self.rows[index])
 
     def close(self) -> None:
-        """The store is closed by who opened it."""
+        """Do nothing: the store is closed by who opened it."""
 
 
 def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:

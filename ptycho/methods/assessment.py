@@ -147,7 +147,7 @@ def spread(count: int, most: int = 4096) -> np.ndarray:
 
 
 def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
-    """Scores against the object that the file brings, registered; None where it brings none of this scale.
+    """Score against the object that the file brings, registered; None where it brings none of this scale.
 
     An object whose pixel is not stated has that of all of the file's detector. Scored is a rectangle of the
     covered part, without the poorly illuminated rim.
@@ -204,7 +204,7 @@ def trust_row(
     solver: float | None = None,
     halves: Halves | None = None,
 ) -> dict[str, Any]:
-    """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
+    """Return the row of a reconstruction in ``metrics.json``; ``solver``: R-factor of its object, if any."""
     used, held_out = fit.used, fit.held_out
     last, beam = held_out or used, prepared.beam_under(reconstruction)
     data = prepared.fitted(beam)
@@ -285,7 +285,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
-    """What the flags of a reconstruction look at."""
+    """Return what the flags of a reconstruction look at."""
     residuals_held_out = fit.residuals_held_out
     return Evidence(
         unexplained_variance=fit.residuals.share,
@@ -310,7 +310,7 @@ def cause_facts(causes: Causes) -> dict[str, Any]:
 
 
 def share_of_noise(reconstruction: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:
-    """:func:`ptycho.evaluation.trust.noise_share` of the first object; None: photons were not counted."""
+    """Return :func:`ptycho.evaluation.trust.noise_share` of the first object; None: no photons counted."""
     known = region.crop(reconstruction.covered)
     if not data.counts or not known.any():
         return None
@@ -338,7 +338,7 @@ def typical_errors(reconstruction: Reconstruction, data: Dataset) -> dict[str, f
 
 
 def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
-    """What was found besides the object, in numbers, against the initial beam."""
+    """Return what was found besides the object, in numbers, against the initial beam."""
     power = np.sum(np.abs(beam.probe) ** 2, axis=(1, 2), dtype=float)
     moves = (beam.positions - initial.positions).astype(float)
     return {

@@ -61,7 +61,7 @@ def half_scans(
     group_size: int = 1,
     fixed: bool = False,
 ) -> Halves | None:
-    """The resolution by two random halves of the scan through the same method.
+    """Return the resolution by two random halves of the scan through the same method.
 
     None for a tiny scan, and where a half did not converge.
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
-    """LSQ-ML on the same patterns, from the file's probe and positions; others stay at theirs.
+    """Reconstruct by LSQ-ML from the same patterns, the file's probe and positions; others stay at theirs.
 
     Raises:
         LsqmlError: pty-chi cannot be run, or gave no result.

@@ -33,7 +33,7 @@ class TrainedNetwork(Protocol):
         """That of its training, ``(N, N)``."""
 
     def view(self, data: Dataset) -> Dataset:
-        """The dataset as this network takes it."""
+        """Return the dataset as this network takes it."""
 
     def predict_regions(
         self,
@@ -53,7 +53,7 @@ def reconstruct(
     batch_size: int | None,
     context: RunContext,
 ) -> Reconstruction:
-    """The network's object under the best beam there is; a general one begins with the solver's object.
+    """Return the network's object under the best beam; a general one starts from the solver's object.
 
     Args:
         solved: by the solver; None: the beam is the initial one.
@@ -79,7 +79,7 @@ def infer(
     scratch: Path,
     start: np.ndarray | None = None,
 ) -> Reconstruction:
-    """The network's object, by ``stitch=probe``; it begins with ``start (1, M, M)``, or with a constant."""
+    """Return the network's object, by ``stitch=probe``; it begins with ``start (1, M, M)``, or a constant."""
     view = network.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
     regions = FileArray.temporary(scratch, shape, np.complex64)

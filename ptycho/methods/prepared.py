@@ -52,7 +52,7 @@ class Prepared:
     start: StartingPoint | None = None
 
     def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
-        """The beam that goes with a reconstruction; if there is none, the initial one."""
+        """Return the beam that goes with a reconstruction; if there is none, the initial one."""
         return (
             self.whole.beam if reconstruction is None or reconstruction.beam is None else reconstruction.beam
         )
@@ -73,11 +73,11 @@ class Prepared:
         )
 
     def fitted(self, beam: Beam) -> Dataset:
-        """The patterns that are fitted, under a beam of all."""
+        """Return the patterns that are fitted, under a beam of all."""
         return self._kept_data.under(beam.at(self.kept))
 
     def left_out(self, beam: Beam) -> Dataset | None:
-        """The patterns that were held out, one by one, under a beam of all; None: there are none."""
+        """Return the patterns that were held out, one by one, under a beam of all; None: there are none."""
         return self._out_data.under(beam.at(self.out)) if len(self.out) else None
 
     @cached_property
@@ -90,7 +90,7 @@ class Prepared:
         return self.whole.subset(self.out, 1)
 
     def beam_of(self, kept: Beam, out: Beam | None) -> Beam:
-        """That of all patterns, of those of the fitted ones and of the others."""
+        """Return the beam of all patterns from that of the fitted ones and that of the held-out ones."""
         return join_parts([(self.kept, kept)] + ([] if out is None else [(self.out, out)]))
 
 

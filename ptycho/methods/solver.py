@@ -129,7 +129,7 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
-    """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
+    """Return the most likely object and beam of a scan, with what was decided; the fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are held out; then they join, and it goes on.
     """

@@ -45,7 +45,7 @@ def generator_mover(model: GeneratorConfig, xla: XlaConfig, geometry: Geometry) 
 
 
 def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
-    """The PINN that ``config`` names, with initial weights."""
+    """Return the PINN that ``config`` names, with initial weights."""
     mover, generator = patch_mover(config.xla), GENERATORS[config.model.kind]
     pinn = PtychoPINN(
         generator=generator(
@@ -65,13 +65,13 @@ def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
 
 
 def baseline_settings(config: NetworkConfig) -> BaselineConfig:
-    """The settings of the supervised network, which a run with a truth alone has."""
+    """Return the settings of the supervised network, which a run with a truth alone has."""
     assert isinstance(config, RunConfig)
     return config.baseline
 
 
 def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
-    """PtychoNN for single patterns, with initial weights."""
+    """Return PtychoNN for single patterns, with initial weights."""
     model = PtychoNN(
         settings=baseline_settings(config),
         geometry=geometry,

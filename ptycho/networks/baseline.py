@@ -52,14 +52,14 @@ class PtychoNN(Model):
         self.built = True
 
     def call(self, x, offsets, probe):
-        """Object regions ``(B, R, R)`` complex64 from single patterns ``x (B, 1, N, N)``."""
+        """Return object regions ``(B, R, R)`` complex64 from single patterns ``x (B, 1, N, N)``."""
         amplitude, phase = self._amplitude_and_phase(x)
         patches = physics.of_parts(amplitude * tf.cos(phase), amplitude * tf.sin(phase), probe)
         N, R = self.geometry.N, self.geometry.region_size
         return self.mover.place(patches, offsets + (R - N) / 2, (R, R))
 
     def losses_of(self, batch, probe, normalisation):
-        """MAE of amplitude and of phase, weighted by the probe's intensity; the first entry is the total."""
+        """Return the MAE of amplitude and phase, weighted by the probe's intensity; the total comes first."""
         amplitude, phase = self._amplitude_and_phase(batch["x"])
         weight = physics.intensity(probe)
         weight = weight / tf.reduce_mean(weight)

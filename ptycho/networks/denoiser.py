@@ -86,12 +86,12 @@ class GatedBlock(Layer):
 
 
 def halve(z: tf.Tensor) -> tf.Tensor:
-    """Means of 2 × 2 pixels; ``(B, H, W, C)`` to ``(B, H/2, W/2, C)``."""
+    """Return means of 2 × 2 pixels; ``(B, H, W, C)`` to ``(B, H/2, W/2, C)``."""
     return tf.nn.avg_pool2d(z, 2, 2, "VALID")
 
 
 def double(z: tf.Tensor) -> tf.Tensor:
-    """Linear interpolation by ¾ of a pixel and ¼ of its neighbour; ``(B, H, W, C)`` to ``(B, 2H, 2W, C)``."""
+    """Interpolate linearly, ¾ of a pixel and ¼ of its neighbour; ``(B, H, W, C)`` to ``(B, 2H, 2W, C)``."""
     rows = tf.concat([z[:, :1], z[:, :-1]], axis=1), tf.concat([z[:, 1:], z[:, -1:]], axis=1)
     z = _interleave(z, *rows, axis=1)
     columns = tf.concat([z[:, :, :1], z[:, :, :-1]], axis=2), tf.concat([z[:, :, 1:], z[:, :, -1:]], axis=2)

@@ -121,7 +121,7 @@ class FourierOperator(Layer):
         self.last.build((batch, N, N, 2 * w))
 
     def call(self, x, offsets, probe):
-        """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
+        """Return object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
         x = tf.maximum(x, 0.0) if self.geometry.masked else x
         features = channels_last(x)
         axis = np.linspace(-1, 1, self.geometry.N, dtype="float32")

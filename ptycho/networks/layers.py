@@ -28,7 +28,7 @@ class Model(keras.Model):
 def conv(
     filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False, side: int = 3
 ) -> keras.layers.Conv2D:
-    """A 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
+    """Return a 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
     kernel = keras.initializers.Zeros() if zero else keras.initializers.HeNormal(seed=seed)
     return keras.layers.Conv2D(
         filters, side, padding="same", activation=activation, kernel_initializer=kernel, name=name, **SETTINGS
@@ -111,15 +111,15 @@ class Decoder(Layer):
 
 
 def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
-    """The shape: numbers where known, as all are but for a batch of any size."""
+    """Return the shape: numbers where known, as all are but for a batch of any size."""
     return [tf.shape(tensor)[axis] if n is None else n for axis, n in enumerate(tensor.shape)]
 
 
 def channels_last(patterns: tf.Tensor) -> tf.Tensor:
-    """``(B, C, N, N)`` to ``(B, N, N, C)``."""
+    """Move channels last: ``(B, C, N, N)`` to ``(B, N, N, C)``."""
     return tf.transpose(patterns, (0, 2, 3, 1))
 
 
 def channels_first(images: tf.Tensor) -> tf.Tensor:
-    """``(B, N, N, C)`` to ``(B, C, N, N)``."""
+    """Move channels first: ``(B, N, N, C)`` to ``(B, C, N, N)``."""
     return tf.transpose(images, (0, 3, 1, 2))

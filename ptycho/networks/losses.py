@@ -17,7 +17,7 @@ from ptycho.physics.deviance import u_minus_log1p
 
 
 def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
-    """Mean of ``|x̂ − x|`` over normalised amplitudes; scalar."""
+    """Return the mean of ``|x̂ − x|`` over normalised amplitudes; scalar."""
     return tf.reduce_mean(tf.abs(predicted - measured))
 
 
@@ -48,7 +48,7 @@ def poisson_deviance(
 
 
 def total_variation(objects: tf.Tensor) -> tf.Tensor:
-    """Mean of ``|O[i+1, j] − O[i, j]| + |O[i, j+1] − O[i, j]|`` of complex objects ``(B, H, W)``; scalar."""
+    """Return the mean of ``|O[i+1, j] − O[i, j]| + |O[i, j+1] − O[i, j]|`` of complex ``(B, H, W)``."""
     rows = tf.abs(objects[:, 1:, :] - objects[:, :-1, :])
     cols = tf.abs(objects[:, :, 1:] - objects[:, :, :-1])
     return tf.reduce_mean(rows) + tf.reduce_mean(cols)
@@ -128,5 +128,5 @@ LOSSES = {  # by the configuration's key of their weight
 
 
 def loss_of(key: str) -> Loss:
-    """The entry of :data:`LOSSES`, or the user's own loss that an import path names."""
+    """Return the entry of :data:`LOSSES`, or the user's own loss that an import path names."""
     return Loss("own", load("loss", key)) if is_import_path(key) else LOSSES[key]

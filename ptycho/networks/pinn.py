@@ -44,7 +44,7 @@ class PtychoPINN(Model):
         self.built = True
 
     def call(self, x, offsets, probe, start=None):
-        """Object regions ``(B, R, R)`` complex64.
+        """Return object regions ``(B, R, R)`` complex64.
 
         Args:
             x: normalised amplitudes ``(B, C, N, N)`` float32.
@@ -57,7 +57,7 @@ class PtychoPINN(Model):
         )
 
     def predict_amplitudes(self, objects, offsets, probe):
-        """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.
+        """Return normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.
 
         Where a pattern reaches beyond the region, the object is taken as the region's mean.
         """
@@ -77,7 +77,7 @@ class PtychoPINN(Model):
         return physics.detect(intensity)
 
     def losses_of(self, batch, probe, normalisation):
-        """The weighted total ``loss`` and its parts; parts of zero weight are left out.
+        """Return the weighted total ``loss`` and its parts; parts of zero weight are left out.
 
         The object predicts the patterns it was made from and, where the batch has them, neighbouring
         patterns that the generator has not seen. Overlap settles what a single pattern leaves open: a

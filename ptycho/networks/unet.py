@@ -56,7 +56,7 @@ class UNet(Layer):
             decoder.build((batch, side, side, self.encoder.filters[-1]))
 
     def call(self, x, offsets, probe):
-        """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
+        """Return object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
         x = tf.maximum(x, 0.0) if self.geometry.masked else x
         code = self.encoder(channels_last(x))
         amplitude = tf.sigmoid(self.amplitude(code))
@@ -69,7 +69,7 @@ class UNet(Layer):
 
 
 def mean_of_patches(patches: Waves, offsets: tf.Tensor, geometry: Geometry, mover: PatchMover) -> Waves:
-    """Mean of placed patches ``(B, C, n, n)``, n ≤ N, where they support a pixel; zero where none does."""
+    """Return the mean of placed patches ``(B, C, n, n)``, n ≤ N, where they support a pixel; else zero."""
     N, R = geometry.N, geometry.region_size
     positions = offsets + (R - N) / 2
     support = physics.pad_to(tf.ones((*sizes(offsets)[:2], *sizes(patches)[2:4])), N)

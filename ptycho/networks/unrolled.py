@@ -122,7 +122,7 @@ class Unrolled(Layer):
         ]
 
     def resize(self, geometry: Geometry) -> Unrolled:
-        """The same network, with the very same variables, for other sizes."""
+        """Return the same network, with the very same variables, for other sizes."""
         other = Unrolled(settings=self.settings, geometry=geometry, seed=0, mover=self.mover, name=self.name)
         other.cnns, other.level, other.built = self.cnns, self.level, True
         return other
@@ -138,7 +138,7 @@ class Unrolled(Layer):
             cnn.build((input_shape[0], self.side, self.side, 5 + self.settings.misfit))
 
     def call(self, x, offsets, probe, start=None):
-        """Object regions ``(B, R, R)`` complex64.
+        """Return object regions ``(B, R, R)`` complex64.
 
         Args:
             x: ``(B, C, N, N)``, normalised amplitudes.
@@ -160,7 +160,7 @@ class Unrolled(Layer):
         return initial + physics.pad_to(objects - inner, self.geometry.region_size)
 
     def iterate(self, x, offsets, probe, start, count):
-        """The objects after ``count`` updates g alone: what a solver makes of the patterns, and their noise.
+        """Return the objects after ``count`` updates g alone: what a solver makes of patterns and noise.
 
         Arguments and result as of the call.
         """

@@ -11,7 +11,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def read(variables: Iterable[keras.Variable]) -> Arrays:
-    """The values of all ``variables`` by their path."""
+    """Read the values of all ``variables`` by their path."""
     return {variable.path: variable.numpy() for variable in variables}
 
 
@@ -35,7 +35,7 @@ def assign(variables: Iterable[keras.Variable], values: Arrays, what: str) -> No
 
 
 def get_weights(model: keras.Model) -> Arrays:
-    """All variables by their path inside the model."""
+    """Return all variables by their path inside the model."""
     return read(model.variables)
 
 

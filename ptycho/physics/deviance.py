@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def deviance_of_counts(rate: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """``2 [λ − n + n log(n/λ)] = 2n [u − log(1 + u)]``, ``u = (λ − n)/n``, of every pixel.
+    """Return ``2 [λ − n + n log(n/λ)] = 2n [u − log(1 + u)]``, ``u = (λ − n)/n``, of every pixel.
 
     The difference of counts is taken once, and the bracket without cancellation, so that float32 holds at 10⁸
     counts in a pixel.
@@ -18,7 +18,7 @@ def deviance_of_counts(rate: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
 
 
 def u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """``u − log(1 + u)``, ``u (…) ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
+    """Return ``u − log(1 + u)``, ``u (…) ≥ −1``: by its series near 0, from ``ratio = 1 + u > 0`` near −1."""
     small, low = tf.abs(u) < 1e-2, u < -0.5
     one = tf.ones_like(u)
     inside = tf.where(small, u, tf.zeros_like(u))

@@ -26,19 +26,19 @@ from ptycho.config.waves import FreeSpace, Fresnel
 
 
 def fresnel_field(exit_waves: tf.Tensor, fresnel: Fresnel, ramp: tf.Tensor | None = None) -> tf.Tensor:
-    """``Ψ`` of ``ψ (…, N, N)``; ``ramp``: phases of the spectrum besides, ``(…, N, N)``, zero at sample 0."""
+    """Return ``Ψ`` of ``ψ (…, N, N)``; ``ramp (…, N, N)``: other phases of the spectrum, zero at sample 0."""
     transfer = tf.constant(to_sample_0(fresnel, exit_waves.shape[-1]), exit_waves.dtype)
     spectrum = tf.signal.fft2d(exit_waves) * transfer
     return tf.signal.ifft2d(spectrum if ramp is None else spectrum * ramp)
 
 
 def to_sample_0(fresnel: Fresnel, side: int) -> np.ndarray:
-    """``(−1)^(k_r + k_c) H``, ``(side, side)`` complex128, zero frequency at sample 0."""
+    """Return ``(−1)^(k_r + k_c) H``, ``(side, side)`` complex128, zero frequency at sample 0."""
     signs = (-1.0) ** np.arange(side)
     return fresnel.transfer(side) * signs[:, None] * signs[None, :]
 
 
 def propagate(waves: tf.Tensor, between: FreeSpace) -> tf.Tensor:
-    """``F⁻¹[H Fψ]`` of waves ``(…, N, N)`` complex64 behind one slice: those in front of the next."""
+    """Return ``F⁻¹[H Fψ]`` of waves ``(…, N, N)`` complex64 behind one slice: those in front of the next."""
     transfer = tf.constant(between.transfer(waves.shape[-1]), waves.dtype)
     return tf.signal.ifft2d(tf.signal.fft2d(waves) * transfer)

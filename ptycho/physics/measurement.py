@@ -78,7 +78,7 @@ def expected_intensity(
     moved: tf.Tensor | None = None,
     between: FreeSpace | None = None,
 ) -> tf.Tensor:
-    """:func:`forward` from patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
+    """Return :func:`forward` of patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
 
     Args:
         patches: of objects, ``(…, N, N)`` complex64; of slices, ``(…, L, N, N)``.
@@ -96,12 +96,12 @@ def expected_intensity(
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
-    """``P_m · patch``, ``(…, K, n, n)``; ``patches (…, n, n)``, ``probe (…, K, n, n)``."""
+    """Multiply ``patches (…, n, n)`` by ``probe (…, K, n, n)``: ``P_m · patch``, ``(…, K, n, n)``."""
     return probe * patches[..., None, :, :]
 
 
 def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None) -> Waves:
-    """``ψ_{L−1}``, ``(…, K, n, n)``, of patches ``(…, n, n)`` of each slice under a probe."""
+    """Return ``ψ_{L−1}``, ``(…, K, n, n)``, of patches ``(…, n, n)`` of each slice under a probe."""
     waves = illuminate(slices[0], probe)
     for patches in slices[1:]:
         assert between is not None
@@ -110,7 +110,7 @@ def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None)
 
 
 def over_modes(images: Waves) -> Waves:
-    """The sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``."""
+    """Sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``."""
     return by_part(lambda part: tf.reduce_sum(part, axis=-3), images)
 
 
@@ -122,7 +122,7 @@ def illuminated_waves(
     mover: PatchMover = SEPARABLE,
     between: FreeSpace | None = None,
 ) -> Waves:
-    """Exit waves ``ψ_m = P_m · O[r : r + N]`` where they are not zero; arguments as of :func:`forward`.
+    """Return exit waves ``ψ_m = P_m · O[r : r + N]`` where they are not zero; arguments of :func:`forward`.
 
     Returns:
         ``(B, C, K, n, n)``, their central square of side n, which is ``support``, or N.
@@ -150,7 +150,7 @@ def back_project(
 
 
 def pad_to(images: Waves, side: int) -> Waves:
-    """Centre ``(…, n, n)`` in zeros of side ``side``; the surplus of an odd difference goes behind."""
+    """Pad ``(…, n, n)`` by zeros to the side ``side``; the surplus of an odd difference goes behind."""
     before = (side - images.shape[-1]) // 2
     after = side - images.shape[-1] - before
     padding = [[0, 0]] * (images.shape.rank - 2) + [[before, after]] * 2
@@ -158,7 +158,7 @@ def pad_to(images: Waves, side: int) -> Waves:
 
 
 def crop_to(images: Waves, side: int) -> Waves:
-    """The central ``(…, side, side)`` of images: the adjoint of :func:`pad_to`."""
+    """Return the central ``(…, side, side)`` of images: the adjoint of :func:`pad_to`."""
     start = (images.shape[-1] - side) // 2
     return images[..., start : start + side, start : start + side]
 
@@ -169,7 +169,7 @@ def at_detector(
     fresnel: Fresnel | None = None,
     moved: tf.Tensor | None = None,
 ) -> Waves:
-    """The wave on the detector, ``(…, N, N)``, its middle at sample 0: far field or near field.
+    """Return the wave on the detector, ``(…, N, N)``, its middle at sample 0: far field or near field.
 
     Args:
         exit_waves: ``(…, K, n, n)``, the centre of zeros of side ``side``.
@@ -186,7 +186,7 @@ def at_detector(
 
 
 def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
-    """``Ψ = F ψ`` over the last two axes; zero frequency at sample 0.
+    """Return ``Ψ = F ψ`` over the last two axes; zero frequency at sample 0.
 
     :func:`centre` brings the zero frequency to ``N//2``. It is left where the transform puts it because
     iterations go back and forth many times, and because an amplitude does not depend on where the exit
@@ -208,7 +208,7 @@ def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
 
 
 def from_far_field(far_fields: Waves, side: int | None = None) -> Waves:
-    """The adjoint of :func:`far_field`: the central ``(…, side, side)`` of ``ψ = F⁻¹ Ψ``, Ψ ``(…, N, N)``."""
+    """Return the adjoint of :func:`far_field`: the centre ``(…, side, side)`` of ``F⁻¹ Ψ (…, N, N)``."""
     N = far_fields.shape[-1]
     side = side or N
     if isinstance(far_fields, Pair):
@@ -223,28 +223,28 @@ def centre(far_fields: tf.Tensor) -> tf.Tensor:
 
 
 def uncentre(patterns: tf.Tensor) -> tf.Tensor:
-    """The inverse of :func:`centre`, ``(…, N, N)``."""
+    """Return the inverse of :func:`centre`, ``(…, N, N)``."""
     return tf.roll(patterns, [-(side // 2) for side in patterns.shape[-2:]], (-2, -1))
 
 
 def scaled(waves: Waves, factor: tf.Tensor) -> Waves:
-    """Complex ``waves (…)`` times a real ``factor``, without the cost of a complex product."""
+    """Multiply complex ``waves (…)`` by a real ``factor``, without the cost of a complex product."""
     return of_parts(real(waves) * factor, imag(waves) * factor, waves)
 
 
 def intensity(waves: Waves) -> tf.Tensor:
-    """``|Ψ|²`` of ``waves (…)``, real."""
+    """Return ``|Ψ|²`` of ``waves (…)``, real."""
     return tf.square(real(waves)) + tf.square(imag(waves))
 
 
 def total_intensity(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
-    """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
+    """Return ``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
     total = over_modes(intensity(far_fields))
     return total if background is None else total + background
 
 
 def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
-    """The probe moved by fractions of a pixel: its far field times a phase ramp.
+    """Return the probe moved by fractions of a pixel: its far field times a phase ramp.
 
         P_s = F⁻¹[ F P · exp(−2πi q·s) ],   q = −1/2 … 1/2 cycles per pixel
 
@@ -265,7 +265,7 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
 
 
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
-    """``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``."""
+    """Return ``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``."""
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
     angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
     rows, cols = (of_parts(tf.cos(angle), tf.sin(angle), probe) for angle in angles)
@@ -273,13 +273,13 @@ def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
 
 
 def split_positions(positions: tf.Tensor, probe: Waves) -> tuple[tf.Tensor, Waves]:
-    """The nearest whole positions ``(…, 2)``, and for each the probe moved by the rest, ``(…, K, N, N)``."""
+    """Return the nearest whole positions ``(…, 2)``, and the probe moved by each rest, ``(…, K, N, N)``."""
     whole = tf.floor(positions + 0.5)
     return whole, shifted_probe(probe, positions - whole)
 
 
 def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> Waves:
-    """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
+    """Return how exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
         F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + ε₁²)] − ψ_m,   Ψ = F ψ
 
@@ -302,12 +302,12 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
 
 
 def detect(intensity: tf.Tensor) -> tf.Tensor:
-    """Diffraction amplitudes ``√λ (…, H, W)`` of intensities, as stored: zero frequency in the middle."""
+    """Return amplitudes ``√λ (…, H, W)`` of intensities, as stored: zero frequency in the middle."""
     return centre(root(intensity))
 
 
 def root(intensity: tf.Tensor) -> tf.Tensor:
-    """The root of ``intensity (…)``; its gradient at zero is zero. NaN stays NaN."""
+    """Return the root of ``intensity (…)``; its gradient at zero is zero. NaN stays NaN."""
     dark = intensity <= 0
     return tf.where(
         dark, tf.zeros_like(intensity), tf.sqrt(tf.where(dark, tf.ones_like(intensity), intensity))

@@ -31,14 +31,14 @@ class PatchMover(NamedTuple):
 
 
 def extract_patches(objects: Waves, positions: tf.Tensor, N: int) -> Waves:
-    """``PatchMover.extract`` by separable weights; ``(B, C, N, N)`` in the dtype of ``objects``."""
+    """Return ``PatchMover.extract`` by separable weights; ``(B, C, N, N)`` in the dtype of ``objects``."""
     _same_batch("objects", objects, positions)
     wy, wx = _window_weights(positions, N, objects.shape[-2:], objects.dtype.real_dtype)
     return by_part(lambda part: resample(part[:, None], wy, wx), objects)
 
 
 def place_patches(patches: Waves, positions: tf.Tensor, shape: tuple[int, int]) -> Waves:
-    """``PatchMover.place`` by separable weights; ``(B, H, W)`` in the dtype of ``patches``."""
+    """Return ``PatchMover.place`` by separable weights; ``(B, H, W)`` in the dtype of ``patches``."""
     _same_batch("patches", patches, positions)
     wy, wx = _window_weights(positions, patches.shape[-1], shape, patches.dtype.real_dtype)
     return by_part(lambda part: tf.reduce_sum(resample_adjoint(part, wy, wx), axis=1), patches)

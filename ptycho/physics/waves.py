@@ -56,7 +56,7 @@ Waves: TypeAlias = "tf.Tensor | Pair"
 
 
 def of_parts(real: tf.Tensor, imag: tf.Tensor, like: Waves) -> Waves:
-    """``real + i·imag``, both ``(…)``, of the kind that ``like`` is."""
+    """Return ``real + i·imag``, both ``(…)``, of the kind that ``like`` is."""
     return Pair(real, imag) if isinstance(like, Pair) else tf.complex(real, imag)
 
 
@@ -73,12 +73,12 @@ def conj(waves: Waves) -> Waves:
 
 
 def by_part(function: Callable[[tf.Tensor], tf.Tensor], waves: Waves) -> Waves:
-    """A ``function`` that is linear with real coefficients, of ``waves (…)``; of a pair, of either part."""
+    """Apply a real-linear ``function`` to ``waves (…)``; of a pair, to each part."""
     return Pair(function(waves.real), function(waves.imag)) if isinstance(waves, Pair) else function(waves)
 
 
 def fourier_matrix(side: int, inner: int | None = None) -> np.ndarray:
-    """The unitary transform of a signal that is zero but for its central ``inner`` samples.
+    """Return the unitary transform of a signal that is zero but for its central ``inner`` samples.
 
     Returns:
         ``M[q, x] = exp(−2πi q (x + x₀)/side)/√side``, ``(side, inner)`` complex128; the inner samples begin
@@ -90,7 +90,7 @@ def fourier_matrix(side: int, inner: int | None = None) -> np.ndarray:
 
 
 def transformed(waves: Pair, matrix: np.ndarray) -> Pair:
-    """``M ψ Mᵀ`` for ``ψ (…, n, n)`` and a complex matrix ``(m, n)``: ``(…, m, m)``.
+    """Return ``M ψ Mᵀ`` for ``ψ (…, n, n)`` and a complex matrix ``(m, n)``: ``(…, m, m)``.
 
     The complex products are real ones of blocks, with ``B = [[Re Mᵀ, Im Mᵀ], [−Im Mᵀ, Re Mᵀ]]``:
 

@@ -70,13 +70,13 @@ class Description:
         )
 
     def to_json(self) -> str:
-        """One line, which :meth:`from_json` reads back."""
+        """Return one line, which :meth:`from_json` reads back."""
         probe = base64.b64encode(np.ascontiguousarray(self.probe, "<c8").tobytes()).decode()
         return json.dumps({"version": VERSION} | asdict(self) | {"probe": probe})
 
     @staticmethod
     def from_json(text: str | bytes, path: object) -> Description:
-        """The description in the file ``path``.
+        """Return the description in the file ``path``.
 
         Raises:
             ConfigError: it is damaged, or of another version.

@@ -37,7 +37,7 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 def write_litert(network: Portable, target: Path) -> None:
-    """A LiteRT file of built-in operations alone; behind it an archive with the description."""
+    """Write a LiteRT file of built-in operations alone; behind it an archive with the description."""
     content = io.BytesIO(to_tflite(network.serve))
     with zipfile.ZipFile(content, "a") as archive:
         archive.writestr(ENTRY, network.description.to_json())
@@ -45,7 +45,7 @@ def write_litert(network: Portable, target: Path) -> None:
 
 
 def to_tflite(serve: Any) -> bytes:
-    """The flatbuffer; what is not among the built-in operations is an error of the converter."""
+    """Return the flatbuffer; what is not among the built-in operations is an error of the converter."""
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
@@ -58,7 +58,7 @@ def to_tflite(serve: Any) -> bytes:
 
 
 def write_onnx(network: Portable, target: Path) -> None:
-    """An ONNX file; the description is in its metadata."""
+    """Write an ONNX file; the description is in its metadata."""
     model = to_onnx(network.serve)
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, network.description.to_json()
@@ -66,7 +66,7 @@ def write_onnx(network: Portable, target: Path) -> None:
 
 
 def to_onnx(serve: Any) -> Any:
-    """The ONNX ModelProto."""
+    """Return the ONNX ModelProto."""
     import tf2onnx
 
     with _quiet("tf2onnx", "tensorflow"):
@@ -91,7 +91,7 @@ def _share_constants(graph: Any) -> None:
 
 
 def open_exported(path: str | Path, threads: int | None = None) -> Exported:
-    """The network in an exported file.
+    """Open the network in an exported file.
 
     Args:
         path: of a ``.tflite`` or ``.onnx`` file.

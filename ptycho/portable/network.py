@@ -36,7 +36,7 @@ class Portable:
 
 
 def portable(stored: StoredNetwork, description: Description) -> Portable:
-    """The stored network for the sizes of ``description``, in pairs of reals.
+    """Return the stored network for the sizes of ``description``, in pairs of reals.
 
     Raises:
         ConfigError: the stored weights are not those of the network that the run's configuration describes.
@@ -56,7 +56,7 @@ def portable(stored: StoredNetwork, description: Description) -> Portable:
 
 
 def trained_generator(stored: StoredNetwork, description: Description) -> keras.layers.Layer:
-    """The layer or model ``(x, offsets, probe) → regions`` with the stored weights."""
+    """Return the layer or model ``(x, offsets, probe) → regions`` with the stored weights."""
     d = description
     geometry = Geometry(d.N, d.region_size, d.group_size, d.support, d.exact, masked=True)
     config: NetworkConfig = replace(stored.config, xla=XlaConfig(compile=False), output_dir=None)
@@ -69,7 +69,7 @@ def trained_generator(stored: StoredNetwork, description: Description) -> keras.
 
 
 def frozen(function: Callable[..., dict[str, tf.Tensor]], shapes: dict[str, tuple[int | None, ...]]) -> Any:
-    """A ``tf.function`` of named float32 inputs whose variables have become constants."""
+    """Return a ``tf.function`` of named float32 inputs whose variables have become constants."""
     signature = [tf.TensorSpec(shape, tf.float32, name=name) for name, shape in shapes.items()]
     traced = tf.function(function, input_signature=signature, autograph=False)
     constant = convert_variables_to_constants_v2(traced.get_concrete_function())

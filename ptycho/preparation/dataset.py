@@ -232,7 +232,7 @@ def _lengths(scan: ScanGeometry, asked: str) -> tuple[tuple[float, float], float
 
 
 def probe_of_run(run: Path, N: int) -> np.ndarray:
-    """The modes ``(K, N, N)`` that the product of a run on a measured scan goes with.
+    """Return the modes ``(K, N, N)`` that the product of a run on a measured scan goes with.
 
     Raises:
         ConfigError: there is none, or not of this size.
@@ -255,7 +255,7 @@ def number_held_out(count: int, fraction: float) -> int:
 
 
 def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The groups that are trained on, and those that choose the best epoch; drawn by another stream.
+    """Return the groups that are trained on, and those that choose the best epoch; drawn by another stream.
 
     A scan that is a single group has it in both.
     """

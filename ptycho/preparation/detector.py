@@ -40,7 +40,7 @@ class Detector:
     flip_cols: bool
 
     def amplitudes(self, frames: np.ndarray) -> np.ndarray:
-        """``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read."""
+        """Return ``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read."""
         intensity = self._intensity(frames)
         cut = self._cut(np.where(self.good, intensity, 0))
         return np.sqrt(self._summed(cut)).astype(np.float32)
@@ -62,7 +62,7 @@ class Detector:
         return np.maximum(values / self.gain, 0)
 
     def oriented(self, frames: np.ndarray) -> np.ndarray:
-        """Frames ``(…, H, W)`` as the positions see them."""
+        """Return frames ``(…, H, W)`` as the positions see them."""
         return oriented(frames, self.corner, self.transpose, self.flip_rows, self.flip_cols)
 
     def _cut(self, frames: np.ndarray, outside: float = 0) -> np.ndarray:
@@ -87,7 +87,7 @@ class Detector:
 def oriented(
     frames: np.ndarray, corner: bool, transpose: bool, flip_rows: bool, flip_cols: bool
 ) -> np.ndarray:
-    """Frames ``(…, H, W)`` with the corner brought to the middle if need be, transposed, then flipped."""
+    """Orient frames ``(…, H, W)``: the corner brought to the middle if need be, transposed, then flipped."""
     frames = np.fft.fftshift(frames, axes=(-2, -1)) if corner else frames
     frames = np.swapaxes(frames, -1, -2) if transpose else frames
     frames = frames[..., ::-1, :] if flip_rows else frames
@@ -97,7 +97,7 @@ def oriented(
 def turn_axes(
     centre: tuple[int, int], shape: tuple[int, ...], transpose: bool, flip_rows: bool, flip_cols: bool
 ) -> tuple[int, int]:
-    """Where the pixel ``centre`` of a stored frame of some shape, (row, col), lies in the oriented one."""
+    """Return where the pixel ``centre`` (row, col) of a stored frame lies in the oriented one."""
     (row, col), (height, width) = centre, shape
     if transpose:
         row, col, height, width = col, row, width, height

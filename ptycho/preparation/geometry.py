@@ -38,7 +38,7 @@ class PixelSize:
 def object_pixel(
     energy_eV: float | None, distance_m: float | None, pixel_m: tuple[float, float] | None, side: int
 ) -> PixelSize:
-    """``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
+    """Return ``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
     if energy_eV is None or distance_m is None or pixel_m is None:
         known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
         return PixelSize(None, tuple(key for key, value in known.items() if value is None))
@@ -54,7 +54,7 @@ def positions_in_pixels(
     ratio: np.ndarray | float,
     remarks: Sequence[str] = (),
 ) -> np.ndarray:
-    """Positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
+    """Return positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
 
     Args:
         ratio: object pixels in a pixel of positions that are in pixels, of both axes or (row, col).
@@ -85,7 +85,7 @@ def positions_in_pixels(
 def turned_positions(
     positions: np.ndarray, pixel: PixelSize, degrees: float, affine: Sequence[Sequence[float]] | None
 ) -> np.ndarray:
-    """Positions ``(J, 2)`` in object pixels as the detector's axes have them: ``r → A R r``, in metres.
+    """Turn positions ``(J, 2)`` in object pixels into the detector's axes: ``r → A R r``, in metres.
 
         R = [[cos φ, −sin φ], [sin φ, cos φ]]    on (row, col)
 
@@ -144,7 +144,7 @@ def check_steps(
 
 
 def other_unit(stated: np.ndarray, pixel: PixelSize, side: int) -> str:
-    """What to do about positions ``(J, 2)`` of an impossible unit: others in which neighbours overlap."""
+    """Return what to do about positions ``(J, 2)`` of an impossible unit: those where neighbours overlap."""
     step = _step(stated)
     low, high = (1e-9, 1e-4) if pixel.metres is None else (0.2 * min(pixel.metres), side * max(pixel.metres))
     likely = [unit for unit, size in UNITS.items() if size is not None and low <= step * size <= high]
@@ -210,7 +210,7 @@ def unfit_probe(probe: np.ndarray, frame: tuple[int, int], most: float = 1e15) -
 def resampled_probe(
     probe: np.ndarray, probe_pixel: tuple[float, float] | None, pixel: PixelSize, N: int
 ) -> tuple[np.ndarray, str]:
-    """Modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)``, and what was done.
+    """Return modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)``, and what was done.
 
     A probe of the same window (``h·dx`` fixed by the detector's pitch) is resampled by cutting or padding its
     far field, as is one of a detector that is not square; one of another pixel size by cubic interpolation.
@@ -239,7 +239,7 @@ def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
 
 
 def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
-    """Modes ``(K, N, N)`` complex64 of ``probe (K, h, w)``, ``step`` of its pixels apart, about the middle.
+    """Return modes ``(K, N, N)`` complex64 of ``probe (K, h, w)``, ``step`` of its pixels apart, centred.
 
     ``beyond``: what lies beyond it, as of :func:`scipy.ndimage.map_coordinates`.
     """
@@ -263,5 +263,5 @@ def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:
 
 
 def drop_words(frames: Sequence[int] | np.ndarray) -> str:
-    """The key that leaves some frames out."""
+    """Return the key that leaves some frames out."""
     return f"data.drop=[{','.join(str(int(frame)) for frame in frames)}]"

@@ -120,7 +120,7 @@ class FrameCheck:
         )
 
     def finding(self) -> Finding | None:
-        """What became of pixels that only some frames show to be bad; None: there are none."""
+        """Return what became of pixels that only some frames show to be bad; None: there are none."""
         if not self.bad.any():
             return None
         marked = np.count_nonzero(self.marked)

@@ -98,7 +98,7 @@ class NearField:
 
 
 def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataConfig) -> NearField | None:
-    """The lengths of a near field; None: the scan is one of a far field.
+    """Return the lengths of a near field; None: the scan is one of a far field.
 
     Args:
         raw: what file and user say.
@@ -150,7 +150,7 @@ def aliasing(near: NearField, N: int) -> str | None:
 def probe_in_window(
     probe: np.ndarray, probe_pixel: tuple[float, float] | None, pixel: PixelSize, N: int
 ) -> tuple[np.ndarray, str]:
-    """Modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)`` in the object's pixels, and what was done.
+    """Return modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)`` in object pixels, and what was done.
 
     Beyond its edge it goes on as it is there.
     """
@@ -165,7 +165,7 @@ def probe_in_window(
 
 
 def magnification_hint(near: NearField | None, looks_near: bool) -> str:
-    """What to do about a scan smaller than a pixel, if a beam that diverges would explain it; or nothing."""
+    """Return what to do about a scan below a pixel, if a diverging beam would explain it; or nothing."""
     said = "magnifies: set data.source_distance_m=, from the focus or source to the sample; or data.unit="
     if near is not None and near.source_distance_m is None:
         return f"a near field of a beam that diverges {said}"

@@ -45,7 +45,7 @@ def find_numbers(
 
 
 def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
-    """A warning of frames that are the same to the last photon; dark ones are none."""
+    """Return a warning of frames that are the same to the last photon; dark ones are none."""
     seen: dict[bytes, int] = {}
     twins = []
     for frame, index in zip(sample, looked_at, strict=True):
@@ -64,7 +64,7 @@ def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
 def find_gain(
     raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
 ) -> float | None:
-    """Intensity per photon, or None where it is unknown, or where noise is not that of photons."""
+    """Return the intensity per photon, or None where it is unknown, or where noise is not that of photons."""
     if config.gain is not None:
         found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
         return config.gain

@@ -116,7 +116,7 @@ class ScanGeometry:
         return None if pitch is None else (b * pitch[0], b * pitch[1])
 
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
-        """Amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
+        """Return amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
 
     def copied(
@@ -322,7 +322,7 @@ def _pixel(
 def in_object_pixels(
     positions: np.ndarray, raw: RawScan, config: DataConfig, pixel: PixelSize, side: int
 ) -> tuple[np.ndarray, list[str]]:
-    """Positions ``(J, 2)`` of a scan, as its reader gives them, in object pixels; and how they became that.
+    """Return positions ``(J, 2)`` of a scan, as its reader gives them, in object pixels; and how.
 
     Args:
         pixel: of the object.

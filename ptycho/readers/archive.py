@@ -55,12 +55,12 @@ class Patterns(ABC):
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
-        """With as many patterns as there are positions, if one of several axes can be theirs."""
+        """Return the patterns, of as many as there are positions, if one of several axes can be theirs."""
         return self
 
     @abstractmethod
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
+        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
 
         Raises:
             ConfigError: the file is damaged there.
@@ -69,7 +69,7 @@ class Patterns(ABC):
 
     @abstractmethod
     def samples(self) -> Iterator[np.ndarray]:
-        """Some of the numbers, in blocks ``(…)`` of any shape, as many as are asked for."""
+        """Yield some of the numbers, in blocks ``(…)`` of any shape, as many as are asked for."""
 
     @abstractmethod
     def close(self) -> None:
@@ -121,34 +121,34 @@ class Archive(ABC):
 
     @abstractmethod
     def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
-        """The patterns at some keys, one after the other; None, and a problem, if they are none.
+        """Return the patterns at some keys, one after the other; None, and a problem, if they are none.
 
         Args:
             any_order: in NPZ, they may be the last axis, or a raster.
         """
 
     def holds(self, *keys: str) -> bool:
-        """Whether something is at every one of some keys; no link to another file is followed."""
+        """Return whether something is at every one of some keys; no link to another file is followed."""
         return False
 
     def holds_any(self, *keys: str) -> bool:
-        """Whether something is at one of some keys."""
+        """Return whether something is at one of some keys."""
         return any(self.holds(key) for key in keys)
 
     def entry(self, key: str) -> Entry | None:
-        """What the array at a key declares; None: there is none."""
+        """Return what the array at a key declares; None: there is none."""
         return None
 
     def children(self, key: str) -> list[str]:
-        """The names in a group, sorted; none, if there is no such group."""
+        """Return the names in a group, sorted; none, if there is no such group."""
         return []
 
     def is_same(self, key: str, other: str) -> bool:
-        """Whether two keys are names of one array."""
+        """Return whether two keys are names of one array."""
         return key == other
 
     def columns_first(self, key: str) -> bool:
-        """Whether the array at a key is one of MATLAB's, whose last axes count images, not its first."""
+        """Return whether the array at a key is one of MATLAB's, whose last axes count images."""
         return False
 
     def names(self, most: int) -> list[str]:
@@ -156,11 +156,11 @@ class Archive(ABC):
         return []
 
     def text(self, key: str) -> str | None:
-        """A short text; None: something else, or nothing."""
+        """Return a short text; None: there is something else, or nothing."""
         return None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
-        """Numbers ``(…)`` at a key, of ``kinds`` (NumPy's letters), native byte order; None: it is not there.
+        """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's letters), native byte order; None: no array.
 
         Raises:
             ArchiveError: what is wrong with them.
@@ -181,7 +181,7 @@ class Archive(ABC):
             raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """:meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
+        """Read :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
         try:
             return self.load(key, kinds)
         except ArchiveError as error:
@@ -216,18 +216,18 @@ class Archive(ABC):
         self.notes += [f"{where}{line}" for line in other.notes]
 
     def first(self, *keys: str) -> str | None:
-        """The first of some keys at which an array is."""
+        """Return the first of some keys at which an array is."""
         return next((key for key in keys if self.entry(key) is not None), None)
 
     def need(self, what: str, *keys: str) -> str | None:
-        """The first of some keys at which an array is; that there is none is a problem."""
+        """Return the first of some keys at which an array is; that there is none is a problem."""
         before, key = len(self.problems), self.first(*keys)
         if key is None and len(self.problems) == before:
             self.complain(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
         return key
 
     def require(self, *keys: str) -> bool:
-        """Whether there is an array at every one of some keys; that one is not is a problem."""
+        """Return whether there is an array at every one of some keys; that one is not is a problem."""
         before, lacking = len(self.problems), [key for key in keys if self.entry(key) is None]
         if lacking and len(self.problems) == before:
             self.complain(f"lacks {', '.join(lacking)}; it has {self.listed()}")

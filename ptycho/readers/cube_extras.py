@@ -49,7 +49,7 @@ class ZarrFrames:
             done += count
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file stays open."""
 
 
 def _at_once(

@@ -56,7 +56,7 @@ class Records:
         return frames[:, ::-1] if self.upside_down else frames
 
     def close(self) -> None:
-        """Nothing else is open than the file, which closes with the last reference to it."""
+        """Do nothing: only the file is open, and it closes with the last reference to it."""
 
 
 def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:

@@ -54,7 +54,7 @@ def read_translation(
     keys: tuple[str, ...] = TRANSLATIONS,
     basis: str = BASIS,
 ) -> Placement | None:
-    """Positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
+    """Read positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
     key = file.need("translations (data.positions_file= may have positions),", *keys)
     found = read_rows(file, key, options, counts, (3, 2))
     if found is None:
@@ -68,7 +68,7 @@ def read_translation(
 
 
 def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """Positions by the numbers of their patterns, and what is described; None if there are problems."""
+    """Read positions by the numbers of their patterns, and what is described; None if there are problems."""
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     found = read_translation(file, options, (count,))
@@ -79,7 +79,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement | None:
 
 
 def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    """The first image that is not the probe, if it is complex: real ones are of something else."""
+    """Return the first image that is not the probe, if it is complex: real ones are of something else."""
     probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
     key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
     entry = file.entry(key)

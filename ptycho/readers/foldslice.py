@@ -47,7 +47,7 @@ def _beside(path: Path, ending: str, other: str) -> Path | None:
 
 
 def read_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    """Column and row of the probe on the object."""
+    """Read column and row of the probe on the object."""
     if not file.holds(*PP):
         file.complain(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
         return None

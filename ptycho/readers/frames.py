@@ -58,7 +58,7 @@ def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
 def paired(
     file: Archive, source: Patterns, positions: np.ndarray, choice: Choice
 ) -> tuple[Patterns, np.ndarray]:
-    """Patterns, and a position for each, where the user's keys say which of either have no counterpart.
+    """Pair patterns and positions, where the user's keys say which of either have no counterpart.
 
     Those of ``positions (P, 2)`` belong to the frames that are used, if there are as many; else position i to
     frame i, if every frame that is used, or every ``stride``-th, has one. NaN stands for a frame without one.

@@ -98,7 +98,7 @@ class Hdf5Archive(Archive):
         return sorted(node) if isinstance(node, h5py.Group) else []
 
     def dataset(self, key: str) -> h5py.Dataset | None:
-        """The dataset at a path, of a type that NumPy has; what is wrong with it is a problem."""
+        """Return the dataset at a path, of a type that NumPy has; what is wrong with it is a problem."""
         try:
             with _damaged(key, "cannot be read"):
                 node = self.walk(self.file, key)
@@ -217,7 +217,7 @@ class Hdf5Archive(Archive):
             return found
 
     def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
-        """The file that ``what`` in the file ``holder`` refers to by ``name``.
+        """Open the file that ``what`` in the file ``holder`` refers to by ``name``.
 
         HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
 

@@ -94,7 +94,7 @@ class Chunks:
 
 
 def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:
-    """Codes, parameters and names of the filters, in the order in which they pack."""
+    """Return codes, parameters and names of the filters, in the order in which they pack."""
     plist = dataset.id.get_create_plist()
     found = [plist.get_filter(k) for k in range(plist.get_nfilters())]
     return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in found]
@@ -111,7 +111,7 @@ def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[t
 
 
 def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int, ...]]]) -> str:
-    """What is wrong with a packed chunk that must be ``size`` bytes; nothing where it can be unpacked."""
+    """Return what is wrong with a packed chunk that must be ``size`` bytes; nothing if it can be unpacked."""
     left = list(filters)
     while left and left[-1][0] == CHECKSUM:
         content = content[:-4]
@@ -176,7 +176,7 @@ def _wrong_with_lz4(content: bytes, size: int) -> str:
 
 
 def wrong_with_blocks(content: bytes, size: int, element: int) -> str:
-    """What is wrong with bitshuffled blocks, packed by LZ4 or Zstandard, that must be ``size`` bytes.
+    """Return what is wrong with bitshuffled blocks, packed by LZ4 or Zstandard, that must be ``size`` bytes.
 
     Behind the whole size (8 bytes) and a block's (4): blocks of a length (4) and so many bytes; what does
     not fill eight elements follows as it is. https://github.com/kiyo-masui/bitshuffle, bshuf_h5filter.c

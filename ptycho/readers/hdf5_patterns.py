@@ -67,7 +67,7 @@ class Hdf5Patterns(Patterns):
         return gather(np.ravel(index), self.shape, self.dtype, self._fill, "pattern")
 
     def samples(self) -> Iterator[np.ndarray]:
-        """A few patterns that were written, one at a time, ``(1, H, W)`` each."""
+        """Yield a few patterns that were written, one at a time, ``(1, H, W)`` each."""
         for frame in self._looked_at:
             yield self.read(np.array([frame]))
 
@@ -168,7 +168,7 @@ def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
 
 
 def is_of_matlab(dataset: h5py.Dataset) -> bool:
-    """Whether MATLAB has stored a dataset, so that its axes are in reverse."""
+    """Return whether MATLAB has stored a dataset, so that its axes are in reverse."""
     if "MATLAB_class" in dataset.attrs:
         return True
     if dataset.file.userblock_size < len(MATLAB):
@@ -199,7 +199,7 @@ class MatlabPatterns(Patterns):
         return (first, other) if self.grid is None else (first,)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
-        """Patterns along MATLAB's last axis, unless only its first is as long as there are positions."""
+        """Return patterns along MATLAB's last axis, unless only its first is as long as the positions."""
         first, other = self.counts[0], self.counts[-1]
         return MatlabPatterns(self._source, last=count == other != first)
 

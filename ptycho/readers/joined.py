@@ -31,7 +31,7 @@ class JoinedPatterns:
         return np.result_type(*(source.dtype for source in self.sources))
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Some, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
+        """Read some patterns, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
         wanted = np.arange(self.shape[0])[index]
         found, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
         for source in self.sources:

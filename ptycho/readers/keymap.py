@@ -45,12 +45,12 @@ KEYS = ("patterns", *POSITIONS, *VALUES)
 
 
 def detect(file: Archive) -> bool:
-    """Patterns at a usual place of HDF5; the last format to ask, for nothing is said of positions."""
+    """Return whether patterns are at a usual place of HDF5; this format asks last: it knows no positions."""
     return file.kind == "HDF5" and file.holds_any(*PATTERNS)
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a file, or two, of which ``options.keys`` says what is where."""
+    """Read a scan from a file, or two, of which ``options.keys`` says what is where."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
         table = _table(options.keys, NAMES[file.kind], largest(file) if options.raster is not None else [])

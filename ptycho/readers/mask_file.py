@@ -15,7 +15,7 @@ from ptycho.readers.tiff import read_image
 
 
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
-    """Bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
+    """Read bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
 
     Raises:
         ConfigError: it cannot be read, holds no single image, or one of another shape.

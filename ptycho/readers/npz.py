@@ -164,7 +164,7 @@ class NpzPatterns(Patterns):
         return (self.shape[0], self.shape[2]) if self._either else (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
-        """Patterns along the first axis or the last, whichever is as long as there are positions."""
+        """Return patterns along the first axis or the last, whichever is as long as the positions."""
         first, middle, last = self._stored.shape
         known = count in (first, last)
         if self._either and (first == last if known else middle not in (first, last)):
@@ -185,7 +185,7 @@ class NpzPatterns(Patterns):
         return np.ascontiguousarray(found.swapaxes(1, 2) if turned else found, self.dtype)
 
     def samples(self) -> Iterator[np.ndarray]:
-        """The numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
+        """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
 
         Raises:
             NpzError: the file is damaged.

@@ -35,7 +35,7 @@ from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
 
 
 def find_container(path: str | Path) -> type[Archive] | None:
-    """The kind of archive that a file is by its content; None: neither HDF5 nor NPZ."""
+    """Return the kind of archive that a file is by its content; None: neither HDF5 nor NPZ."""
     try:
         if not Path(path).is_file():  # a pipe or a device would never end
             return None
@@ -48,7 +48,7 @@ def find_container(path: str | Path) -> type[Archive] | None:
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
-    """An HDF5 or NPZ file.
+    """Open an HDF5 or NPZ file.
 
     Raises:
         ConfigError: it is neither, or cannot be read.
@@ -57,7 +57,7 @@ def open_archive(path: str | Path, options: ReadOptions) -> Archive:
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a file of the format that ``layout`` describes; positions may be in a second one.
+    """Read a scan from a file of the format that ``layout`` describes; positions may be in a second one.
 
     Raises:
         ConfigError: one line with every problem.
@@ -73,7 +73,7 @@ def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawSc
 def place_scan(
     file: Archive, layout: Layout, options: ReadOptions, source: Patterns | None, values: dict[str, Any]
 ) -> RawScan:
-    """The scan, with the positions that the user states, those of a second file, or those of the file itself.
+    """Return the scan with the positions that the user states, or a second file, or else the file itself.
 
     Args:
         values: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
@@ -134,7 +134,7 @@ def join(
     values: dict[str, Any],
     numbers: np.ndarray | None = None,
 ) -> tuple[Patterns, Placement]:
-    """The patterns that there are positions for, in their own order, and those; their values are merged.
+    """Return the patterns that there are positions for, in their own order, and those; values are merged.
 
     Args:
         numbers: ``(J,)`` of the patterns; None: they are counted from zero. Without numbers of the
@@ -217,7 +217,7 @@ def make_scan(
     found: Placement | None,
     values: Mapping[str, Any],
 ) -> RawScan:
-    """The scan, if nothing was found to be wrong with it.
+    """Return the scan, if nothing was found to be wrong with it.
 
     Args:
         name: of the format.

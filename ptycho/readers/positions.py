@@ -42,7 +42,7 @@ class Placement:
     opr_weights: np.ndarray | None = None
 
     def positions_on(self, shape: tuple[int, ...]) -> np.ndarray:
-        """The positions; those in pixels as of a detector ``(H, W)`` that is used as a whole."""
+        """Return the positions; those in pixels as of a detector ``(H, W)`` that is used as a whole."""
         if self.unit != "px" or self.side is None:
             return self.positions
         return self.positions * (np.array(shape) / self.side)
@@ -51,7 +51,7 @@ class Placement:
 def read_lengths(
     file: Archive, key: str, options: ReadOptions, unit: str | None
 ) -> tuple[np.ndarray, str] | None:
-    """Numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``.
+    """Read numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``.
 
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
@@ -80,7 +80,7 @@ def read_columns(
     source: Patterns | None,
     unit: str | None = "m",
 ) -> Placement | None:
-    """Positions from a key of rows and one of columns.
+    """Read positions from a key of rows and one of columns.
 
     ``(J,)`` each; or, of a raster, ``(A, B)`` each; or its two axes, of which the rows are slow if both are
     of one length. Without a ``source`` of patterns, ``(J,)`` of any J.
@@ -114,7 +114,7 @@ def read_rows(
     widths: tuple[int, ...] = (2,),
     unit: str | None = "m",
 ) -> Placement | None:
-    """Positions ``(J, 2)`` or wider at one key, whichever axis they lie along, columns as they are.
+    """Read positions ``(J, 2)`` or wider at one key, whichever axis they lie along, columns as they are.
 
     J is one of ``counts``; another number is taken where only one axis can be that of the coordinates.
     """
@@ -138,7 +138,7 @@ def read_rows(
 
 
 def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) -> Placement | None:
-    """Positions at the keys that the user gave."""
+    """Read positions at the keys that the user gave."""
     keys = options.keys
     if source is None or not file.require(*[keys[name] for name in KEYS if name in keys]):
         return None
@@ -152,7 +152,7 @@ def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) ->
 
 
 def in_axes(file: Archive, key: str, found: Placement, options: ReadOptions, said: str = "") -> Placement:
-    """Positions whose two columns are those of the array, or x and y, as the user says."""
+    """Return positions whose two columns are those of the array, or x and y, as the user says."""
     turned = options.axes == "xy"
     order = "(col, row)" if turned else "(row, col)"
     file.notes.append(f"positions: {key} is taken as {order}{said}, in {found.unit}")
@@ -160,7 +160,7 @@ def in_axes(file: Archive, key: str, found: Placement, options: ReadOptions, sai
 
 
 def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
-    """``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
+    """Read ``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
     found = read_array(file, key, needed=True)
     if found is None:
         return None

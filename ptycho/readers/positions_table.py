@@ -62,7 +62,7 @@ class Table:
 def read_table(
     path: str | Path, unit: str | None = None, axes: str | None = None, chosen: Sequence[str] = ()
 ) -> Table:
-    """The positions in a table.
+    """Read the positions in a table.
 
     Args:
         path: of it; NPY by its content, otherwise text.
@@ -127,7 +127,7 @@ def _npy(path: Path) -> np.ndarray:
 
 
 def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) -> tuple[np.ndarray, Columns]:
-    """Positions ``(J, 2)`` float64, (row, col), and the columns that they are from.
+    """Read positions ``(J, 2)`` float64, (row, col), and the columns that they are from.
 
     Raises:
         ConfigError: one line with the line of the table at fault, or the key that is missing.
@@ -149,7 +149,7 @@ def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) ->
 def in_one_unit(
     path: Path, values: np.ndarray, columns: Columns, unit: str | None
 ) -> tuple[np.ndarray, str, str]:
-    """Positions, their unit, and a note on where it is from."""
+    """Return positions, their unit, and a note on where it is from."""
     row, col = columns.units
     if unit is not None:
         against = f", against {row}, {col} in its header" if {row, col} - {None, unit} else ""

@@ -53,18 +53,18 @@ RESULT = Layout(
 
 
 def has_positions(file: Archive) -> bool:
-    """A product, or the second file of a pair."""
+    """Return whether a file is a product, or the second file of a pair."""
     return file.holds(X, Y)
 
 
 def is_product(file: Archive) -> bool:
-    """Not the second file of a pair."""
+    """Return whether a file is a product by itself, and not the second file of a pair."""
     energies = [key for key in RESULT.energy if key.startswith("@")]
     return has_positions(file) and (file.kind == "NPZ" or file.holds_any(INDEXES, *energies))
 
 
 def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """What is in a product; None if it has no usable positions, which is a problem of the file."""
+    """Read what is in a product; None if it has no usable positions, which is a problem of the file."""
     found = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
     if found is None:
         return None

@@ -39,7 +39,7 @@ class Quantity:
     from_option: Callable[[float], float] = float
 
     def problem(self, key: str, value: float, unit: str, remedy: str = "correct it") -> str | None:
-        """What is wrong with a number at ``key``, in one of ``units``; None: nothing.
+        """Return what is wrong with a number at ``key``, in one of ``units``; None: nothing.
 
         Args:
             remedy: what can be done in the file.
@@ -60,7 +60,7 @@ class Quantity:
 
 
 def first_names(units: dict[str, float]) -> list[str]:
-    """One name for each of some units, the first."""
+    """Return one name for each of some units, the first."""
     names: dict[float, str] = {}
     for name, size in units.items():
         names.setdefault(size, {"ev": "eV", "kev": "keV", "j": "J"}.get(name, name))

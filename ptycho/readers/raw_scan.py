@@ -33,7 +33,7 @@ class PatternSource(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Some, ``(K, H, W)`` in the file's own numbers, by a slice of step one or integers ``(K,)``."""
+        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or integers."""
         ...
 
     def close(self) -> None: ...
@@ -58,7 +58,7 @@ class Frames:
         return self.array[index]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class RawScan:
     warnings: tuple[str, ...] = ()
 
     def stated_centre(self) -> tuple[int, int] | None:
-        """(row, col) of the zero frequency in the frame, a corner brought to the middle; None: not stated."""
+        """Return (row, col) of the zero frequency in the frame, a corner put in the middle; None: unknown."""
         if isinstance(self.zero_frequency, tuple):
             return round(self.zero_frequency[0]), round(self.zero_frequency[1])
         return (
@@ -208,7 +208,7 @@ def detector_pitch_m(
     distance_m: float | None,
     shape: tuple[int, ...],
 ) -> tuple[float, float] | None:
-    """``λz/(N·dx)``, (row, col), of a detector with ``shape`` pixels that goes with an object's ``pixel``."""
+    """Return ``λz/(N·dx)``, (row, col), of a detector of ``shape`` that goes with an object's ``pixel``."""
     if pixel is None or energy_eV is None or distance_m is None:
         return None
     length = wavelength_m(energy_eV) * distance_m

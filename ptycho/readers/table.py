@@ -128,7 +128,7 @@ def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
 
 
 def open_raw(config: DataConfig) -> RawScan:
-    """The scan that the section ``data`` names, its patterns still in the file; several of them as one."""
+    """Open the scan that the section ``data`` names, its patterns still in the file; several as one."""
     if config.shared is not None:
         every = replace(config, shared=None, drop=(), stride=1, frames=None)
         scans = [open_raw(replace(every, file=(file,))) for file in config.file]

@@ -45,7 +45,7 @@ class TiffArchive(Archive):
 
 
 def is_tiff(path: Path) -> bool:
-    """A folder with TIFF files in it, or a file that begins as one (classic or BigTIFF)."""
+    """Return whether a path is a folder of TIFF files, or a file that begins as one (classic or BigTIFF)."""
     if path.is_dir():
         return bool(tiff_files(path))
     with path.open("rb") as file:
@@ -53,13 +53,13 @@ def is_tiff(path: Path) -> bool:
 
 
 def tiff_files(folder: Path) -> list[Path]:
-    """Its TIFF files, in the order of the numbers in their names."""
+    """Return the TIFF files of a folder, in the order of the numbers in their names."""
     found = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
     return [found[name] for name in tifffile.natural_sorted(found) if not name.startswith(".")]
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
+    """Read a scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
     options.refuse_unused(path, LAYOUT.name, *LAYOUT.options)
     if options.positions_file is None:
         raise ConfigError(
@@ -71,7 +71,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 
 def read_image(path: Path) -> np.ndarray:
-    """The only image of a file, ``(H, W)``.
+    """Read the only image of a file, ``(H, W)``.
 
     Raises:
         ConfigError: it is damaged, holds several, or declares far more than it has bytes.

@@ -22,7 +22,7 @@ Pair = tuple[float, float]
 def read_array(
     file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
 ) -> np.ndarray | None:
-    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
+    """Read numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
     found = None if key is None else file.read(key, kinds, needed)
     if found is None or found.dtype.kind not in "fc":
         return found
@@ -38,7 +38,7 @@ def read_array(
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
-    """The ``units`` attribute of an array and its size; None: there is none, or it is a problem.
+    """Read the ``units`` attribute of an array and its size; None: there is none, or it is a problem.
 
     ``remedy``: what else can be done about one that is not known.
     """
@@ -54,7 +54,7 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
-    """The first of some ``keys`` that is there, in the quantity's base; what the user states goes before.
+    """Read the first of some ``keys`` that is there, in the quantity's base; what the user states wins.
 
     Args:
         unit: of a number without a ``units`` attribute.
@@ -70,7 +70,7 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
 
 
 def read_plain(file: Archive, *keys: str) -> float | None:
-    """The first of some ``keys`` that holds one finite number, of any sign and no unit."""
+    """Read the first of some ``keys`` that holds one finite number, of any sign and no unit."""
     for key in keys:
         found = file.read(key)
         if found is not None and found.size == 1 and np.isfinite(found).all():
@@ -79,7 +79,7 @@ def read_plain(file: Archive, *keys: str) -> float | None:
 
 
 def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
-    """(row, col) in metres, at two keys, of which one stands for both; or at one, which holds one or two."""
+    """Read (row, col) in metres, at two keys, of which one stands for both; or at one with one or two."""
     if (stated := file.stated.get(quantity.option or "")) is not None:
         return stated, stated
     if len(keys) == 2:
@@ -101,7 +101,7 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
 
 
 def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> np.ndarray | None:
-    """Modes ``(K, h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, ``(K, h, w)`` or ``(C, K, h, w)``.
+    """Read modes ``(K, h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, ``(K, h, w)`` or ``(C, K, h, w)``.
 
     Coherent modes C are summed with the mean over the scan of their weights ``(…, C)``, at the first of some
     keys; without these the first is taken.
@@ -125,7 +125,7 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
 
 
 def read_object(file: Archive, key: str | None) -> np.ndarray | None:
-    """``(h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, or the product of layers ``(…, h, w)``."""
+    """Read ``(h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, or the product of layers ``(…, h, w)``."""
     found = _read_images(file, key)
     if found is None:
         return None
@@ -136,7 +136,7 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
 
 
 def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
-    """``(H, W)``, True where a pixel counts, from a mask: ``good``, ``bad`` (not zero), or ``cxi`` bits."""
+    """Read ``(H, W)``, True for pixels that count, from a mask: ``good``, ``bad`` (nonzero), ``cxi`` bits."""
     mask = None if key is None else file.read(key, "fiub", needed)
     if key is None or mask is None:
         return None
@@ -155,13 +155,13 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
 
 
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
-    """``(H, W)`` float64: a dark or flat field, or the mean of several."""
+    """Read ``(H, W)`` float64: a dark or flat field, or the mean of several."""
     found = read_array(file, key)
     return None if key is None or found is None else _stack(file, key, found).mean(axis=0, dtype=np.float64)
 
 
 def images_first(array: np.ndarray) -> np.ndarray:
-    """Images ``(…, h, w)`` of MATLAB's ``(h, w, …)``; or of ``(K, h, w)``, if the last two are a square."""
+    """Return images ``(…, h, w)`` of MATLAB's ``(h, w, …)``; or ``(K, h, w)``, if the last two are square."""
     already = array.ndim < 3 or (array.ndim == 3 and array.shape[1] == array.shape[2] != array.shape[0])
     return array if already else array.T.swapaxes(-1, -2)
 
@@ -173,7 +173,7 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
 
 
 def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndarray | None:
-    """Which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
+    """Read which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
     found = read_array(file, key)
     if found is None:
         return None
@@ -184,7 +184,7 @@ def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndar
 
 
 def check_centre(file: Archive, source: Patterns | None, row: float | None, col: float | None) -> Pair | None:
-    """(row, col) of the zero frequency in pixels, if both are known and on the detector."""
+    """Return (row, col) of the zero frequency in pixels, if both are known and on the detector."""
     if row is None or col is None or source is None:
         return None
     if 0 < row < source.shape[1] and 0 < col < source.shape[2]:
@@ -196,7 +196,7 @@ def check_centre(file: Archive, source: Patterns | None, row: float | None, col:
 
 
 def find_domain(file: Archive, source: Patterns | None, said: str | None = None) -> str | None:
-    """What patterns are, by themselves or their key, else ``said`` by the format; None: unknown."""
+    """Return what patterns are, by themselves or their key, else ``said`` by the format; None: unknown."""
     if source is None:
         return None
     name, why, likely = tell_domain(source.dtype, source.samples(), source.key.rpartition("/")[2])

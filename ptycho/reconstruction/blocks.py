@@ -67,7 +67,7 @@ class Block(NamedTuple):
 
 
 def divide(estimate: Estimate, most: int) -> list[Block]:
-    """The blocks of a scan, each with at most ``most`` patterns of its own."""
+    """Return the blocks of a scan, each with at most ``most`` patterns of its own."""
     count = len(estimate.positions)
     parts = _halved(estimate.positions, np.arange(count), -(-count // most))
     return [block_of(estimate, part, energy_diameter(estimate.modes) / 2) for part in parts]
@@ -85,7 +85,7 @@ def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.n
 
 
 def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:
-    """The block whose own patterns are a ``part`` (indices), with those around it up to a ``reach`` away."""
+    """Return the block of a ``part`` (indices of patterns), with those around it up to a ``reach`` away."""
     positions, N = estimate.positions, estimate.modes.shape[-1]
     low, high = positions[part].min(axis=0) - reach, positions[part].max(axis=0) + reach
     near = ((positions >= low) & (positions <= high)).all(axis=1)
@@ -105,7 +105,7 @@ def cut(estimate: Estimate, block: Block) -> Estimate:
 
 
 def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
-    """The likelihood of a block's patterns, which are read when they are first needed."""
+    """Return the likelihood of a block's patterns, which are read when they are first needed."""
     assert likelihood.instead is None
     part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
     part_likelihood = replace(likelihood, data=part)
@@ -177,14 +177,14 @@ class Task:
     steps: int
 
     def in_memory(self) -> Task:
-        """The same with its patterns read, to be sent to another process."""
+        """Return the same task with its patterns read, to be sent to another process."""
         return replace(
             self, objective=replace(self.objective, likelihood=self.objective.likelihood.in_memory())
         )
 
 
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
-    """The fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
+    """Return the fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
     objective = replace(task.objective, likelihood=replace(task.objective.likelihood, advance=advance))
     return task.fit(objective, task.start, task.refine, task.steps)
 
@@ -217,11 +217,11 @@ class Blockwise:
     whole_pixels: int = 3_000_000
 
     def most(self, N: int) -> int:
-        """How many patterns of N × N pixels a block has at most."""
+        """Return how many patterns of N × N pixels a block has at most."""
         return block_patterns(N) if self.patterns is None else self.patterns
 
     def divides(self, data: Dataset) -> bool:
-        """Whether the patterns of a scan are more than a block's."""
+        """Return whether the patterns of a scan are more than a block's."""
         return len(data.positions) > self.most(data.N)
 
 
@@ -234,7 +234,7 @@ def fit_in_blocks(
     stages: Sequence[Stage] = FROM_NOTHING,
     advance: Advance = silent,
 ) -> Fit:
-    """Object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
+    """Fit object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
 
     Args:
         objective: what is minimised.

@@ -92,11 +92,11 @@ class Estimate:
         return replace(self, opr_modes=opr_modes, opr_weights=opr_weights)
 
     def probes(self, part: slice) -> np.ndarray:
-        """The modes of each of some patterns, ``(n, K, N, N)``."""
+        """Return the modes of each of some patterns, ``(n, K, N, N)``."""
         return vary_probe(self.modes, self.opr_modes, self.opr_weights[part])
 
     def beam(self, scale: float, normalisation: float) -> Beam:
-        """All but the object, in the units of a dataset.
+        """Return all but the object, in the units of a dataset.
 
         Args:
             scale: s, the dataset's photon scale.

@@ -11,7 +11,7 @@ from ptycho.scan.dataset import Dataset
 
 
 def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
-    """``(x, offsets, probe[, start]) → (B, R, R)`` as a ``tf.function``; XLA-compiled if ``compile_xla``."""
+    """Return ``(x, offsets, probe[, start]) → (B, R, R)`` as a ``tf.function``; XLA if ``compile_xla``."""
 
     @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
     def predict_step(
@@ -23,7 +23,7 @@ def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
 
 
 def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_xla: bool) -> np.ndarray:
-    """Object regions of all groups, in their order, ``(G, R, R)`` complex64 in the object's own units."""
+    """Return object regions of all groups in order, ``(G, R, R)`` complex64 in the object's own units."""
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
     predict_scan(regions, make_predict_step(model, compile_xla), data, batch_size)
     return regions

@@ -69,7 +69,7 @@ def likelihood_step(
     fresnel: Fresnel | None = None,
     between: FreeSpace | None = None,
 ) -> Callable:
-    """A compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
+    """Return a compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
 
     Args:
         noise: as for :func:`deviance`.

@@ -61,7 +61,7 @@ class Watch(Protocol):
 
 
 def unwatched(estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
-    """A :class:`Watch` that sees nothing."""
+    """Do nothing: a :class:`Watch` that sees nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def solve(
     on_decision: Callable[[Finding], object] = lambda decision: None,
     warm_start: WarmStart | None = None,
 ) -> Solved:
-    """The most likely object and beam of a scan of one object; see the module's text.
+    """Return the most likely object and beam of a scan of one object; see the module's text.
 
     Args:
         data: the patterns, under the initial beam.
@@ -256,7 +256,7 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
 
 
 def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
-    """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
+    """Fit an object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
     start = Estimate.of(
         data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation
     )

@@ -71,7 +71,7 @@ class Misfit:
 def misfit(
     objects: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, advance: Advance = lambda n: None
 ) -> Misfit:
-    """How objects explain ``patterns`` (indices; None: all) of a dataset.
+    """Return how objects explain ``patterns`` (indices; None: all) of a dataset.
 
     ``objects``: ``(I, M, M)`` complex64, or the slices of each, ``(I, L, M, M)``.
     """
@@ -126,7 +126,7 @@ def _sums(images: tf.Tensor) -> np.ndarray:
 def predictions(
     image: np.ndarray, data: Dataset, patterns: np.ndarray
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Amplitudes ``f·A (K, N, N)`` as measured, and those that an object or its slices predict, by chunks.
+    """Yield amplitudes ``f·A (K, N, N)`` as measured and as an object or its slices predict, by chunks.
 
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """

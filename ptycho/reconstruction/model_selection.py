@@ -287,7 +287,7 @@ class Selection:
         )
 
     def learn_noise(self) -> None:
-        """Where photons are not known, take the noise from the residuals, once more is refined."""
+        """Take the noise from the residuals where photons are not known, once more is refined."""
         if self.noise.data.counts:
             return
         ratio = _noise_ratio(self.kept, self.estimate)

@@ -22,13 +22,13 @@ class Windows(Protocol):
     """Of one object; ``corners (B, 2)`` int64 are their first samples."""
 
     def cut(self, corners: np.ndarray) -> tf.Tensor:
-        """``(B, N, N)``; of slices ``(B, L, N, N)``."""
+        """Return the windows at some corners, ``(B, N, N)``; of slices ``(B, L, N, N)``."""
 
     def part(self, gradient: tf.Tensor, corners: np.ndarray) -> Any:
-        """What :meth:`add` takes, of the gradient ``(≥ B, N, N)`` of windows; safe beside other chunks."""
+        """Return what :meth:`add` takes, of the gradient ``(≥ B, N, N)`` of windows; safe in parallel."""
 
     def add(self, part: Any) -> None:
-        """To the sum; parts come in the order of the chunks."""
+        """Add a part to the sum; parts come in the order of the chunks."""
 
     @property
     def sum(self) -> np.ndarray:
@@ -96,17 +96,17 @@ class OnDevice:
 
 @cache
 def has_gpu() -> bool:
-    """Whether TensorFlow computes on one."""
+    """Return whether TensorFlow computes on a GPU."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 
 def windows_of(image: np.ndarray, N: int) -> Windows:
-    """Of an object ``(M, M)`` or its slices ``(L, M, M)``, complex64, where TensorFlow computes."""
+    """Return windows of an object ``(M, M)`` or slices ``(L, M, M)``, complex64, where TensorFlow runs."""
     return OnDevice(image, N) if has_gpu() else InHostMemory(image, N)
 
 
 def summed(windows: np.ndarray, corners: np.ndarray) -> Piece:
-    """Windows ``(B, …, N, N)`` of an object as few images with their corners: a sum, if they lie together.
+    """Return windows ``(B, …, N, N)`` as few images with their corners: a sum, if they lie together.
 
     So that it is taken beside other chunks; where they lie far apart it would be larger than they are.
     """

@@ -195,7 +195,7 @@ class Parameters:
 
 
 def object_illumination(estimate: Estimate) -> np.ndarray:
-    """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
+    """Return ``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(estimate.positions + 0.5).astype(np.int64)
     intensity, illumination = (
         np.sum(np.abs(estimate.modes) ** 2, axis=0),
@@ -208,7 +208,7 @@ def object_illumination(estimate: Estimate) -> np.ndarray:
 
 
 def probe_curvature(estimate: Estimate) -> np.ndarray:
-    """``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
+    """Return ``Σ_j |c_j O_j|²`` on the probe, ``(N, N)`` float32."""
     return _curvatures(estimate)[0]
 
 
@@ -231,7 +231,7 @@ def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def weight_curvature(estimate: Estimate) -> np.ndarray:
-    """``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
+    """Return ``Σ|c_j V_k O_j|²`` of OPR weights, ``(J, K')`` float32."""
     N, corners = estimate.modes.shape[-1], np.floor(estimate.positions + 0.5).astype(np.int64)
     powers, square = np.abs(estimate.opr_modes) ** 2, np.abs(estimate.projection) ** 2
     curvature = np.zeros(estimate.opr_weights.shape, np.float32)

@@ -116,7 +116,7 @@ def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
 
 
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
-    """The operator of a regulariser, of waves ``(M, M)`` complex64 in the units of ``scale``.
+    """Return the operator of a regulariser, of waves ``(M, M)`` complex64 in the units of ``scale``.
 
     Args:
         scale: √H, ``(M, M)`` float32.

@@ -49,11 +49,11 @@ class Prior:
         return self.kind != "none" and self.strength > 0
 
     def weaker(self, share: float = 0.1) -> Prior:
-        """The same of a smaller λ."""
+        """Return the same prior with a smaller λ."""
         return replace(self, strength=share * self.strength)
 
     def stiffness(self, image: np.ndarray) -> np.ndarray | None:
-        """Its curvature by spatial frequency, about: ``c s(k)^p (M, M)``, or None if there is none.
+        """Return the curvature by spatial frequency, about ``c s(k)^p (M, M)``, or None if there is none.
 
         ``image`` is the present object: where it has edges, an edge-preserving regulariser is less stiff.
         """
@@ -146,7 +146,7 @@ class Differences:
         return value, adjoint(*(weight * part for part in parts))
 
     def weight(self, image: np.ndarray) -> float:
-        """The mean weight."""
+        """Return the mean weight."""
         return float(np.mean(self.function(_square(self._of(image)))[1]))
 
     def _of(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -200,7 +200,7 @@ PRIORS = {
 
 
 def kind_of(name: str) -> Kind:
-    """The entry of :data:`PRIORS`, or the user's own :class:`Kind` that an import path names."""
+    """Return the entry of :data:`PRIORS`, or the user's own :class:`Kind` that an import path names."""
     return _own_kind(name) if is_import_path(name) else PRIORS[name]
 
 

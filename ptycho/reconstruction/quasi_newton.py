@@ -44,7 +44,7 @@ class Point(NamedTuple):
 
 
 def plain(q: np.ndarray) -> np.ndarray:
-    """No other scale of steps than that of the variables."""
+    """Return a vector ``(n,)`` as it is: no other scale of steps than that of the variables."""
     return q
 
 

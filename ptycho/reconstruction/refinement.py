@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
-    """The most likely objects near others: at most ``steps`` of the solver's, the object alone is refined.
+    """Return the most likely objects near others: at most ``steps`` steps refine the object alone.
 
     See :mod:`ptycho.reconstruction.solver`. Amplitudes that are not those of counts are taken as normal
     numbers of one variance.
@@ -53,12 +53,12 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
 
 
 def likelihood_of(data: Dataset, advance: Advance = silent) -> ScanLikelihood:
-    """That of a scan of one object: of photons where they are counted, else of amplitudes of one variance."""
+    """Return the likelihood of a scan of one object: of photons, else of amplitudes of one variance."""
     if data.counts:
         return ScanLikelihood(data, data.normalisation, advance=advance)
     return ScanLikelihood(data, data.normalisation, noise_unit(data), "gaussian", advance=advance)
 
 
 def noise_unit(data: Dataset, noise: float = 0.1) -> float:
-    """Amplitude of one effective photon where the noise is a share of the rms amplitude: twice the noise."""
+    """Return the amplitude of one effective photon for noise that is a share of the rms: twice the noise."""
     return 2 * noise * float(np.sqrt(data.amplitudes.statistics.mean_energy)) / data.N

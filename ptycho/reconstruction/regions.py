@@ -53,7 +53,7 @@ def predict_in_rounds(
     rounds: int,
     start: np.ndarray | None = None,
 ) -> None:
-    """:func:`predict_scan` several times; each round begins with the stitched objects of the one before.
+    """Run :func:`predict_scan` several times; each round begins with the stitched objects of the last.
 
     The first begins with ``start (I, M, M)``, or with zeros: the generator's constant.
     """

@@ -101,7 +101,7 @@ class ScanLikelihood:
         return self.data.N**2 if good is None else int(good.sum())
 
     def evaluate(self, estimate: Estimate, parts: tuple[str, ...] = ()) -> Evaluation:
-        """Of an estimate; gradients are computed of ``parts``, names of its attributes."""
+        """Evaluate an estimate; gradients are computed of ``parts``, names of its attributes."""
         N, count = self.data.N, len(estimate.positions)
         corners, fractions = self.places(estimate)
         moved = "positions" in parts or bool(fractions.any())
@@ -149,7 +149,7 @@ class ScanLikelihood:
         return Evaluation(deviance, total)
 
     def probe_gradients(self, estimate: Estimate) -> np.ndarray:
-        """The gradient of half the deviance by the first mode, of each pattern by its own: ``(J, N, N)``.
+        """Return the gradient of half the deviance by the first mode of each pattern: ``(J, N, N)``.
 
         Not compiled, because it is asked for once.
         """
@@ -181,7 +181,7 @@ class ScanLikelihood:
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
     def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The last chunk filled up with patterns of which nothing is measured, under no illumination."""
+        """Fill the last chunk up with patterns of which nothing is measured, under no illumination."""
         short = self.chunk - len(arrays[0])
         if not short:
             return arrays
@@ -193,7 +193,7 @@ class ScanLikelihood:
         return 4 * self.data.N**2 * len(self.data.positions) <= self.kept_bytes
 
     def in_memory(self) -> ScanLikelihood:
-        """The same with the patterns of its data read."""
+        """Return the same likelihood with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
     def measured(self, part: slice) -> tf.Tensor:

@@ -53,7 +53,7 @@ class Layout:
         return self.data.group_image
 
     def illumination(self, part: slice | np.ndarray) -> np.ndarray:
-        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
+        """Return ``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
 
         On a regular grid every group has the same, which is computed once.
         """
@@ -64,7 +64,7 @@ class Layout:
         return placed_windows(intensity, positions, data.region_size)[which.ravel()]
 
     def central_square(self, part: slice | np.ndarray) -> np.ndarray:
-        """One on the central square of each region whose side is the pitch, zero elsewhere, ``(K, R, R)``."""
+        """Return 1 on the central square of each region, whose side is the pitch, else 0, ``(K, R, R)``."""
         R, pitch = self.data.region_size, self.data.tiling.pitch
         square = np.zeros((len(self.origins[part]), R, R), np.float32)
         start = R // 2 - pitch // 2
@@ -100,7 +100,7 @@ STITCHINGS = {
 
 
 def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchConfig.passes) -> Reconstruction:
-    """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
+    """Stitch the regions: weighted means at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
     of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
@@ -122,7 +122,7 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
 def stitch_each(
     regions: Regions, data: Dataset, methods: Iterable[str], passes: int = StitchConfig.passes
 ) -> dict[str, Reconstruction]:
-    """:func:`stitch` of ``regions (G, R, R)`` by several methods.
+    """Stitch ``regions (G, R, R)`` by several methods as :func:`stitch` does.
 
     The phases are synchronised once, and equal means are made once.
     """
@@ -191,7 +191,7 @@ def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.
 
 
 def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
-    """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
+    """Return unit factors ``c_g`` by which the regions agree best where neighbours overlap.
 
     With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
     has the phase ``θ_g − θ_h`` if region g carries the phase ``θ_g``. The leading eigenvector of ``A``,

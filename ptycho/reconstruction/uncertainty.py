@@ -128,7 +128,7 @@ def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions
 
 
 def turn_towards(image: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """An object ``again (M, M)`` times the phase factor that brings it nearest to another, under weights."""
+    """Turn an object ``again (M, M)`` by the phase that brings it nearest to another, under weights."""
     return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * image)))
 
 
@@ -145,7 +145,7 @@ def smooth(
 
 
 def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood:
-    """That of patterns whose noise is drawn anew, around those that were measured."""
+    """Return the likelihood of patterns whose noise is drawn anew, around those that were measured."""
     source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
     again = Redrawn(source, likelihood.unit, likelihood.noise, likelihood.excess, tuple(seed))
     return replace(likelihood, instead=again, advance=silent)

@@ -57,7 +57,7 @@ class Group:
 
 
 def group_entries(entries: Sequence[Entry]) -> list[Group]:
-    """Entries of the same scan together; of scans that only one run has there is no group."""
+    """Group the entries of one scan; of scans that only one run has there is no group."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
         if entry.scan.product:
@@ -66,7 +66,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
 
 
 def score_of(entry: Entry) -> tuple[float, str]:
-    """What entries of a scan are ordered by, the smallest first, and what it is called."""
+    """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind in KNOWN_TRUTH:
         ssim = entry.row.get("ssim")
         known = [
@@ -124,7 +124,7 @@ def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
 
 
 def judgement(entry: Entry, best: Entry) -> str:
-    """How an entry stands against the best of its scan, in words, with the error of the difference."""
+    """Return how an entry stands against the best of its scan, in words, with the error of the difference."""
     if entry is best:
         return "the best of these"
     if entry.record.kind in KNOWN_TRUTH:
@@ -141,7 +141,7 @@ def judgement(entry: Entry, best: Entry) -> str:
 
 
 def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
-    """What the best explains better of the patterns that both held out, each against itself; or why not."""
+    """Return what the best explains better of the patterns that both held out, pairwise; or why not."""
     if kept_out(entry) is None or kept_out(best) is None:
         return "cannot be compared: a run did not store the deviance of each held-out pattern"
     one, two = common_patterns(entry, best)
@@ -151,7 +151,7 @@ def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
 
 
 def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
-    """Deviances of the patterns that both held out, in one order."""
+    """Return deviances of the patterns that both held out, in one order."""
     (one, mine), (two, theirs) = kept_out(entry) or _NONE, kept_out(best) or _NONE
     _, first, second = np.intersect1d(one, two, return_indices=True)
     return mine[first], theirs[second]
@@ -213,7 +213,7 @@ class Aligned:
 
 
 def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
-    """The well illuminated part of an object, or its middle, with a level phase, and where it is known."""
+    """Return the well illuminated part of an object, or its middle, with a level phase, and its mask."""
     rows, cols = (np.flatnonzero(made.illuminated.any(axis=axis)) for axis in (1, 0))
     part = _middle(rows), _middle(cols)
     image, mask = made.object[part], made.illuminated[part]
@@ -229,7 +229,7 @@ def _middle(indices: np.ndarray) -> slice:
 
 
 def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
-    """The product of an entry, moved by parts of a pixel, scaled, and levelled against the best's."""
+    """Return the product of an entry, moved by parts of a pixel, scaled, and levelled against the best's."""
     made = entry.scan.read(entry.scan.product)
     if made is None:
         return Aligned(note="its object cannot be read")

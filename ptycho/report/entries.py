@@ -123,7 +123,7 @@ class Found:
 
 
 def find_entries(words: Sequence[str]) -> Found:
-    """The entries of runs, of folders of runs (nights, sweeps), and of patterns of such.
+    """Find the entries of runs, of folders of runs (batches, sweeps), and of patterns of such.
 
     Raises:
         ConfigError: a pattern or a folder names nothing, or too many runs.
@@ -163,7 +163,7 @@ def _folders(word: str) -> list[Path]:
 
 
 def runs_below(path: Path, depth: int = 4) -> list[Path]:
-    """The runs in a folder that is none itself, and in the folders in it; links are not followed."""
+    """Return the runs in a folder that is none itself, and in the folders in it; links are not followed."""
     if depth == 0 or not path.is_dir():
         return []
     found = []
@@ -174,7 +174,7 @@ def runs_below(path: Path, depth: int = 4) -> list[Path]:
 
 
 def failed_scans(night: Path) -> dict[str, str]:
-    """The scans of a night that have no run, and why, as its table says."""
+    """Return the scans of a batch that have no run, and why, as its table says."""
     try:
         with (night / CSV).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -199,12 +199,12 @@ def _labels(runs: list[Path]) -> dict[Path, str]:
 
 
 def entry_of(label: str, record: RunRecord) -> Entry:
-    """The entry of a run; without scores for one that has stored none."""
+    """Return the entry of a run; without scores for one that has stored none."""
     return Entry(label, record, record.scan or ScanRecord("", record.path))
 
 
 def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """The keys whose values differ between runs that have them, and of each entry their values."""
+    """Return the keys whose values differ between runs that have them, and of each entry their values."""
     values: dict[str, set[str]] = {}
     for entry in entries:
         for key, value in entry.record.flat.items():
@@ -222,7 +222,7 @@ def _cell(values: Mapping[str, Any], key: str) -> str:
 
 
 def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
-    """Patterns that were held out of the product, and their deviance; None where the run did not store it."""
+    """Return patterns held out of the product, and their deviance; None where the run did not store it."""
     arrays, name = entry.scan.assessment, entry.scan.product
     patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")
     if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:

@@ -79,7 +79,7 @@ class RunRecord:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run, or what is left of one."""
+    """Return whether a folder holds a run, or what is left of one."""
     return (path / names.CONFIG).is_file()
 
 
@@ -113,7 +113,7 @@ def gather(path: Path) -> RunRecord:
 
 
 def number(value: Any) -> float | None:
-    """A finite number; None for anything else that a file may hold in its place."""
+    """Return a finite number; None for anything else that a file may hold in its place."""
     with contextlib.suppress(OverflowError):  # an integer that no float holds
         known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return float(value) if known else None
@@ -121,13 +121,13 @@ def number(value: Any) -> float | None:
 
 
 def section(values: Any, name: str) -> dict[str, Any]:
-    """A section of nested values; empty where there is none."""
+    """Return a section of nested values; empty where there is none."""
     found = values.get(name) if isinstance(values, Mapping) else None
     return found if isinstance(found, dict) else {}
 
 
 def last_lines(path: Path) -> tuple[str, ...]:
-    """The end of a log, without what steers a terminal."""
+    """Return the end of a log, without what steers a terminal."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_BYTES))
@@ -179,7 +179,7 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 
 def repeat(kind: str, others: Mapping[str, Any]) -> str:
-    """The command with the settings that are not the defaults; into a folder of its own.
+    """Return the command with the settings that are not the defaults; into a folder of its own.
 
     An option of a group stands as ``group=option``; the network of another run brings its own ``model``.
     """

@@ -25,7 +25,7 @@ STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 
 
 def report_page(record: RunRecord) -> str:
-    """The page of a run."""
+    """Return the page of a run."""
     view = None if record.scan is None else view_of(record, record.scan)
     charts = [*losses(record.path)] if view is None else []
     return render(
@@ -41,7 +41,7 @@ def report_page(record: RunRecord) -> str:
 def compare_page(
     entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str]
 ) -> str:
-    """The page of several runs; ``links``: pages of runs by the labels of their entries."""
+    """Return the page of several runs; ``links``: pages of runs by the labels of their entries."""
     keys, values = differing(entries)
     return render(
         "compare.html",
@@ -58,12 +58,12 @@ def compare_page(
 
 
 def index_page(folder: str, entries: Sequence[Entry], links: Mapping[str, str]) -> str:
-    """The page of all runs below a folder; ``links``: as of :func:`compare_page`."""
+    """Return the page of all runs below a folder; ``links``: as of :func:`compare_page`."""
     return render("index.html", (TABLE,), folder=folder, entries=entries, links=links)
 
 
 def render(template: str, scripts: tuple[str, ...], **values: Any) -> str:
-    """A page from a template, with the style sheet and some scripts in it."""
+    """Return a page from a template, with the style sheet and some scripts in it."""
     script = "".join(asset(name) for name in scripts)
     return (
         _environment()
@@ -73,7 +73,7 @@ def render(template: str, scripts: tuple[str, ...], **values: Any) -> str:
 
 
 def policy(script: str) -> str:
-    """The Content-Security-Policy of a page: its own style and script by their hashes, and its pictures."""
+    """Return the Content-Security-Policy of a page: style and script by their hashes, and its pictures."""
     return (
         f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; "
         f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
@@ -82,7 +82,7 @@ def policy(script: str) -> str:
 
 @functools.cache
 def asset(name: str) -> str:
-    """A file of the templates' folder."""
+    """Return a file of the templates' folder."""
     return (files("ptycho.report") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -104,7 +104,7 @@ def _environment() -> Environment:
 
 
 def score_text(value: Any) -> str:
-    """A score in a cell: four digits, pairs side by side, nothing for what is not there."""
+    """Return a score in a cell: four digits, pairs side by side, nothing for what is not there."""
     if value is None or isinstance(value, bool | Mapping):
         return ""
     if isinstance(value, list):

@@ -71,7 +71,7 @@ def coloured(
     pixel_nm: float | None,
     pixels: int = 1,
 ) -> Picture:
-    """A picture of ``values (h, w)``, NaN left clear, of at most ``HERO`` pixels, with a scale bar.
+    """Return a picture of ``values (h, w)``, NaN left clear, of at most ``HERO`` pixels, with a scale bar.
 
     ``pixel_nm``, ``pixels``: of the object, and how many of them along a side are one value.
     """
@@ -85,23 +85,23 @@ def coloured(
 def coloured_phase(
     phase: ShownPhase, ends: tuple[float, float], pixel_nm: float | None, pixels: int = 1
 ) -> Picture:
-    """As :func:`coloured`, of a phase; its unit says whether it is wrapped."""
+    """Draw a phase as :func:`coloured`; its unit says whether it is wrapped."""
     values, factor = shrunk_phase(phase, HERO)
     return coloured(values, ends, phase.colours, phase.unit, pixel_nm, pixels * factor)
 
 
 def shrunk_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
-    """Means of blocks of a phase, and the side of a block; of a wrapped one as angles."""
+    """Return means of blocks of a phase, and the side of a block; of a wrapped one as angles."""
     return (shrink_phase if phase.kind == WRAPPED else shrink)(phase.values, side)
 
 
 def gradient(ends: tuple[float, float], colours: str) -> str:
-    """A bar of the colours between two ends, as a data URI."""
+    """Return a bar of the colours between two ends, as a data URI."""
     return palette_png(np.linspace(*ends, 64)[None], ends, colours)
 
 
 def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> str:
-    """``(h, w)`` as the data URI of a PNG file of a byte a pixel, clear where a value is not finite."""
+    """Return ``(h, w)`` as the data URI of a PNG file of a byte a pixel, clear where not finite."""
     from PIL import Image
 
     known, span = np.isfinite(values), max(ends[1] - ends[0], 1e-30)
@@ -116,7 +116,7 @@ def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> 
 
 
 def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> np.ndarray:
-    """``(h, w)`` → RGBA ``(h, w, 4)`` uint8, clear where a value is not finite."""
+    """Return ``(h, w)`` → RGBA ``(h, w, 4)`` uint8, clear where a value is not finite."""
     import matplotlib
 
     span = max(ends[1] - ends[0], 1e-30)
@@ -127,7 +127,7 @@ def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> n
 
 
 def coloured_wave(wave: np.ndarray, pixel_nm: float | None, side: int = 320) -> Picture:
-    """A picture of a complex ``(N, N)`` with a scale bar: the amplitude as lightness, the phase as hue."""
+    """Return a picture of a complex ``(N, N)`` with a scale bar: amplitude as lightness, phase as hue."""
     factor = max(1, -(-max(wave.shape) // side))
     rgb = hue(wave[::factor, ::factor])
     length, text = scale_length(wave.shape[1], pixel_nm)
@@ -136,7 +136,7 @@ def coloured_wave(wave: np.ndarray, pixel_nm: float | None, side: int = 320) -> 
 
 
 def colour_wheel() -> str:
-    """The key of the colours of :func:`coloured_wave`, as a data URI."""
+    """Return the key of the colours of :func:`coloured_wave`, as a data URI."""
     return _png_of(wheel(101))
 
 
@@ -147,7 +147,7 @@ def _png_of(shares: np.ndarray) -> str:
 def readable(
     title: str, values: np.ndarray, ends: tuple[float, float], colours: str, unit: str, side: int
 ) -> Map:
-    """A map of ``values (h, w)``, NaN where nothing is known, of at most ``side`` pixels."""
+    """Return a map of ``values (h, w)``, NaN where nothing is known, of at most ``side`` pixels."""
     small, _ = shrink(values, side)
     known = np.isfinite(small)
     first, last = (float(small[known].min()), float(small[known].max())) if known.any() else (0.0, 1.0)
@@ -158,7 +158,7 @@ def readable(
 
 
 def png(image: np.ndarray) -> str:
-    """``(h, w, 3 or 4)`` uint8 as the data URI of a PNG file."""
+    """Return ``(h, w, 3 or 4)`` uint8 as the data URI of a PNG file."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -167,12 +167,12 @@ def png(image: np.ndarray) -> str:
 
 
 def data_uri(content: bytes) -> str:
-    """A PNG file as a data URI."""
+    """Return a PNG file as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def figure_uri(figure: Figure) -> str:
-    """A Matplotlib figure as a data URI."""
+    """Return a Matplotlib figure as a data URI."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=120)
     return data_uri(file.getvalue())

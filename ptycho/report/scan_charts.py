@@ -49,7 +49,7 @@ def chart(title: str, caption: str, draw: Callable[[Axes], object]) -> Chart:
 
 
 def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]:
-    """Every chart whose numbers the run has stored."""
+    """Yield every chart whose numbers the run has stored."""
     if made.positions is not None and len(made.positions) > 2:
         yield from _moves(scan, made.positions)
         yield from _misfits(scan, made.positions)
@@ -170,7 +170,7 @@ def _course(scan: ScanRecord) -> Iterator[Chart]:
 
 
 def losses(run: Path) -> Iterator[Chart]:
-    """Of the trainings that a run has stored."""
+    """Yield a chart of the losses of each training that a run has stored."""
     for name in ("pinn", *NAMED, "baseline", names.PRIOR):
         if rows := _history(run / name / names.HISTORY):
             yield chart(

@@ -100,7 +100,7 @@ class ScanRecord:
         return {name: self.metrics[name] for name in sorted(every, key=lambda name: name != self.product)}
 
     def read(self, name: str) -> StoredRecon | None:
-        """A reconstruction; None where its file is missing or damaged."""
+        """Read a reconstruction; None where its file is missing or damaged."""
         try:
             arrays = _read_some(self.path / names.recon(name), KINDS | SIGMAS | {"slices": "c"})
             return _recon(arrays)
@@ -109,7 +109,7 @@ class ScanRecord:
 
 
 def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[str]) -> ScanRecord:
-    """The scan in a folder; what cannot be read of it is noted in ``missing``."""
+    """Read the scan in a folder; what cannot be read of it is noted in ``missing``."""
     recons = tuple(one for one in ORDER if (path / names.recon(one)).is_file())
     assessment: dict[str, np.ndarray] = {}
     if recons and metrics.get("product"):

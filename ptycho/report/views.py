@@ -78,7 +78,7 @@ class ScanView:
 
 
 def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
-    """Everything that is drawn of the scan of a run."""
+    """Return everything that is drawn of the scan of a run."""
     made = scan.read(scan.product) if scan.product else None
     findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
@@ -150,7 +150,7 @@ def _residue_note(count: int) -> str:
 
 
 def picture_of(made: StoredRecon) -> scan_figures.Picture:
-    """A stored reconstruction as it is drawn."""
+    """Return a stored reconstruction as it is drawn."""
     probe = np.ones((1, 1)) if made.probe is None else made.probe[0]
     return scan_figures.Picture.of(made.object, made.mask, made.illuminated, probe)
 

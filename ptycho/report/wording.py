@@ -44,7 +44,7 @@ class KeyFigure:
 
 
 def advice_of(row: Mapping[str, Any], words: Callable[[str], str] = str) -> tuple[Advice, ...]:
-    """The flags of a reconstruction, those that say that it is wrong first; none of single scores.
+    """Return the flags of a reconstruction, those that say that it is wrong first; none of single scores.
 
     ``words``: as of :class:`RunRecord`.
     """
@@ -55,7 +55,7 @@ def advice_of(row: Mapping[str, Any], words: Callable[[str], str] = str) -> tupl
 
 
 def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
-    """What is to be thought of the product of a scan."""
+    """Return what is to be thought of the product of a scan."""
     if record.state != FINISHED:
         going = "The run is still going on" if record.state == RUNNING else "The run did not end"
         there = "what it has written so far is shown" if scan.recons else "it has stored no image yet"
@@ -76,7 +76,7 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
 
 
 def key_figures(record: RunRecord, scan: ScanRecord) -> tuple[KeyFigure, ...]:
-    """The figures at the top of a scan's part; those that are not known are left out."""
+    """Return the figures at the top of a scan's part; those that are not known are left out."""
     return tuple(_key_figures(record, scan))
 
 
@@ -133,14 +133,14 @@ def precision_text(scan: ScanRecord) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time as a person says it."""
+    """Return a time as a person says it."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def size_text(count: float) -> str:
-    """So many bytes."""
+    """Return a number of bytes as text."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -44,7 +44,7 @@ class Scans(Distributions[DenoiserConfig]):
     """The scans of a configuration, by their numbers; each depends on the seed and its number alone."""
 
     def draw(self, number: int) -> SimulatedScan:
-        """The scan of a number."""
+        """Simulate the scan of a number."""
         rng, measured = np.random.default_rng([self.config.seed, number]), self.config.measurement
         form = choose_entry(self.forms, rng)
         paths = sorted(PATHS)

@@ -63,12 +63,12 @@ class DenoiserTraining(KindsTraining):
         return min(40, self.config.scans_again // 5)
 
     def paths(self, kind: int) -> list[Path]:
-        """Of the examples of a kind: fits by a classical prior (0), by what has been learned (1)."""
+        """Return the paths of examples of a kind: fits by a classical prior (0), by the learned one (1)."""
         count = (self.config.scans, self.config.scans_again)[kind]
         return [self.folder / f"{kind}-{number}.npz" for number in range(count)]
 
     def make_examples(self, kind: int) -> list[Path]:
-        """Those that are missing of :meth:`paths`, which are given."""
+        """Make the examples of :meth:`paths` that are missing, and return the paths."""
         paths = self.paths(kind)
         learned = Learned(compiled(self.model), 1.0) if kind else None
         missing = [number for number, path in enumerate(paths) if not path.exists()]
@@ -95,7 +95,7 @@ class DenoiserTraining(KindsTraining):
         return lambda number: self.batch(paths, number)
 
     def batch(self, paths: list[Path], number: int) -> Window:
-        """Windows of random examples, turned and mirrored; it depends on seed and number alone."""
+        """Return windows of random examples, turned and mirrored; it depends on seed and number alone."""
         rng = np.random.default_rng([self.config.seed, 2, number])
         chosen = [self._load(paths[k]) for k in rng.integers(len(paths), size=self.config.batch)]
         windows = [cut_window(example, self.config.window, rng) for example in chosen]
@@ -105,11 +105,11 @@ class DenoiserTraining(KindsTraining):
         return {"error": self._step(*map(tf.constant, batch))}
 
     def summarise(self, history: History) -> Losses:
-        """Geometric means of the rest of the error."""
+        """Return geometric means of the rest of the error."""
         return super().summarise(history) | {"val_error": self.error(0)}
 
     def score(self) -> dict[str, dict[str, Any]]:
-        """What is left of the error of edge-preserving fits, and of fits with the first version."""
+        """Return what is left of the error of edge-preserving fits, and of fits with the first version."""
         return {"error_left": {"classical": self.error(0), "learned": self.error(1)}}
 
     def error(self, kind: int, batches: int = 12) -> float:
@@ -149,7 +149,7 @@ def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple
 
 
 def cut_window(example: Example, side: int, rng: np.random.Generator) -> Window:
-    """A window ``(side, side)`` of an example's arrays, zero where they end; turned, mirrored, conjugate."""
+    """Return a window ``(side, side)`` of an example, 0 beyond its end; turned, mirrored, conjugate."""
     arrays = [example.inputs, example.relative, example.change, example.light]
     height, width = example.light.shape[:2]
     row, column = (int(rng.integers(max(1, n - side + 1))) for n in (height, width))

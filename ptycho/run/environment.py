@@ -14,7 +14,7 @@ PACKAGES = ("ptychopinn", "tensorflow", "keras", "numpy", "scipy", "scikit-image
 
 
 def environment() -> dict[str, Any]:
-    """Versions, machine and peak memory so far (MiB) of this process."""
+    """Return versions, machine and peak memory so far (MiB) of this process."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):

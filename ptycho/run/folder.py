@@ -117,12 +117,12 @@ class RunFolder(OutputFolder):
             raise
 
     def place(self, name: str) -> Path:
-        """Where a file will be, which others write; it is listed as the run's."""
+        """Return where a file will be, which others write; it is listed as the run's."""
         self._list(name)
         return self.path / name
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
-        """As :meth:`OutputFolder.write`; the file is listed, and the first result ends what was replaced."""
+        """Write as :meth:`OutputFolder.write`; the file is listed, and the first ends what was replaced."""
         target = self.place(name)
         write_atomically(target, save)
         if target.name in names.RESULTS:
@@ -146,11 +146,11 @@ class RunFolder(OutputFolder):
         return digest
 
     def recorded(self, name: str) -> str | None:
-        """The SHA-256 of an array file as it was written."""
+        """Return the SHA-256 of an array file as it was written."""
         return self._record.get(name) or None
 
     def holds(self, name: str) -> bool:
-        """Whether a resumed folder has the file ``name`` just as this run wrote it."""
+        """Return whether a resumed folder has the file ``name`` just as this run wrote it."""
         path = self.path / name
         return path.is_file() and self._record.get(name) == sha256(path)
 
@@ -196,7 +196,7 @@ def config_text(config: JobConfig) -> str:
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Rows as CSV; what a row does not have is left empty."""
+    """Return rows as CSV; what a row does not have is left empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
     writer.writeheader()
@@ -251,7 +251,7 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
 
 
 def kept_aside(path: Path) -> str:
-    """Where the run is that was to be replaced in a folder."""
+    """Return where the run is that was to be replaced in a folder."""
     place, back = path / names.REPLACED, "(to have it back, move its files from there)"
     return f"the run that was to be replaced is kept in {place} until there is a new result {back}"
 

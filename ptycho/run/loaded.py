@@ -28,7 +28,7 @@ from ptycho.training.competitors import COMPETITORS, geometry_of
 
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
-    """The network ``name`` that a run trained, of its ``models``; ``pretrained``: the program's own.
+    """Return the network ``name`` that a run trained, of its ``models``; ``pretrained``: the program's own.
 
     ``trust``: the ``model.target`` of a run whose generator is code of yours; it is imported.
 
@@ -45,7 +45,7 @@ class MeasuredScan(Protocol):
     """A scan as :func:`ptycho.open_scan` gives it."""
 
     def dataset(self, group_size: int, tiles: bool) -> Dataset:
-        """All usable patterns in groups, under the scan's probe or a guessed one."""
+        """Return all usable patterns in groups, under the scan's probe or a guessed one."""
 
 
 class LoadedModel:
@@ -93,7 +93,7 @@ class LoadedModel:
         normalisation: float | None = None,
         batch_size: int | None = None,
     ) -> np.ndarray:
-        """Object regions of groups of diffraction patterns.
+        """Return object regions of groups of diffraction patterns.
 
         Args:
             patterns: amplitudes ``√counts``, zero frequency at ``N//2``: ``(G, C, N, N)``, or ``(G, N, N)``
@@ -134,7 +134,7 @@ class LoadedModel:
         return regions
 
     def view(self, data: Dataset) -> Dataset:
-        """The dataset as this network takes it.
+        """Return the dataset as this network takes it.
 
         Raises:
             ConfigError: its N or group size is another than the weights are bound to.
@@ -148,7 +148,7 @@ class LoadedModel:
         return view
 
     def step_for(self, view: Dataset) -> PredictStep:
-        """The compiled step ``(x, offsets, probe) → (B, R, R)`` for the sizes and probe of ``view``."""
+        """Return the compiled step ``(x, offsets, probe) → (B, R, R)`` for sizes and probe of ``view``."""
         if self.general:  # as it was trained; compiled, whole positions are copied
             return self._step(geometry_of(replace(view, exact=True)))
         return self._step(geometry_of(view, self.setup.support if view.N == self.setup.N else 0))
@@ -177,7 +177,7 @@ class LoadedModel:
         method: str | None = None,
         start: np.ndarray | None = None,
     ) -> Reconstruction:
-        """The stitched objects of a scan, of a dataset, or of a run's dataset file.
+        """Return the stitched objects of a scan, of a dataset, or of a run's dataset file.
 
         Args:
             data: a scan is read in groups as the network was trained with, under its own probe; where it has

@@ -27,12 +27,12 @@ STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 
 
 def started_by_mpi() -> bool:
-    """Whether this process was started as one of several, or might have been."""
+    """Return whether this process was started as one of several, or might have been."""
     return any(name in os.environ for name in STARTERS)
 
 
 def run_on_all(program: Callable[[Executor | None], int]) -> int:
-    """The exit code of a program that is given who fits its blocks, or None; of the other processes, zero.
+    """Return the exit code of a program that is given who fits its blocks, or None; zero of other processes.
 
     Raises:
         ConfigError: there are several processes, and mpi4py is missing.

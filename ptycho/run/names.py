@@ -65,7 +65,7 @@ def figure(name: str) -> str:
 
 
 def training_files(config: JobConfig) -> list[str]:
-    """The files that a training run writes besides checkpoints and some figures."""
+    """Return the files that a training run writes besides checkpoints and some figures."""
     files = [CONFIG, RECORD, METRICS, MANIFEST, LOG]
     if isinstance(config, RunConfig):
         files += [dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")]

@@ -72,12 +72,12 @@ class Setup:
         return float((self.N / 2) ** 2 / power)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The form of ``setup.npz``."""
+        """Return the form of ``setup.npz``."""
         return {key: np.asarray(value) for key, value in asdict(self).items()}
 
 
 def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
-    """The setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
+    """Return the setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
     return Setup(
         data.probe[0],
         data.photon_scale,
@@ -131,7 +131,7 @@ def write_network(
 
 
 def is_stored(run: Path, name: str) -> bool:
-    """Whether a network was written to the end."""
+    """Return whether a network was written to the end."""
     return (run / name / DESCRIPTION).exists()
 
 
@@ -168,7 +168,7 @@ def read_network(run: Path, name: str) -> StoredNetwork:
 
 
 def read_history(run: Path, name: str) -> list[dict[str, float]]:
-    """The rows of ``history.csv`` as numbers; what is empty is left out.
+    """Read the rows of ``history.csv`` as numbers; what is empty is left out.
 
     Raises:
         ConfigError: the file is missing or damaged.
@@ -188,7 +188,7 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
 
 
 def read_probe(run: Path, name: str) -> np.ndarray:
-    """The modes ``(K, N, N)`` of the probe that was learned with a network, complex64, the strongest first.
+    """Read the modes ``(K, N, N)`` complex64 of the probe learned with a network, the strongest first.
 
     Raises:
         ConfigError: the file is missing or damaged.

@@ -124,7 +124,7 @@ def train_network(
 
 
 def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
-    """How a configuration has one of its networks trained."""
+    """Return how a configuration has one of its networks trained."""
     recipe = COMPETITORS[name]
     return FitSettings(
         name=name,
@@ -141,7 +141,7 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
 
 
 def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
-    """The network with its training probe as a variable."""
+    """Return the network with its training probe as a variable."""
     mask = probe_mask(config.probe, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
 
@@ -207,7 +207,7 @@ def store_network(
 
 
 def describe_trainings(histories: dict[str, History]) -> dict[str, Any]:
-    """Training speed of each network, for the manifest."""
+    """Return the training speed of each network, for the manifest."""
     return {
         name: {
             "compile_s": round(h.compile_s, 3),

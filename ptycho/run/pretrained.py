@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parent.parent / PRETRAINED
 
 
 def run_folder(run: str | Path) -> Path:
-    """The folder that ``run=…`` names: ``pretrained`` is the network that comes with the program.
+    """Return the folder that ``run=…`` names: ``pretrained`` is the network that comes with the program.
 
     A folder of that name is ``./pretrained``.
     """
@@ -22,7 +22,7 @@ def run_folder(run: str | Path) -> Path:
 
 
 def check_prior_weights(file: str | None) -> None:
-    """Whether ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
+    """Raise unless ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
 
     Raises:
         ConfigError: there is no such file, or it is another.

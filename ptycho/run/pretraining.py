@@ -28,7 +28,7 @@ Step = Callable[[Batch], tf.Tensor]
 
 
 def form_name(form: BatchConfig) -> str:
-    """Name of a form of batches in the history."""
+    """Return the name of a form of batches in the history."""
     return f"N{form.N}_C{form.C}" + (f"_K{form.modes}" if form.modes > 1 else "")
 
 
@@ -58,11 +58,11 @@ class KindsTraining(Task):
         self.optimizer.build(model.trainable_variables)
 
     def draw(self, epoch: int) -> Callable[[int], Any]:
-        """The function that makes the batch of a number in an epoch; threads call it."""
+        """Return the function that makes the batch of a number in an epoch; threads call it."""
         raise NotImplementedError
 
     def score(self) -> dict[str, dict[str, Any]]:
-        """Errors on examples that were not trained on, under the name of the score."""
+        """Return errors on examples that were not trained on, under the name of the score."""
         raise NotImplementedError
 
     def steps(self, epoch: int) -> int:
@@ -79,7 +79,7 @@ class KindsTraining(Task):
                 yield waiting.pop(0).result()
 
     def summarise(self, history: History) -> Losses:
-        """The geometric means of the losses that came up."""
+        """Return the geometric means of the losses that came up."""
         row: Losses = {"step": history.epoch * self.row + history.step}
         for name in dict.fromkeys(name for losses in history.running for name in losses):
             row[name] = geometric_mean([losses[name] for losses in history.running if name in losses])
@@ -138,7 +138,7 @@ class Pretraining(KindsTraining):
         return self._steps[form]
 
     def measure_errors(self, form: BatchConfig, batches: int) -> np.ndarray:
-        """Errors of examples of a form that no training from this seed draws, ``(batches · batch,)``."""
+        """Return errors ``(batches · batch,)`` of examples of a form that no training of this seed draws."""
         network, examples = self.model.resize(geometry_of_form(form)), self.examples
 
         @tf.function(jit_compile=self.config.xla.compile, autograph=False)

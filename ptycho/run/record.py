@@ -19,7 +19,7 @@ PAGE = b'<meta name="generator" content="PtychoPINN">'
 
 
 def read_record(run: Path) -> dict[str, str]:
-    """File names and their SHA-256, or empty texts; empty for a run from before there was a record.
+    """Read file names and their SHA-256, or empty texts; empty for a run from before there was a record.
 
     ConfigError: it is damaged.
     """
@@ -37,7 +37,7 @@ def read_record(run: Path) -> dict[str, str]:
 
 
 def problem(run: Path, name: str, record: dict[str, str]) -> str | None:
-    """What is wrong with the file ``name`` of a run, if its hash is recorded."""
+    """Return what is wrong with the file ``name`` of a run, if its hash is recorded."""
     if not record.get(name):
         return None
     try:
@@ -50,7 +50,7 @@ def problem(run: Path, name: str, record: dict[str, str]) -> str | None:
 
 
 def damaged(run: Path) -> list[str]:
-    """Everything that is wrong with the recorded files of a run.
+    """Return everything that is wrong with the recorded files of a run.
 
     Datasets that are gone altogether were removed to save space: a finished run does not need them.
     """
@@ -60,7 +60,7 @@ def damaged(run: Path) -> list[str]:
 
 
 def own_files(run: Path) -> list[str]:
-    """The files in a folder that the run in it wrote, relative to the folder; none where it holds no run.
+    """Return the files that the run in a folder wrote, relative to the folder; none where it holds no run.
 
     A name that leads out of the folder is passed over.
     """
@@ -82,7 +82,7 @@ def is_page(path: Path, beginning: int = 500) -> bool:
 
 
 def foreign_files(run: Path) -> list[str]:
-    """What stands in the places of a run in a folder, or in the run's own folders, and no run wrote it.
+    """Return what stands in the places of a run in a folder, or in its own folders, and no run wrote.
 
     Hidden files do not count.
     """
@@ -94,7 +94,7 @@ def foreign_files(run: Path) -> list[str]:
 
 
 def owner(path: Path) -> Path | None:
-    """The folder of the run that wrote the file ``path``; None for a file of no run."""
+    """Return the folder of the run that wrote the file ``path``; None for a file of no run."""
     place = Path(os.path.realpath(path))
     for folder in place.parents:
         try:

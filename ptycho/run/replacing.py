@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def waits(run: Path) -> bool:
-    """Whether a replaced run waits in a folder, and a new one has begun there."""
+    """Return whether a replaced run waits in a folder, and a new one has begun there."""
     return (run / REPLACED / RECORD).is_file() and (run / RECORD).is_file()
 
 

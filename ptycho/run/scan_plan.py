@@ -27,7 +27,7 @@ NETWORK = "pinn"
 
 
 def interpret_scan(config: JobConfig) -> tuple[ScanRunConfig, ScanGeometry]:
-    """The scan that a configuration names, its patterns still in the file."""
+    """Return the scan that a configuration names, its patterns still in the file."""
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
     raw = open_raw(config.data)
@@ -37,7 +37,7 @@ def interpret_scan(config: JobConfig) -> tuple[ScanRunConfig, ScanGeometry]:
 
 
 def plan(config: JobConfig) -> ScanRunConfig:
-    """The configuration of the run: everything that is known before it is checked.
+    """Return the configuration of the run: everything that is known before it is checked.
 
     A network that is trained on keeps the build that it was trained with.
 

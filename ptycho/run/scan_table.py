@@ -28,7 +28,7 @@ NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan a
 
 
 def override_cells(overrides: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """The overrides of every run that are not the same for all, by key."""
+    """Return the overrides of every run that are not the same for all, by key."""
     given = [dict(text.lstrip("+~").partition("=")[::2] for text in of_run) for of_run in overrides]
     keys = dict.fromkeys(key for of_run in given for key in of_run if key not in NO_COLUMN)
     varied = [key for key in keys if len({of_run.get(key) for of_run in given}) > 1]
@@ -51,7 +51,7 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
-    """A table in Markdown that can be read as it stands; the last column is as long as it is."""
+    """Return a table in Markdown that can be read as it stands; the last column is as long as it is."""
     lines = [columns, *([row[key].replace("|", "\\|") for key in columns] for row in rows)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(columns) - 1)] + [len(columns[-1])]
     padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]

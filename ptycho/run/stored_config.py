@@ -16,7 +16,7 @@ REMOVED = {("object", "kind"): "lines", ("denoise",): False}
 
 
 def read_config(run: Path) -> AnyConfig:
-    """As :func:`read_job`, of a run with networks of patterns."""
+    """Read the configuration as :func:`read_job`, of a run with networks of patterns."""
     found = read_job(run)
     if isinstance(found, DenoiserConfig):
         raise ConfigError(
@@ -26,7 +26,7 @@ def read_config(run: Path) -> AnyConfig:
 
 
 def read_job(run: Path) -> Job:
-    """The configuration of the run in folder ``run``, from its ``config.yaml``.
+    """Read the configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a
     file that lacks whole sections has been cut short.
@@ -61,7 +61,7 @@ def read_job(run: Path) -> Job:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a run wrote its last files, ``metrics.json`` and ``manifest.json``, and they can be read."""
+    """Return whether a run's last files, ``metrics.json`` and ``manifest.json``, can be read."""
     try:
         return all(read_json(run / name) for name in (METRICS, MANIFEST))
     except (OSError, ValueError):

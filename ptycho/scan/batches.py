@@ -16,7 +16,7 @@ Batch = dict[str, tf.Tensor]
 
 
 def batch_of(data: Dataset, indices: np.ndarray, truth: bool = False) -> Batch:
-    """Normalised amplitudes ``x (B, C, N, N)`` and ``offsets (B, C, 2)`` of some groups, float32.
+    """Return normalised amplitudes ``x (B, C, N, N)`` and ``offsets (B, C, 2)`` of some groups, float32.
 
     With neighbours, also theirs, as ``near_x (B, K, N, N)`` and ``near_offsets (B, K, 2)``. With
     ``truth``, also the true object patches ``target (B, C, N, N)`` complex64.
@@ -34,7 +34,7 @@ def batch_of(data: Dataset, indices: np.ndarray, truth: bool = False) -> Batch:
 
 
 def true_patches(data: Dataset, patterns: np.ndarray) -> tf.Tensor:
-    """The object under some patterns, ``(K, N, N)`` complex64."""
+    """Return the object under some patterns, ``(K, N, N)`` complex64."""
     if data.objects is None:
         raise ValueError("this dataset has no true objects")
     whole = np.floor(data.positions[patterns]).astype(np.int64)
@@ -49,7 +49,7 @@ def true_patches(data: Dataset, patterns: np.ndarray) -> tf.Tensor:
 def training_batches(
     data: Dataset, batch_size: int, seed: int, epoch: int, truth: bool = False, first: int = 0
 ) -> Iterator[Batch]:
-    """Full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped.
+    """Yield full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped.
 
     ``first`` batches are passed over.
     """
@@ -59,7 +59,7 @@ def training_batches(
 
 
 def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Iterator[tuple[Batch, int]]:
-    """All groups in order with their real number; the last batch repeats its last group to fill up."""
+    """Yield all groups in order with their real number; the last batch repeats its last group to fill up."""
     for start in range(0, data.n_groups, batch_size):
         indices = np.arange(start, start + batch_size)
         real = min(batch_size, data.n_groups - start)

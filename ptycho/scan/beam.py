@@ -75,29 +75,29 @@ class Beam:
         return bool(np.any(self.positions != np.round(self.positions)))
 
     def at(self, indices: np.ndarray) -> Beam:
-        """That of the patterns ``indices (n,)``, in this order."""
+        """Return the beam of the patterns ``indices (n,)``, in this order."""
         weights = None if self.opr_weights is None else self.opr_weights[indices]
         return replace(self, positions=self.positions[indices], flux=self.flux[indices], opr_weights=weights)
 
     def with_probe(self, probe: np.ndarray) -> Beam:
-        """The same with another probe ``(N, N)`` or ``(K, N, N)``."""
+        """Return the same beam with another probe ``(N, N)`` or ``(K, N, N)``."""
         return replace(self, probe=np.asarray(probe, np.complex64))
 
     def scaled_to(self, power: float) -> Beam:
-        """The same with a probe of another power ``Σ_m Σ |P_m|²``."""
+        """Return the same beam with a probe of another power ``Σ_m Σ |P_m|²``."""
         scale = np.sqrt(power / self.power)
         varied = None if self.opr_modes is None else (scale * self.opr_modes).astype(np.complex64)
         return replace(self.with_probe(scale * self.probe), opr_modes=varied)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: probe, positions, flux ``(J,)``; background and OPR modes if there are any."""
+        """Return the arrays of files: probe, positions, flux ``(J,)``; background, OPR modes if any."""
         found = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
         others = {key: getattr(self, key) for key in ("background", "opr_modes", "opr_weights")}
         return found | {key: array for key, array in others.items() if array is not None}
 
 
 def join_parts(parts: Sequence[tuple[np.ndarray, Beam]]) -> Beam:
-    """One beam of patterns whose indices ``(n,)`` are ``parts``' first; the rest is the first part's."""
+    """Join beams of patterns whose indices ``(n,)`` are ``parts``' first; the rest is the first part's."""
     order = np.argsort(np.concatenate([indices for indices, _ in parts]), kind="stable")
     weights = [beam.opr_weights for _, beam in parts if beam.opr_weights is not None]
     return replace(

@@ -124,7 +124,7 @@ class Dataset:
         return None if self.beam.opr_modes is None else self._as_model(self.beam.opr_modes)
 
     def model_probes(self, patterns: np.ndarray) -> np.ndarray:
-        """:attr:`model_probe`; of a probe that varies those of the patterns ``(n,)``, ``(n, 1, K, N, N)``."""
+        """Return :attr:`model_probe`; of a varying probe those of patterns ``(n,)``, ``(n, 1, K, N, N)``."""
         varied = self.beam.opr_modes, self.beam.opr_weights
         if varied[0] is None or varied[1] is None:
             return self.model_probe
@@ -134,7 +134,7 @@ class Dataset:
         return (self.photon_scale * self.normalisation * waves).astype(np.complex64)
 
     def under(self, beam: Beam) -> Dataset:
-        """The same patterns under another beam, in groups of the same size."""
+        """Return the same patterns under another beam, in groups of the same size."""
         groups, side, near = self.groups, self.region_size, self.neighbours
         if not np.array_equal(beam.positions, self.positions):
             groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
@@ -150,7 +150,7 @@ class Dataset:
         )
 
     def under_probe(self, modes: np.ndarray) -> Dataset:
-        """The same patterns under modes ``(K, N, N)`` of any scale, with the power that the probe has."""
+        """Return the same patterns under modes ``(K, N, N)`` of any scale, with the present probe's power."""
         return replace(self, beam=self.beam.with_probe(modes).scaled_to(self.beam.power))
 
     @property
@@ -188,13 +188,13 @@ class Dataset:
         )
 
     def single_patterns(self, per_group: int | None) -> Dataset:
-        """The same patterns as groups of one: the first ``per_group`` of every group, or all."""
+        """Return the same patterns as groups of one: the first ``per_group`` of every group, or all."""
         chosen = np.unique(self.groups[:, :per_group])
         groups, side = chosen[:, None].astype(np.int32), self.N + 2 * self._slack
         return replace(self, groups=groups, region_size=side, stated_tiling=self.tiling)
 
     def regrouped(self, group_size: int) -> Dataset:
-        """The same patterns, each the first of a group with its nearest ones; or in :attr:`tiles`.
+        """Return the same patterns, each the first of a group with its nearest ones; or in :attr:`tiles`.
 
         Groups are no larger than an image has patterns; so in :meth:`tiled` and :meth:`subset`.
         """
@@ -203,16 +203,16 @@ class Dataset:
         return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)
 
     def tiled(self, group_size: int) -> Dataset:
-        """The same patterns in groups that share them among each other; see :func:`tiled_groups`."""
+        """Return the same patterns in groups that share them among each other; see :func:`tiled_groups`."""
         return replace(self, tiles=True).regrouped(group_size)
 
     def central(self, count: int) -> np.ndarray:
-        """Indices ``(n,)``, in order, of the patterns nearest to the scan's middle, n at most ``count``."""
+        """Return indices ``(n,)``, in order, of the patterns nearest to the scan's middle, n ≤ ``count``."""
         distance = np.linalg.norm(self.positions - np.median(self.positions, axis=0), axis=1)
         return np.sort(np.argsort(distance, kind="stable")[:count])
 
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
-        """The patterns ``indices (n,)``, each the first of a group with the nearest of them; or in tiles."""
+        """Return patterns ``indices (n,)``, each the first of a group with its nearest ones; or in tiles."""
         beam, image = self.beam.at(indices), self.image[indices]
         groups = grouped(beam.positions, image, group_size, self.tiles)
         return replace(
@@ -227,24 +227,24 @@ class Dataset:
         )
 
     def cut_out(self, indices: np.ndarray, group_size: int = 1) -> Dataset:
-        """:meth:`subset` on an object of its own, no larger than the patterns illuminate, with a margin."""
+        """Return :meth:`subset` on an object of its own: no more than the illuminated part and a margin."""
         part = self.subset(indices, group_size)
         corner = np.floor(part.positions.min(axis=0)) - MARGIN
         side = self.N + int(np.ceil((part.positions - corner).max())) + MARGIN
         return part.on_window(corner, side)
 
     def on_window(self, corner: np.ndarray, side: int) -> Dataset:
-        """The same patterns on a part of their object, ``side`` wide from a corner (row, col) on."""
+        """Return the same patterns on a part of their object, ``side`` wide from a corner (row, col) on."""
         positions = self.positions - corner.astype(np.float32)
         beam = replace(self.beam, positions=positions)
         return replace(self, beam=beam, object_size=side, objects=None, stated_tiling=None)
 
     def held_by(self, pixels: int, least: int) -> int:
-        """How many patterns have so many pixels together; ``least`` of them at least."""
+        """Return how many patterns have so many pixels together; ``least`` of them at least."""
         return max(least, pixels // self.N**2)
 
     def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
-        """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""
+        """Return the same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""
         if count == 0:
             return self
         scan, rng = Scan(self.positions, self.image, self.groups), np.random.default_rng(seed)
@@ -256,7 +256,7 @@ class Dataset:
         return int(self.beam.between_pixels)
 
     def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
-        """What a network is shown of some patterns: flux and background are taken off :meth:`measured`.
+        """Return what a network is shown of some patterns: :meth:`measured` without flux and background.
 
             x = √max(f² (A² − b), 0) / c
 
@@ -273,6 +273,6 @@ class Dataset:
         return x if self.good is None else np.where(self.good, x, np.float32(-1))
 
     def measured(self, patterns: np.ndarray | slice) -> np.ndarray:
-        """``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
+        """Return ``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
         x = np.float32(self.normalisation) * self.amplitudes[patterns]
         return x if self.good is None else np.where(self.good, x, np.float32(-1))

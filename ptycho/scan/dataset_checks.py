@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: Statistics | None) -> list[str]:
-    """Everything that is wrong with a dataset.
+    """Return everything that is wrong with a dataset.
 
     Args:
         values: the attributes of a :class:`ptycho.scan.dataset.Dataset` but for the amplitudes; what could
@@ -38,7 +38,7 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
 
 
 def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
-    """Which shapes do not fit, by key: one N (from the probe), one J (from image, else positions), one M."""
+    """Return by key which shapes do not fit: one N (from the probe), one J (of image or positions), one M."""
     probe, M = shapes.get("probe", ()), object_size
     N, K = max(probe[-2:], default=0), probe[0] if len(probe) == 3 else 1
     J = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)

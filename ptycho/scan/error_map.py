@@ -23,5 +23,5 @@ class ErrorMap:
         return f"ErrorMap(amplitude and phase, {' × '.join(map(str, self.amplitude.shape))})"
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them."""
+        """Return the maps as the arrays ``(M, M)`` that files hold."""
         return {"sigma_amplitude": self.amplitude, "sigma_phase": self.phase}

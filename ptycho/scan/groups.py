@@ -9,7 +9,7 @@ from ptycho.scan.positions import Scan
 
 
 def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
-    """Centre of each group's region, in the coordinates of the positions.
+    """Return the centre of each group's region, in the coordinates of the positions.
 
     The mean of the group's positions, moved by at most half a pixel so that the region of side R, whose
     top-left sample is ``centre − (R − N)/2``, falls on the object's own pixels. On a regular grid this is
@@ -24,18 +24,18 @@ def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N
 
 
 def group_offsets(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
-    """``r_k − centre`` for every pattern of every group; ``(G, C, 2)`` float32 (row, col)."""
+    """Return ``r_k − centre`` for every pattern of every group; ``(G, C, 2)`` float32 (row, col)."""
     return positions[groups] - group_centres(positions, groups, region_size, N)[:, None]
 
 
 def overreach(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> float:
-    """Pixels by which a patch reaches out of a region of side R in the middle of its group ``(G, C)``."""
+    """Return by how many pixels a patch reaches out of a region of side R centred on its group ``(G, C)``."""
     reach = np.abs(group_offsets(positions, groups, region_size, N)).max()
     return float(reach - (region_size - N) / 2)
 
 
 def smallest_region(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
-    """The smallest side R of a region that covers every group, ``groups (G, C)`` of ``positions (J, 2)``.
+    """Return the least side R of a region that covers every group, ``groups (G, C)`` of ``positions (J, 2)``.
 
     Its centre is the mean of the group's positions, or up to half a pixel from it: ``R − N`` lies within
     about one pixel of twice the distance of the farthest position from the mean.
@@ -48,7 +48,7 @@ def smallest_region(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
 
 
 def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:
-    """For every pattern a group of itself and the nearest others of its image, nearest first.
+    """Return for every pattern a group of itself and the nearest others of its image, nearest first.
 
     Args:
         positions: ``(J, 2)``.
@@ -83,7 +83,7 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
 
 
 def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bool) -> np.ndarray:
-    """:func:`tiled_groups` or :func:`nearest_groups`, of ``group_size`` or as many as each image has.
+    """Return :func:`tiled_groups` or :func:`nearest_groups`, of ``group_size`` or as many as each image has.
 
     Returns:
         ``(G, C)`` int32, C the smaller of ``group_size`` and the patterns of the smallest image.
@@ -137,7 +137,7 @@ def _halved(positions: np.ndarray, part: np.ndarray, most: int) -> list[np.ndarr
 def draw_neighbours(
     scan: Scan, centres: np.ndarray, count: int, radius: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """For every group, ``count`` other patterns of its image whose positions lie within ``radius`` pixels.
+    """Draw ``count`` other patterns for every group, of its image, with positions within ``radius`` pixels.
 
     Drawn at random without replacement. A group with fewer such neighbours has some of them repeatedly,
     one without any has its own first pattern instead.
@@ -164,7 +164,7 @@ def draw_neighbours(
 
 
 def draw_groups(n_groups: int, limit: int | None, rng: np.random.Generator) -> np.ndarray:
-    """Indices ``(n,)`` of at most ``limit`` groups, drawn without replacement, in ascending order."""
+    """Draw indices ``(n,)`` of at most ``limit`` groups, drawn without replacement, in ascending order."""
     if limit is None or limit >= n_groups:
         return np.arange(n_groups)
     return np.sort(rng.choice(n_groups, limit, replace=False))

@@ -28,13 +28,13 @@ from ptycho.scan.probe import energy_diameter, far_field, waves_of
 
 
 def pupil(mean_intensity: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
-    """``√⟨A²⟩`` of a mean intensity ``(N, N)``, float64; a pixel that is not good takes a near one's."""
+    """Return ``√⟨A²⟩`` of a mean intensity ``(N, N)``, float64; a bad pixel takes a near one's."""
     root = np.sqrt(np.maximum(mean_intensity, 0).astype(float))
     return root if good is None else fill_bad_pixels(root, good)
 
 
 def fill_bad_pixels(image: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """An image ``(H, W)`` in which a bad pixel has the value of the nearest good one."""
+    """Return an image ``(H, W)`` in which a bad pixel has the value of the nearest good one."""
     if good.all() or not good.any():
         return image
     nearest = distance_transform_edt(~good, return_distances=False, return_indices=True)
@@ -42,7 +42,7 @@ def fill_bad_pixels(image: np.ndarray, good: np.ndarray) -> np.ndarray:
 
 
 def lens(modulus: np.ndarray, curvature: float) -> np.ndarray:
-    """The probe of a lens with pupil ``modulus (N, N)``: ``φ = c q²``, c in rad · pixel²; complex64.
+    """Return the probe of a lens with pupil ``modulus (N, N)``: ``φ = c q²``, c in rad · pixel²; complex64.
 
     A ray through q arrives ``|c q|/π`` pixels from the axis.
     """
@@ -50,19 +50,19 @@ def lens(modulus: np.ndarray, curvature: float) -> np.ndarray:
 
 
 def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
-    """The probe right behind a pinhole of diameter ``exp(log_diameter)`` pixels; ``(N, N)`` complex64."""
+    """Return the probe ``(N, N)`` complex64 right behind a pinhole, ``exp(log_diameter)`` pixels wide."""
     N = len(modulus)
     disk = np.clip(np.exp(log_diameter) / 2 - N * frequency(N) + 0.5, 0, 1)
     return waves_of(modulus * np.sign(far_field(disk).real))
 
 
 def curved(probe: np.ndarray, curvature: float) -> np.ndarray:
-    """A probe ``(N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
+    """Return a probe ``(N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
     return waves_of(far_field(probe) * np.exp(1j * curvature * frequency(len(probe)) ** 2))
 
 
 def curvature_of(probe: np.ndarray) -> float:
-    """c of a probe ``(N, N)``: less that phase, it is the sharpest, ``max |F⁻¹[F P exp(−icq²)]|``."""
+    """Return c of a probe ``(N, N)``: less that phase, it is the sharpest, ``max |F⁻¹[F P exp(−icq²)]|``."""
     numbers = _curvatures(np.abs(far_field(probe)))
     step = (numbers[1] - numbers[0]) / 8 if len(numbers) > 1 else 0.0
 
@@ -74,7 +74,7 @@ def curvature_of(probe: np.ndarray) -> float:
 
 
 def frequency(N: int) -> np.ndarray:
-    """``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
+    """Return ``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
     axis = (np.arange(N) - N // 2) / N
     return np.hypot(axis[:, None], axis)
 
@@ -120,12 +120,12 @@ OPTICS = {
 
 
 def brought_back(modulus: np.ndarray, fresnel: Fresnel) -> np.ndarray:
-    """The probe of a near field, ``(N, N)`` complex64: a flat wave of ``modulus (N, N)`` at the detector."""
+    """Return the probe ``(N, N)`` complex64 of a near field: a flat wave of ``modulus`` at the detector."""
     return fresnel.reversed.propagated(modulus).astype(np.complex64)
 
 
 def measured_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray | None) -> float:
-    """``Σ|P|²`` of modes ``(…, N, N)``; of a near field what of it arrives on pixels that are good."""
+    """Return ``Σ|P|²`` of modes ``(…, N, N)``; of a near field what of it arrives on pixels that are good."""
     if fresnel is None:
         return float(np.sum(np.abs(modes) ** 2, dtype=float))
     arriving = np.abs(fresnel.propagated(modes)) ** 2
@@ -133,7 +133,7 @@ def measured_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray 
 
 
 def optics_of(fresnel: Fresnel | None) -> dict[str, Optic]:
-    """What a probe may come from: of a far field :data:`OPTICS`, of a near field the mean pattern alone."""
+    """Return what a probe may come from: in a far field :data:`OPTICS`, in a near one the mean pattern."""
     if fresnel is None:
         return OPTICS
     back = Optic(

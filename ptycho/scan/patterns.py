@@ -35,7 +35,7 @@ class Statistics:
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
-        """Of patterns ``(K, N, N)`` float32 that come block by block."""
+        """Return the statistics of patterns ``(K, N, N)`` float32 that come block by block."""
         energies, negative, total, whole, largest = [np.zeros(0)], 0, np.zeros((1, 1)), True, 0.0
         for block in blocks:
             squares = np.square(block, dtype=np.float64)
@@ -57,7 +57,7 @@ class Statistics:
         return float(self.energies.mean())
 
     def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
-        """Those of the patterns ``indices (n,)``, whose ``rows`` are read only where their mean is asked for.
+        """Return those of patterns ``indices (n,)``; ``rows`` are read only where their mean is asked for.
 
         None where there are negative numbers: which patterns hold them is not known.
         """
@@ -141,19 +141,19 @@ class Patterns:
         return np.array(self._rows[:], dtype, copy=copy)
 
     def some(self, indices: np.ndarray) -> Patterns:
-        """The patterns ``indices (n,)``, in this order; they are not copied."""
+        """Return the patterns ``indices (n,)``, in this order; they are not copied."""
         rows = SomeRows(self._rows, indices)
         known = self.__dict__.get("statistics")
         return Patterns(rows, None if known is None else known.of_some(indices, rows))
 
     def in_memory(self) -> Patterns:
-        """The same, read."""
+        """Return the same patterns, read into memory."""
         rows = self._rows[np.arange(len(self))]
         known = self.__dict__.get("statistics")
         return Patterns(rows, None if known is None else known.of_some(np.arange(len(self)), rows))
 
     def middle(self, good: np.ndarray) -> Patterns:
-        """Their middle of the size of a mask ``(n, n)``, zero where that is false; it is not copied."""
+        """Return the middle of the patterns, of the size of a mask ``(n, n)``, zero where false; no copy."""
         return Patterns(MiddleRows(self._rows, good))
 
     def blocks(self, pixels: int = 2**22) -> Iterator[np.ndarray]:

@@ -153,12 +153,12 @@ def _compared(statistics: Statistics, probe: np.ndarray, pixels: float) -> tuple
 
 
 def far_field_intensity(probe: np.ndarray) -> np.ndarray:
-    """``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
+    """Return ``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
     return np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:
-    """(rows, columns) by which ``image (N, N)`` must be shifted back, cyclically, to correlate best."""
+    """Return (rows, columns) to shift ``image (N, N)`` back by, cyclically, so that it correlates best."""
     product = np.fft.fft2(image) * np.fft.fft2(reference).conj()
     best = np.unravel_index(np.argmax(np.fft.ifft2(product).real), image.shape)
     half = len(image) // 2

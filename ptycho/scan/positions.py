@@ -23,14 +23,14 @@ class Scan:
     groups: np.ndarray
 
     def select(self, group_indices: np.ndarray) -> Scan:
-        """The scan reduced to the groups ``group_indices (n,)`` and the positions they use, renumbered."""
+        """Return the scan reduced to groups ``group_indices (n,)`` and the positions they use, renumbered."""
         groups = self.groups[group_indices]
         used, renumbered = np.unique(groups, return_inverse=True)
         return Scan(self.positions[used], self.image[used], renumbered.reshape(groups.shape).astype(np.int32))
 
 
 def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and groups of a nested grid on one image.
+    """Return positions and groups of a nested grid on one image.
 
     Groups start at ``(a·pitch, b·pitch)`` wherever they fit; within a group the positions are
     ``start + offset·(i, j)``, i, j = 0 … gridsize − 1, row-major. A position that several groups share
@@ -49,7 +49,7 @@ def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tu
 
 
 def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.Generator]) -> Scan:
-    """The scan of a data split: the nested grid on every image, moved by jitter if asked for.
+    """Return the scan of a data split: the nested grid on every image, moved by jitter if asked for.
 
     Args:
         role: ``train``, ``val`` or ``test``; decides the pitch of the groups.
@@ -71,7 +71,7 @@ def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.
 
 
 def rotation(degrees: float) -> np.ndarray:
-    """``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): a positive φ turns from rows to columns."""
+    """Return ``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): a positive φ turns from rows to columns."""
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     return np.array([[c, -s], [s, c]])
 

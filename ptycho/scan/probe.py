@@ -21,7 +21,7 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
-    """The probe that ``config`` describes, ``(N, N)`` complex64, masked if asked for; its peak is one."""
+    """Return the probe that ``config`` describes, ``(N, N)`` complex64, masked if asked for; peak 1."""
     if config.kind not in PROBES:
         raise ConfigError(
             f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
@@ -34,19 +34,19 @@ def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
 
 
 def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
-    """A probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
+    """Return a probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
     inside = probe_mask(config, probe.shape[-1])
     return probe if inside is None else probe * inside
 
 
 def probe_mask(config: ProbeConfig, N: int) -> np.ndarray | None:
-    """The disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
+    """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
     diameter = config.mask_diameter_px
     return None if diameter is None else _radius(N) <= diameter / 2
 
 
 def centred_axes(N: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows ``(N, 1)`` and columns ``(1, N)`` from sample ``N//2``, in pixels, float64."""
+    """Return rows ``(N, 1)`` and columns ``(1, N)`` from sample ``N//2``, in pixels, float64."""
     axis = np.arange(N, dtype=float) - N // 2
     return axis[:, None], axis[None, :]
 
@@ -57,7 +57,7 @@ def _radius(N: int) -> np.ndarray:
 
 
 def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same partially coherent probe in orthogonal modes, the strongest first; and the unitary ``(K, K)``.
+    """Return the same partially coherent probe in orthogonal modes, strongest first; and the unitary.
 
     ``P'_k = Σ_m U_km P_m`` leaves ``Σ_m P_m(x) P̄_m(y)`` as it is.
     """
@@ -68,20 +68,20 @@ def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
-    """:func:`smooth_disk` ``(N, N)`` with an anti-aliased edge and flat phase; lengths scale with N/64."""
+    """Return :func:`smooth_disk` ``(N, N)`` with anti-aliased edge, flat phase; lengths scale with N/64."""
     scale = N / 64
     return smooth_disk(N, config.diameter_px64 * scale, config.smoothing_px64 * scale)
 
 
 def smooth_disk(N: int, diameter_px: float, edge_px: float) -> np.ndarray:
-    """An anti-aliased disk, smoothed by a Gaussian of σ ``edge_px``; ``(N, N)`` complex128."""
+    """Return an anti-aliased disk, smoothed by a Gaussian of σ ``edge_px``; ``(N, N)`` complex128."""
     from scipy.ndimage import gaussian_filter
 
     return gaussian_filter(np.clip(diameter_px / 2 - _radius(N) + 0.5, 0, 1), edge_px).astype(complex)
 
 
 def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
-    """The first-order focus of a Fresnel zone plate at ``defocus_um`` behind the focal plane.
+    """Return the first-order focus of a Fresnel zone plate at ``defocus_um`` behind the focal plane.
 
     The zone plate of diameter D and outermost zone width Δr has the numerical aperture λ/(2Δr), so its
     pupil is the annulus of spatial frequencies ``ν_stop ≤ |ν| ≤ ν_max = 1/(2Δr)``, with
@@ -102,14 +102,16 @@ def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
 
 
 def central_wave(far: np.ndarray, N: int) -> np.ndarray:
-    """The central ``(N, N)`` of ``F⁻¹ far``, of a far field ``(n, n)`` with ν = 0 at n//2, n ≥ N."""
+    """Return the central ``(N, N)`` of ``F⁻¹ far``, of a far field ``(n, n)`` with ν = 0 at n//2, n ≥ N."""
     wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far)))
     start = (len(far) - N) // 2
     return wave[start : start + N, start : start + N]
 
 
 def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndarray:
-    """Pupil of :func:`zone_plate` with its defocus phase, ``(window, window)``, ν = 0 at ``window//2``."""
+    """Return the pupil of :func:`zone_plate` with its defocus, ``(window, window)``, centred at
+    ``window//2``.
+    """
     wavelength_nm = HC_KEV_NM / config.energy_keV
     pixel_nm = config.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N
     nu_max = 1 / (2 * config.outermost_zone_width_nm)
@@ -131,13 +133,13 @@ def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndar
 
 
 def fresnel_number(config: ProbeConfig, N: int) -> float:
-    """λ̄ of one micrometre, wavelength · 1 µm / pixel²; of the default zone plate for a probe of no units."""
+    """Return λ̄ of one micrometre, wavelength · 1 µm / pixel²; without units, the default zone plate's."""
     plate = config if isinstance(config, ZonePlateProbe) else ZonePlateProbe()
     return 1e3 * HC_KEV_NM / plate.energy_keV / (plate.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N) ** 2
 
 
 def file_probe(config: FileProbe, N: int) -> np.ndarray:
-    """The probe in ``config.file`` (key ``probeGuess``), brought to ``(N, N)`` as ``config.resize`` says."""
+    """Return the probe in ``config.file`` (key ``probeGuess``), ``(N, N)`` as ``config.resize`` says."""
     probe = load_probe(config.file)
     side = probe.shape[0]
     if side == N:
@@ -218,7 +220,7 @@ PROBES: dict[str, Callable[[Any, int], np.ndarray]] = {
 
 
 def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
-    """Diameter in pixels of the centred circle with ``fraction`` of the energy of a probe ``(…, N, N)``."""
+    """Return the diameter in pixels of a centred circle with ``fraction`` of the energy of ``(…, N, N)``."""
     radius = _radius(probe.shape[-1]).ravel()
     order = np.argsort(radius, kind="stable")
     energy = np.cumsum(intensity_of(probe).ravel()[order])
@@ -226,7 +228,7 @@ def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
 
 
 def intensity_of(probe: np.ndarray) -> np.ndarray:
-    """``Σ_m |P_m|²`` of a probe ``(N, N)`` or ``(K, N, N)``: ``(N, N)``."""
+    """Return ``Σ_m |P_m|²`` of a probe ``(N, N)`` or ``(K, N, N)``: ``(N, N)``."""
     return (np.abs(probe) ** 2).reshape(-1, *probe.shape[-2:]).sum(axis=0)
 
 
@@ -257,13 +259,13 @@ def probe_support(probe: np.ndarray, negligible: float = 1e-6) -> int:
 
 
 def far_field(waves: np.ndarray) -> np.ndarray:
-    """``F ψ`` of waves ``(…, H, W)``, unitary; the zero frequency at ``(H//2, W//2)``."""
+    """Return ``F ψ`` of waves ``(…, H, W)``, unitary; the zero frequency at ``(H//2, W//2)``."""
     axes = (-2, -1)
     return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(waves, axes=axes), norm="ortho"), axes=axes)
 
 
 def waves_of(far: np.ndarray) -> np.ndarray:
-    """The waves ``(…, H, W)`` complex64 of a :func:`far_field`."""
+    """Return the waves ``(…, H, W)`` complex64 of a :func:`far_field`."""
     axes = (-2, -1)
     waves = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far, axes=axes), norm="ortho"), axes=axes)
     return waves.astype(np.complex64)

@@ -19,7 +19,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 
 def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Slope (row, col), rad/px, of the plane fitted to ``angle(o conj(t))`` with the weight ``|t|²``.
+    """Return the slope (row, col), rad/px, of the plane fitted to ``angle(o conj(t))``, weights ``|t|²``.
 
     What the product turns by over ever longer ways (:func:`_mean_step`) comes off before the fit, which then
     sees angles inside (−π, π).
@@ -68,13 +68,13 @@ def _plane(product: np.ndarray, reference: np.ndarray, slope: np.ndarray) -> np.
 
 
 def tilt(slope: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """``exp(i slope·r)`` as factors of the rows ``(H, 1)`` and of the columns ``(1, W)``; ``slope (2,)``."""
+    """Return ``exp(i slope·r)`` as factors of rows ``(H, 1)`` and columns ``(1, W)``; ``slope (2,)``."""
     rows, cols = (np.arange(side) - (side - 1) / 2 for side in shape)
     return np.exp(1j * slope[0] * rows)[:, None], np.exp(1j * slope[1] * cols)[None, :]
 
 
 def tilted(image: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """``image (H, W) · exp(i slope·r)``, in the precision of the image."""
+    """Return ``image (H, W) · exp(i slope·r)``, in the precision of the image."""
     rows, cols = (turn.astype(image.dtype) for turn in tilt(slope, image.shape))
     found = image * rows
     found *= cols
@@ -82,7 +82,7 @@ def tilted(image: np.ndarray, slope: np.ndarray) -> np.ndarray:
 
 
 def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """``image (H, W)`` without the slope of its phase over a mask, and without its mean phase there."""
+    """Return ``image (H, W)`` without the slope and the mean of its phase over a mask."""
     inside = np.where(mask & np.isfinite(image), image, 0)
     image = tilted(image, -phase_slope(inside, np.abs(inside)))
     image *= np.exp(-1j * np.angle(np.sum(image, where=inside != 0, dtype=complex))).astype(image.dtype)

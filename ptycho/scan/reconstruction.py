@@ -71,7 +71,7 @@ class Reconstruction:
         return self.mask[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: object, amp, phase and mask ``(I, M, M)``; slices, errors and beam if any."""
+        """Return what files hold: object, amp, phase, mask ``(I, M, M)``; slices, errors and beam if any."""
         objects = {"object": self.objects, "amp": np.abs(self.objects), "phase": np.angle(self.objects)}
         beam = {} if self.beam is None else self.beam.arrays()
         errors = {} if self.errors is None else self.errors.arrays()

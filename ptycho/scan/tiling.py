@@ -29,7 +29,7 @@ class Tiling(NamedTuple):
 
 
 def nested_tiling(config: RunConfig, role: str) -> Tiling:
-    """The tiling of a simulated scan, which its jitter does not change."""
+    """Return the tiling of a simulated scan, which its jitter does not change."""
     pitch = config.outer_pitch(role)
     start = config.group_extent // 2 - pitch // 2
     stop = min(start + pitch * config.groups_per_axis(role), config.size)
@@ -40,7 +40,7 @@ def nested_tiling(config: RunConfig, role: str) -> Tiling:
 def estimated_tiling(
     origins: np.ndarray, image: np.ndarray, N: int, region_size: int, object_size: int
 ) -> Tiling:
-    """The tiling of groups whose lattice is not stored with them.
+    """Return the tiling of groups whose lattice is not stored with them.
 
     On each image, the groups are taken for a lattice of as many points whose places have jitter. Of several
     images, the median pitch, and what all rectangles share, cut at the object's edge.

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
-    """Whole-pixel windows of one image, zero beyond its edge: the integer part of a sub-pixel position.
+    """Cut whole-pixel windows of one image, zero beyond its edge: the integer part of a sub-pixel position.
 
     Args:
         image: ``(H, W)``.
@@ -20,7 +20,7 @@ def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
 
 
 def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
-    """:func:`cut_windows`, of windows wholly inside the image, without a copy of it.
+    """Return :func:`cut_windows`, of windows wholly inside the image, without a copy of it.
 
     Of slices ``(L, H, W)``, too: ``(K, L, side, side)``.
     """
@@ -29,7 +29,7 @@ def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarra
 
 
 def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sum of windows placed at whole pixels: the adjoint of :func:`cut_windows`.
+    """Add windows placed at whole pixels: the adjoint of :func:`cut_windows`.
 
     Args:
         windows: ``(K, h, w)``.
@@ -53,7 +53,7 @@ def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) 
 
 
 def placed_windows(image: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
-    """One image at several positions, summed; bilinear at fractions of a pixel, zero outside.
+    """Return one image at several positions, summed; bilinear at fractions of a pixel, zero outside.
 
     Args:
         image: ``(N, N)`` real.

@@ -63,16 +63,16 @@ class Examples(Distributions[PretrainConfig]):
         self._maps: dict[int, np.ndarray] = {}
 
     def form_of(self, step: int) -> BatchConfig:
-        """The form of the batch of a step; with N, C and modes different from step to step."""
+        """Return the form of the batch of a step; with N, C and modes different from step to step."""
         return choose_entry(self.forms, self._rng(step))
 
     def batch(self, step: int) -> Example:
-        """The batch of a step."""
+        """Return the batch of a step."""
         rng = self._rng(step)
         return self.draw_batch(choose_entry(self.forms, rng), rng)
 
     def draw_batch(self, form: BatchConfig, rng: np.random.Generator) -> Example:
-        """A random batch of a form."""
+        """Draw a random batch of a form."""
         measurement, chance = self.config.measurement, rng.random()
         again = chance < measurement.again_share
         solved = not again and chance < measurement.again_share + measurement.solver_share
@@ -135,7 +135,7 @@ class Examples(Distributions[PretrainConfig]):
 def place_positions(
     form: BatchConfig, diameter: float, overlap: Range, rng: np.random.Generator
 ) -> np.ndarray:
-    """C neighbouring positions of a random scan about the region's centre, ``(C, 2)``, within ``reach``.
+    """Return C neighbouring positions of a random scan about the region's centre, ``(C, 2)`` in ``reach``.
 
     Their mean distance is ``diameter·(1 − overlap)``, or less where they would reach too far.
     """
@@ -154,7 +154,7 @@ def place_positions(
 
 
 def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
-    """About ``count`` points ``(n, 2)`` around zero, innermost first, one per unit area, turned at random."""
+    """Draw about ``count`` points ``(n, 2)`` around zero, innermost first, one per unit area."""
     half = math.ceil(math.sqrt(count)) // 2 + 1
     rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-half : half + 1, -half : half + 1])
     if kind == "hexagonal":
@@ -175,7 +175,7 @@ def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def shift_modes(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Modes ``(K, N, N)`` moved by fractions of a pixel ``(C, 2)``, exactly: ``(C, K, N, N)`` complex64."""
+    """Move modes ``(K, N, N)`` by fractions of a pixel ``(C, 2)``, exactly: ``(C, K, N, N)`` complex64."""
     nu = np.fft.fftfreq(modes.shape[-1])
     rows, cols = (np.exp(-2j * np.pi * shifts[:, axis, None] * nu) for axis in (0, 1))
     ramp = (rows[:, :, None] * cols[:, None, :]).astype(np.complex64)
@@ -183,7 +183,7 @@ def shift_modes(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
 
 
 def group_illumination(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
-    """``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
+    """Return ``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
     N = modes.shape[-1]
     whole = np.round(positions + (side - N) / 2).astype(int)
     return add_windows(np.broadcast_to(intensity_of(modes), (len(whole), N, N)), whole, (side, side))
@@ -211,7 +211,7 @@ def measure_group(
 
 
 def draw_dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
-    """``(N, N)`` bool: single pixels, and half of the time the gap between two modules."""
+    """Draw a mask ``(N, N)`` bool: single pixels, and half of the time the gap between two modules."""
     dead = rng.random((N, N)) < 0.2 * share
     if rng.random() < 0.5:
         width = round(0.5 * share * N)
@@ -221,7 +221,7 @@ def draw_dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarr
 
 
 def roughen(target: np.ndarray, illumination: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """An object as it may be after a few passes of a solver: blurred, noisy, its phase a little off.
+    """Return an object as it may be after a few passes of a solver: blurred, noisy, its phase a little off.
 
         Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where the illumination is weak
 

@@ -41,7 +41,7 @@ def stream(seed: int, name: str) -> np.random.Generator:
 
 
 def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndarray:
-    """Modes ``(count, N, N)`` of a probe whose source is not a point: orthogonal, with the probe's power.
+    """Return modes ``(count, N, N)`` of a probe of an extended source: orthogonal, with the probe's power.
 
     A source of some size moves the probe about, so that besides P there is some of ``∂P/∂col``, ``∂P/∂row``
     and ``∂²P/∂row∂col`` (derivatives of the trigonometric polynomial; made orthogonal in this order). The
@@ -62,7 +62,7 @@ def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndar
 
 
 def draw_variation(probe: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Q ``(N, N)``, by which the probe changes over a scan: its derivative by defocus, astigmatism and coma.
+    """Draw Q ``(N, N)``, the probe's change over a scan: its derivative by defocus, astigmatism and coma.
 
     ``Q = F⁻¹[iφ F P]``, φ with amounts and axes drawn, less what lies along P, with the norm ``share ‖P‖``.
     """
@@ -83,18 +83,18 @@ def draw_flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def blur(intensities: np.ndarray, sigma: float) -> np.ndarray:
-    """``(…, N, N)`` after a Gaussian point spread; what leaves at an edge comes back, none is lost."""
+    """Blur ``(…, N, N)`` by a Gaussian point spread; what leaves at an edge comes back, none is lost."""
     return gaussian_filter(intensities, sigma, mode="reflect", axes=(-2, -1)) if sigma else intensities
 
 
 def spread_and_scale(expected: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
-    """What is expected of patterns ``(n, N, N)`` behind the point spread, with the flux ``(n,)`` of each."""
+    """Return the expected patterns ``(n, N, N)`` behind the point spread, with the flux ``(n,)`` of each."""
     spread = blur(expected, sigma)
     return spread if flux is None else spread * flux[:, None, None]
 
 
 def draw_gaps(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator) -> np.ndarray:
-    """``(N, N)`` bool, False between modules: N/16 to N/4 from the centre, on either side."""
+    """Draw a mask ``(N, N)`` bool, False between modules: N/16 to N/4 from the centre, on either side."""
     good = np.ones((N, N), bool)
     starts = N // 2 + rng.integers(N // 16, N // 4, 2)
     for axis, (width, start, mirrored) in enumerate(
@@ -106,7 +106,7 @@ def draw_gaps(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator)
 
 
 def draw_faults(N: int, bad: int, hot: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Which pixels work, and which shine, both ``(N, N)`` bool; no pixel does neither."""
+    """Draw which pixels work, and which shine, both ``(N, N)`` bool; no pixel does neither."""
     chosen = rng.choice(N * N, bad + hot, replace=False)
     marks = np.zeros((2, N * N), bool)
     marks[0, chosen[:bad]] = marks[1, chosen[bad:]] = True
@@ -132,7 +132,7 @@ class Detector:
     def counts(
         self, expected: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
     ) -> np.ndarray:
-        """Photons counted where ``expected (n, N, N)`` is expected of the sample; int64.
+        """Return photons counted where ``expected (n, N, N)`` is expected of the sample; int64.
 
         Background is drawn by ``elsewhere``: the photons of the sample are those without it.
         """
@@ -148,7 +148,7 @@ class Detector:
 
 
 def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
-    """The probe ``(N, N)`` that a beamline believes to have.
+    """Return the probe ``(N, N)`` that a beamline believes to have.
 
     Args:
         probe: the true one, or its first mode.
@@ -165,13 +165,13 @@ def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, s
 
 
 def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
-    """``φ = −π λ̄ z |ν|² (N, N)``: propagation by z (Fresnel), as :func:`ptycho.scan.probe.zone_plate`."""
+    """Return ``φ = −π λ̄ z |ν|² (N, N)``: propagation by z, as in :func:`ptycho.scan.probe.zone_plate`."""
     row, col = frequencies(N)
     return -np.pi * fresnel * distance_um * (row**2 + col**2)
 
 
 def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Generator) -> np.ndarray:
-    """``φ = 2π (a ρ² cos 2(θ − θ_a) + c (3ρ³ − 2ρ) cos(θ − θ_c))``, a and c in waves, directions drawn.
+    """Return ``φ = 2π (a ρ² cos 2(θ − θ_a) + c (3ρ³ − 2ρ) cos(θ − θ_c))``, a, c in waves, directions drawn.
 
     Zernike's terms, ``(N, N)``; that of coma moves the probe little. Source: Born & Wolf, Principles of
     Optics, 9.2.
@@ -190,7 +190,7 @@ def pupil_edge(probe: np.ndarray, share: float = 0.99) -> float:
 
 
 def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
-    """``φ = −2π ν·s``, ``(N, N)``: the probe moved by s (row, col)."""
+    """Return ``φ = −2π ν·s``, ``(N, N)``: the probe moved by s (row, col)."""
     row, col = frequencies(N)
     return -2 * np.pi * (shift[0] * row + shift[1] * col)
 
@@ -231,7 +231,7 @@ def record_positions(positions: np.ndarray, settings: Imperfections, width: int,
 
 
 def scale_and_turn(positions: np.ndarray, scale: float, angle_deg: float) -> np.ndarray:
-    """``r̄ + m R (r − r̄)``, ``(J, 2)``: a positive angle turns the row's direction towards the column's."""
+    """Return ``r̄ + m R (r − r̄)``, ``(J, 2)``: a positive angle turns the row axis to the column axis."""
     middle, angle = positions.mean(axis=0), math.radians(angle_deg)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     return middle + scale * (positions - middle) @ turn
@@ -249,16 +249,16 @@ def draw_drift(count: int, rms: float, rng: np.random.Generator, half_waves: int
 
 
 def backlash(count: int, width: int, amount: float) -> np.ndarray:
-    """``(count, 2)``: columns of every second row, of ``width`` positions each, are ``amount`` further on."""
+    """Return ``(count, 2)``: columns of every second row, ``width`` positions each, are off by ``amount``."""
     return np.outer(np.arange(count) // width % 2, (0.0, amount))
 
 
 def multiply_far_field(probe: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """The wave ``(…, N, N)`` whose far field is multiplied by ``factor``, ``(N, N)`` with ν = 0 at N//2."""
+    """Multiply the far field of a wave ``(…, N, N)`` by ``factor``, ``(N, N)`` with ν = 0 at N//2."""
     return np.fft.ifft2(np.fft.fft2(probe) * np.fft.ifftshift(factor))
 
 
 def frequencies(N: int) -> tuple[np.ndarray, np.ndarray]:
-    """ν of rows ``(N, 1)`` and of columns ``(1, N)``."""
+    """Return ν of rows ``(N, 1)`` and of columns ``(1, N)``."""
     rows, cols = centred_axes(N)
     return rows / N, cols / N

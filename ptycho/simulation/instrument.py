@@ -34,7 +34,7 @@ STREAMS = ("object", "jitter", "noise", "draw", "elsewhere", "recorded")
 
 
 def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Generator:
-    """A generator of its own for every (seed, role, image, stream), independent of all the others."""
+    """Return a generator of its own for every (seed, role, image, stream), independent of all others."""
     key = (ROLES.index(role), image, STREAMS.index(stream))
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 

@@ -61,12 +61,12 @@ class KindScan:
         check(4 <= self.positions <= 100_000, "positions", self.positions, "from 4 to 100000")
 
     def rng(self, stream: str) -> np.random.Generator:
-        """A generator of its own for each of ``STREAMS``."""
+        """Return a generator of its own for each of ``STREAMS``."""
         return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
 
 
 def simulate_kind_scan(settings: KindScan) -> Dataset:
-    """The scan as it is measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
+    """Simulate the scan as measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
     N = settings.N
     probe = draw_probe(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
     positions = place_scan(settings, energy_diameter(probe))
@@ -103,7 +103,7 @@ def place_scan(settings: KindScan, diameter: float) -> np.ndarray:
 
 
 def draw_object(settings: KindScan, side: int) -> np.ndarray:
-    """The transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
+    """Draw the transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
     kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
     thickness, other = (
         kind.draw(side, rng, **draw_values(kind, settings.object.ranges, rng)) for _ in range(2)

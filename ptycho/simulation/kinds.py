@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 def draw_values(
     kind: Kind, ranges: Mapping[str, Sequence[float]], rng: np.random.Generator
 ) -> dict[str, float]:
-    """A value for each parameter of a kind, from ``ranges`` or else from all that is allowed."""
+    """Draw a value for each parameter of a kind, from ``ranges`` or else from all that is allowed."""
     return {
         name: draw_value(parameter._replace(low=low, high=high), rng)
         for name, parameter in kind.parameters.items()
@@ -60,7 +60,7 @@ def draw_values(
 
 
 def draw_value(parameter: Parameter, rng: np.random.Generator) -> float:
-    """A number of a parameter's range."""
+    """Draw a number of a parameter's range."""
     if parameter.log:
         return math.exp(rng.uniform(math.log(parameter.low), math.log(parameter.high)))
     return float(rng.uniform(parameter.low, parameter.high))
@@ -69,7 +69,7 @@ def draw_value(parameter: Parameter, rng: np.random.Generator) -> float:
 def read_entries(
     table: Mapping[str, Kind], values: Mapping[str, Mapping[str, object]], key: str
 ) -> list[Entry]:
-    """The entries of a distribution, ``kind: {weight: w, parameter: [low, high]}``.
+    """Read the entries of a distribution, ``kind: {weight: w, parameter: [low, high]}``.
 
     Raises:
         ConfigError: a kind or a parameter that there is not, or a range that is not within what is allowed.
@@ -102,6 +102,6 @@ def _read_entry(table: Mapping[str, Kind], name: str, value: dict[str, object], 
 
 
 def choose_entry(entries: Sequence[W], rng: np.random.Generator) -> W:
-    """One of the entries, by their weights."""
+    """Return one of the entries, by their weights."""
     weights = np.array([entry.weight for entry in entries])
     return entries[rng.choice(len(entries), p=weights / weights.sum())]

@@ -93,7 +93,7 @@ class ScanSettings:
         check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
     def rng(self, stream: str) -> np.random.Generator:
-        """A generator of its own for each of ``STREAMS``."""
+        """Return a generator of its own for each of ``STREAMS``."""
         return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
 
 
@@ -177,7 +177,7 @@ class MeasuredLike:
         return np.linspace(-0.5, 0.5, len(self.positions))
 
     def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-        """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2.
+        """Return ``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2.
 
         ``times (n,)``: of a probe that drifts; None: it is where it is at time zero.
         """
@@ -244,7 +244,7 @@ def simulate_measured_like(
     energy_eV: float | None = None,
     pixel_m: tuple[float, float] | None = None,
 ) -> MeasuredLike:
-    """A scan by its settings under a probe ``(N, N)``; every random number comes from ``settings.seed``.
+    """Simulate a scan by its settings under a probe ``(N, N)``; all numbers come from ``settings.seed``.
 
     ``energy_eV``, ``pixel_m``: of a sample of several slices, the photon energy and the object's pixel.
     """
@@ -311,20 +311,20 @@ def _blobs(side: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """``(count, 2)``: ``√k·step/√π`` at the angle ``k·GOLDEN``, turned at random; one on each step²."""
+    """Return ``(count, 2)``: ``√k·step/√π`` at the angle ``k·GOLDEN``, turned at random; one a step²."""
     k = np.arange(count) + 0.5
     radius, angle = step / np.sqrt(np.pi) * np.sqrt(k), GOLDEN * k + rng.uniform(0, 2 * np.pi)
     return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1)
 
 
 def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """A square grid ``(count, 2)``, row by row, each position moved by up to a third of the step each way."""
+    """Return a square grid ``(count, 2)``, row by row, each position moved by up to a third of the step."""
     grid = np.stack(np.divmod(np.arange(count), row_of(count)), axis=1).astype(float)
     return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
 
 
 def snake(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """A jittered grid ``(count, 2)`` whose every second row is scanned backwards."""
+    """Return a jittered grid ``(count, 2)`` whose every second row is scanned backwards."""
     width = row_of(count)
     rows, cols = np.divmod(np.arange(count), width)
     grid = np.stack([rows, np.where(rows % 2, width - 1 - cols, cols)], axis=1).astype(float)
@@ -332,7 +332,7 @@ def snake(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def row_of(count: int) -> int:
-    """Positions in each row of a grid."""
+    """Return the number of positions in each row of a grid."""
     return int(np.ceil(np.sqrt(count)))
 
 

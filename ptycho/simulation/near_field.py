@@ -63,7 +63,7 @@ class NearFieldScan(MeasuredLike):
         return self.intensities(self.positions)
 
     def intensities(self, positions: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-        """``|Ψ|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, as the detector lies."""
+        """Return ``|Ψ|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, as the detector lies."""
         return np.stack([self._intensity(position) for position in positions])
 
     def _intensity(self, position: np.ndarray) -> np.ndarray:

@@ -39,13 +39,13 @@ BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edg
 
 
 def lines(side: int, rng: np.random.Generator, *, density: float) -> np.ndarray:
-    """Published "grid lines", ``(side, side)``: blurred segments; ``density`` 1: 400 on a side of 392."""
+    """Draw the published "grid lines", ``(side, side)``: blurred segments; ``density`` 1: 400 on 392 px."""
     count = max(4, round(400 * density * side / 392))
     return line_amplitude(side, count, rng)
 
 
 def polygons(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
-    """Convex plates of random heights that lie on each other; ``(side, side)``."""
+    """Draw convex plates of random heights that lie on each other; ``(side, side)``."""
     found = np.zeros((side, side))
     for _ in range(_count(side, size, density)):
         angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 7)))
@@ -57,7 +57,7 @@ def polygons(side: int, rng: np.random.Generator, *, size: float, blur: float, d
 
 
 def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Fields of bars, each field with a pitch and a direction of its own; ``(side, side)``."""
+    """Draw fields of bars, each field with a pitch and a direction of its own; ``(side, side)``."""
     field = _cells(side, 5 * size, rng)
     count = int(field.max()) + 1
     pitch, angle = size * rng.uniform(0.5, 1.5, count), rng.uniform(0, np.pi, count)
@@ -68,7 +68,7 @@ def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -
 
 
 def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Siemens stars; ``(side, side)``."""
+    """Draw Siemens stars; ``(side, side)``."""
     found = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (max(2, round((side / (6 * size)) ** 2)), 2)):
@@ -79,7 +79,7 @@ def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> n
 
 
 def cells(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
-    """Round bodies, thickest in the middle, with a nucleus and grains; ``(side, side)``."""
+    """Draw round bodies, thickest in the middle, with a nucleus and grains; ``(side, side)``."""
     found = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (_count(side, 1.5 * size, density), 2)):
@@ -93,7 +93,7 @@ def cells(side: int, rng: np.random.Generator, *, size: float, blur: float, dens
 
 
 def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
-    """Islands with edges: smoothed noise above a threshold, of two sizes; ``(side, side)``."""
+    """Draw islands with edges: smoothed noise above a threshold, of two sizes; ``(side, side)``."""
     share = 0.1 + 0.6 * density / 2
     found = np.zeros((side, side))
     for scale in (0.4 * size, size):
@@ -103,18 +103,18 @@ def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, dens
 
 
 def grains(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Voronoi cells of random heights; ``(side, side)``."""
+    """Draw Voronoi cells of random heights; ``(side, side)``."""
     cell = _cells(side, size, rng)
     return _smooth(rng.uniform(0, 1, int(cell.max()) + 1)[cell], blur)
 
 
 def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
-    """Smooth noise without edges; ``(side, side)``."""
+    """Draw smooth noise without edges; ``(side, side)``."""
     return _scale(gaussian_filter(rng.normal(size=(side, side)), size / 3, mode="wrap"))
 
 
 def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
-    """Part of a photograph of ``skimage.data``, turned at random; ``(side, side)``."""
+    """Draw part of a photograph of ``skimage.data``, turned at random; ``(side, side)``."""
     return _part_of(_photograph(PICTURES[rng.integers(len(PICTURES))]), side, rng, magnification)
 
 
@@ -132,7 +132,7 @@ def _part_of(
 
 
 def photographs(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
-    """Part of a photograph that none of our benchmarks scans, turned at random; ``(side, side)``.
+    """Draw part of a photograph that none of our benchmarks scans, turned at random; ``(side, side)``.
 
     Needs the optional packages of ``pip install "ptychopinn[pretrain]"``, which bring some of them.
     """
@@ -141,7 +141,7 @@ def photographs(side: int, rng: np.random.Generator, *, magnification: float) ->
 
 
 def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Shapes of all sizes that cover each other, each with a texture of its own; ``(side, side)``.
+    """Draw shapes of all sizes that cover each other, each with a texture of its own; ``(side, side)``.
 
     A texture is nothing, a slope, noise with the spectrum ``1/q^b``, or bars.
     """
@@ -181,7 +181,7 @@ def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
-    """Bent threads; ``(side, side)``."""
+    """Draw bent threads; ``(side, side)``."""
     found = np.zeros((side, side))
     for _ in range(3 * _count(side, 2 * size, density)):
         point, angle = rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)
@@ -197,7 +197,7 @@ def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, den
 
 
 def rings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Rings about a few centres, finer and finer outwards, as in a zone plate; ``(side, side)``."""
+    """Draw rings about a few centres, finer and finer outwards, as in a zone plate; ``(side, side)``."""
     found = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (max(2, round((side / (5 * size)) ** 2)), 2)):
@@ -207,7 +207,7 @@ def rings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> n
 
 
 def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Walls between the cells of a foam; ``(side, side)``."""
+    """Draw walls between the cells of a foam; ``(side, side)``."""
     points = rng.uniform(-size, side + size, (max(8, round((side / size + 2) ** 2)), 2))
     near, _ = cKDTree(points).query(np.mgrid[:side, :side].reshape(2, -1).T, k=2)
     wall = near[:, 1] - near[:, 0] < max(0.18 * size, 1.5)
@@ -215,7 +215,7 @@ def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np
 
 
 def leaves(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Ellipses that cover each other, of sizes without a scale ("dead leaves"); ``(side, side)``."""
+    """Draw ellipses that cover each other, of sizes without a scale ("dead leaves"); ``(side, side)``."""
     found = np.zeros((side, side))
     for _ in range(round(6 * (side / size) ** 2)):
         long = np.clip(size * 0.4 * rng.pareto(2.0) + 1.5, 1.5, side / 3)

@@ -12,7 +12,7 @@ BLURS = ((1.0, 1.0), (5.0, 2.0), (10.0, 5.0))  # (σ in pixels, weight)
 
 
 def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndarray:
-    """Amplitude of a "grid lines" object: blurred random line segments, maximum one.
+    """Return the amplitude of a "grid lines" object: blurred random line segments, maximum one.
 
     Segments with uniform random end points are counted on a canvas of side ``2·size``; the sum of its
     Gaussian blurs ``Σ w·G_σ`` (σ, w = 1, 1; 5, 2; 10, 5 px) is cropped to its centre.
@@ -35,12 +35,12 @@ def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndar
 
 
 def amplitude_to_phase(amplitude: np.ndarray) -> np.ndarray:
-    """A smooth phase of ``amplitude (…)``, ``φ = sin(π(a − ½))``: −1 to 1 rad for a in [0, 1]."""
+    """Return a smooth phase of ``amplitude (…)``, ``φ = sin(π(a − ½))``: −1 to 1 rad for a in [0, 1]."""
     return np.sin(np.pi * (amplitude - 0.5))
 
 
 def make_object(config: LinesObject, size: int, set_phi: bool, rng: np.random.Generator) -> np.ndarray:
-    """One object ``a·exp(iφ)``, φ = 0 unless ``set_phi``; ``(size, size)`` complex64."""
+    """Return one object ``a·exp(iφ)``, φ = 0 unless ``set_phi``; ``(size, size)`` complex64."""
     amplitude = line_amplitude(size, config.n_lines, rng)
     phase = amplitude_to_phase(amplitude) if set_phi else np.zeros_like(amplitude)
     return (amplitude * np.exp(1j * phase)).astype(np.complex64)

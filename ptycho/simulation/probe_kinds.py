@@ -30,7 +30,7 @@ COMMON = {"shift": SHIFT, "stretch": STRETCH}  # of every kind
 
 
 def draw_probe(kind: Kind, N: int, ranges: Mapping, rng: np.random.Generator) -> np.ndarray:
-    """A random probe of a kind, its largest amplitude one; ``(N, N)`` complex64."""
+    """Draw a random probe of a kind, its largest amplitude one; ``(N, N)`` complex64."""
     values = draw_values(kind, ranges, rng)
     shift, stretch = values.pop("shift") * N, values.pop("stretch")
     probe = kind.draw(N, rng, **values)
@@ -39,17 +39,17 @@ def draw_probe(kind: Kind, N: int, ranges: Mapping, rng: np.random.Generator) ->
 
 
 def zone_plate(N: int, rng: np.random.Generator, *, diameter: float, reach: float, stop: float) -> np.ndarray:
-    """Focus of a Fresnel zone plate with a central stop, before or behind the sample; ``(N, N)``."""
+    """Return the focus of a Fresnel zone plate with a central stop, off the sample; ``(N, N)``."""
     return _lens(N, rng, diameter, reach, lambda nu, _: (nu <= 1) & (nu >= stop))
 
 
 def disk(N: int, rng: np.random.Generator, *, diameter: float, edge: float) -> np.ndarray:
-    """A disk ``(N, N)`` with a flat phase, its edge smoothed by ``edge`` pixels."""
+    """Return a disk ``(N, N)`` with a flat phase, its edge smoothed by ``edge`` pixels."""
     return smooth_disk(N, diameter * N, edge)
 
 
 def gaussian(N: int, rng: np.random.Generator, *, diameter: float, curvature: float) -> np.ndarray:
-    """A Gaussian beam beside its waist, ``(N, N)``.
+    """Return a Gaussian beam beside its waist, ``(N, N)``.
 
     90 % of its energy is within ``diameter``, with ``curvature`` rad there.
     """
@@ -58,7 +58,7 @@ def gaussian(N: int, rng: np.random.Generator, *, diameter: float, curvature: fl
 
 
 def pinhole(N: int, rng: np.random.Generator, *, diameter: float, fresnel: float) -> np.ndarray:
-    """A round hole some way before the sample, ``(N, N)``; ``fresnel`` = radius²/λz is its Fresnel number."""
+    """Return a round hole some way before the sample, ``(N, N)``; Fresnel number ``fresnel`` = radius²/λz."""
     radius = diameter * N / 2
     return propagate(disk(N, rng, diameter=diameter, edge=0.5), radius**2 / fresnel)
 
@@ -66,7 +66,7 @@ def pinhole(N: int, rng: np.random.Generator, *, diameter: float, fresnel: float
 def diffuser(
     N: int, rng: np.random.Generator, *, diameter: float, grain: float, strength: float
 ) -> np.ndarray:
-    """A disk ``(N, N)`` behind a plate of random phase: ``strength`` rad, structures of ``grain`` pixels."""
+    """Return a disk ``(N, N)`` behind a plate of random phase: ``strength`` rad, ``grain`` pixels."""
     radius = diameter * N / 2
     phase = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap")
     wave = disk(N, rng, diameter=diameter, edge=1.0) * np.exp(1j * strength * phase / phase.std())
@@ -74,7 +74,7 @@ def diffuser(
 
 
 def vortex(N: int, rng: np.random.Generator, *, diameter: float, reach: float, charge: float) -> np.ndarray:
-    """A lens with a phase that winds about its axis ``round(charge)`` times; ``(N, N)``."""
+    """Return a lens with a phase that winds about its axis ``round(charge)`` times; ``(N, N)``."""
     turns = round(charge) * rng.choice([-1, 1])
     return _lens(N, rng, diameter, reach, lambda nu, theta: (nu <= 1) * np.exp(1j * turns * theta))
 
@@ -82,7 +82,7 @@ def vortex(N: int, rng: np.random.Generator, *, diameter: float, reach: float, c
 def aberrated(
     N: int, rng: np.random.Generator, *, diameter: float, reach: float, strength: float
 ) -> np.ndarray:
-    """A lens with astigmatism, coma, spherical aberration and a hard or a soft edge; ``(N, N)``."""
+    """Return a lens with astigmatism, coma, spherical aberration and a hard or a soft edge; ``(N, N)``."""
     astigmatism, coma, sphere = strength * rng.normal(size=3)
     turn, soft = rng.uniform(0, 2 * np.pi, 2), rng.random() < 0.5
 
@@ -98,7 +98,7 @@ def aberrated(
 def mirrors(
     N: int, rng: np.random.Generator, *, diameter: float, reach: float, strength: float
 ) -> np.ndarray:
-    """The focus ``(N, N)`` of two bent mirrors: a rectangular pupil, with errors of figure along each."""
+    """Return the focus ``(N, N)`` of two bent mirrors: a rectangular pupil, with figure errors along each."""
     aspect, waves = rng.uniform(0.6, 1.0), rng.normal(size=(2, 4)) * strength
     sign, c = rng.choice([-1, 1]), diameter * N / 2 / reach
 
@@ -113,7 +113,7 @@ def mirrors(
 
 
 def mask(N: int, rng: np.random.Generator, *, diameter: float, grain: float) -> np.ndarray:
-    """A disk cut up by a coded aperture, some way before the sample; ``(N, N)``."""
+    """Return a disk cut up by a coded aperture, some way before the sample; ``(N, N)``."""
     code = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap") > 0
     open_ = disk(N, rng, diameter=diameter, edge=0.7) * gaussian_filter(code.astype(float), 0.7)
     return propagate(open_, (diameter * N / 2) ** 2 / 12)
@@ -127,7 +127,7 @@ def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> 
 
 
 def disturb_phase(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
-    """A slightly wrong probe ``(…, N, N)`` complex64.
+    """Return a slightly wrong probe ``(…, N, N)`` complex64.
 
     Its far field has a smooth random phase of ``rms`` rad within its support.
     """
@@ -158,7 +158,7 @@ def _lens(
 
 
 def propagate(wave: np.ndarray, c: float) -> np.ndarray:
-    """A wave ``(N, N)`` further on, ``λz = c``."""
+    """Propagate a wave ``(N, N)`` further on, ``λz = c``."""
     row, col = frequencies(len(wave))
     return multiply_far_field(wave, np.exp(-1j * np.pi * c * (row**2 + col**2)))
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def simulate(config: RunConfig) -> dict[str, Dataset]:
-    """The training, validation and test datasets of a run; they share no object and no pattern.
+    """Simulate the training, validation and test datasets of a run; they share no object and no pattern.
 
     The photon scale is set by the training scan, ``s² = nphotons / ⟨Σ|Ψ|²⟩``, and used for all three.
     """
@@ -43,7 +43,7 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
 
 def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
-    """The datasets of :func:`simulate`, and what is true of the test scan where they do not say it."""
+    """Simulate the datasets of :func:`simulate`, and the truth of the test scan where they do not say it."""
     wrong = config.imperfections
     modes = {role: true_modes(config.probe_of(role), config.N, wrong) for role in ROLES}
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))

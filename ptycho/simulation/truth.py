@@ -50,18 +50,18 @@ class Truth:
     opr_weights: np.ndarray | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What is written, by name, from ``probe (K, N, N)`` to ``hot (N, N)``: all but the object."""
+        """Return what is written, by name, from ``probe (K, N, N)`` to ``hot (N, N)``: all but the object."""
         named = {key: getattr(self, key) for key in (*KINDS, *DRIFT)}
         return {key: np.asarray(value) for key, value in named.items() if value is not None}
 
     def keyed(self) -> dict[str, np.ndarray]:
-        """The NPZ form, with the object ``(M, M)``."""
+        """Return the NPZ form, with the object ``(M, M)``."""
         named = {PREFIX + key: value for key, value in self.arrays().items()}
         return named | {OBJECT: np.asarray(self.object)}
 
 
 def truth_of(made: MeasuredLike) -> Truth:
-    """The truth of a scan that was simulated."""
+    """Return the truth of a scan that was simulated."""
     count, N = len(made.positions), made.N
     return Truth(
         probe=made.photon_probe.reshape(-1, N, N).astype(np.complex64),
@@ -77,7 +77,7 @@ def truth_of(made: MeasuredLike) -> Truth:
 
 
 def read_truth(path: str | Path) -> Truth:
-    """The truth in a file that ``scripts/simulate_scan.py`` has written with imperfections.
+    """Read the truth in a file that ``scripts/simulate_scan.py`` has written with imperfections.
 
     Raises:
         ConfigError: the file cannot be read, or holds no truth: it was measured, or simulated without

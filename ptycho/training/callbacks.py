@@ -21,7 +21,7 @@ def standard_callbacks(
     bar: bool | None = None,
     more: Iterable[Callback] = (),
 ) -> list[Callback]:
-    """Those of every training, in their order: what is saved on a signal is saved before it stops.
+    """Return the callbacks of every training, in order: what is saved on a signal is saved before it stops.
 
     Args:
         checkpoints: a training that they hold is continued; None: nothing is saved.

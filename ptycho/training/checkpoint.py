@@ -60,7 +60,7 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
     def is_due(self) -> bool:
-        """Is it time for the next one?"""
+        """Return whether it is time for the next checkpoint."""
         return time.monotonic() - self._saved_at >= self._seconds
 
     def save(self, snapshot: Snapshot) -> None:
@@ -130,7 +130,7 @@ class Checkpoints:
 
 
 def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
-    """The snapshot in a checkpoint file and the configuration it was made with.
+    """Return the snapshot in a checkpoint file and the configuration it was made with.
 
     Raises:
         Exception: of any kind, where the file is damaged.
@@ -150,7 +150,7 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
+    """Return the SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
     sha = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])

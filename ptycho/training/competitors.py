@@ -35,7 +35,7 @@ class Competitor:
 
 
 def add_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
-    """Groups with the neighbouring patterns that the PINN's loss compares with, too."""
+    """Return groups with the neighbouring patterns that the PINN's loss compares with, too."""
     radius = config.model.neighbour_distance_px64 * data.N / 64
     return data.with_neighbours(config.model.neighbours, radius, config.seed)
 
@@ -61,14 +61,14 @@ COMPETITORS = {
 
 
 def geometry_of(data: Dataset, support: int = 0) -> Geometry:
-    """Sizes for a dataset and its probe, with at least a given support."""
+    """Return sizes for a dataset and its probe, with at least a given support."""
     support = data.N if data.exact else max(support, probe_support(data.probe))
     masked = data.good is not None and not data.good.all()
     return Geometry(data.N, data.region_size, data.group_size, support, data.exact, masked)
 
 
 def training_geometry(config: NetworkConfig, data: Dataset) -> Geometry:
-    """Sizes for the training on ``data``, with a support that holds the probes of training and test."""
+    """Return sizes for the training on ``data``, with a support that holds the training and test probes."""
     test_probe = getattr(config, "test_probe", None)
     other = 0 if test_probe is None else probe_support(make_probe(test_probe, data.N))
     return geometry_of(data, other)

@@ -126,7 +126,7 @@ class Fit(Task):
 
 
 def build_optimizer(model: keras.Model, settings: FitSettings, steps: int) -> Optimizer:
-    """Adam on its schedule over all epochs of so many steps; a learned probe has one of its own."""
+    """Return Adam on its schedule over all epochs of so many steps; a learned probe has one of its own."""
     adam = settings.adam
     schedule = learning_rate_schedule(adam, settings.learning_rate, steps * settings.epochs)
     optimizer = keras.optimizers.Adam(schedule, global_clipnorm=adam.clip_norm, name="adam")
@@ -137,7 +137,7 @@ def build_optimizer(model: keras.Model, settings: FitSettings, steps: int) -> Op
 
 
 def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool) -> Step:
-    """One optimizer step as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
+    """Return one optimizer step as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
     variables = model.trainable_variables
     optimizer.build(variables)
 
@@ -152,7 +152,7 @@ def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool)
 
 
 def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
-    """The losses of a batch without an update."""
+    """Return the losses of a batch without an update."""
 
     @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
     def eval_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -162,12 +162,12 @@ def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
 
 
 def bind_data(data: Dataset, step: Step) -> Callable[[Batch], LossTensors]:
-    """``step`` with the probe and normalisation of ``data``."""
+    """Return ``step`` with the probe and normalisation of ``data``."""
     probe, normalisation = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
     return lambda batch: step(batch, probe, normalisation)
 
 
 def full_batches(val: Dataset, batch_size: int, supervised: bool) -> list[Batch]:
-    """The full batches of the validation groups; one padded batch where there are fewer groups than that."""
+    """Return the full batches of the validation groups; a padded one where there are fewer groups."""
     full = [batch for batch, real in padded_batches(val, batch_size, supervised) if real == batch_size]
     return full or [next(padded_batches(val, batch_size, supervised))[0]]

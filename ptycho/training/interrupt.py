@@ -64,8 +64,9 @@ class StopRequest:
     def end_with(
         self, farewell: Callable[[], str], cleanup: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
-        """Other last words and another cleaning up where the block is stopped, and for what :class:`Stopped`
-        does on its way from there."""
+        """Set other last words and another cleaning up where the block is stopped, and for what
+        :class:`Stopped` does on its way from there.
+        """
         before = self._farewell, self._cleanup
         self._farewell, self._cleanup = farewell, cleanup
         try:

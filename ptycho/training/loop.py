@@ -50,26 +50,26 @@ class Task:
     validates: bool = False
 
     def steps(self, epoch: int) -> int:
-        """Optimizer steps of an epoch."""
+        """Return the number of optimizer steps of an epoch."""
         raise NotImplementedError
 
     def batches(self, epoch: int, first: int) -> Iterator[Any]:
-        """The batches of an epoch from its step ``first`` on."""
+        """Yield the batches of an epoch from its step ``first`` on."""
         raise NotImplementedError
 
     def step(self, batch: Any) -> LossTensors:
-        """One optimizer step, and its losses."""
+        """Take one optimizer step, and return its losses."""
         raise NotImplementedError
 
     def summarise(self, history: History) -> Losses:
-        """What the row of a complete epoch says of the losses ``history.running`` of its steps."""
+        """Return what the row of a complete epoch says of the losses ``history.running`` of its steps."""
         raise NotImplementedError
 
     def compile(self) -> None:
-        """Called after the first step: make ready whatever else will be needed."""
+        """Prepare whatever else will be needed; it is called after the first step."""
 
     def validate(self) -> Iterator[LossTensors]:
-        """The losses of the validation batches, if it ``validates``."""
+        """Yield the losses of the validation batches, if it ``validates``."""
         return iter(())
 
     def check(self, history: History) -> None:
@@ -80,24 +80,24 @@ class Callback:
     """What a loop does besides training; each method is called where its name says, in the given order."""
 
     def begin(self, training: Training) -> None:
-        """Before the first step."""
+        """Prepare before the first step."""
 
     def is_due(self) -> bool:
-        """After every step: is there a reason to wait for the device, and to pause?"""
+        """Return whether there is a reason to wait for the device, and to pause; asked after every step."""
         return False
 
     def reason_to_end(self, training: Training) -> str | None:
-        """Between two epochs: why the training shall end before its time."""
+        """Return why the training shall end before its time, or None; asked between two epochs."""
         return None
 
     def pause(self, training: Training) -> None:
-        """Between two steps or validation batches, whose losses are known."""
+        """Act between two steps or validation batches, whose losses are known."""
 
     def end_epoch(self, training: Training) -> None:
-        """After an epoch and its validation."""
+        """Act after an epoch and its validation."""
 
     def close(self) -> None:
-        """At the end, whatever ended it; the last callback first."""
+        """Clean up at the end, whatever ended it; the last callback first."""
 
 
 class Training:
@@ -148,7 +148,7 @@ class Training:
         return f"{place}, loss {total(self.history.running[-1]):.4g}" if step else place
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to go on from here."""
+        """Return all that is needed to go on from here."""
         self.history.running_s += self.clock.lap()
         optimizer = variables.read(self.task.optimizer.variables)
         return Snapshot(get_weights(self.task.model), self.best, optimizer, self.history)
@@ -239,23 +239,23 @@ class Clock:
         self._last = time.perf_counter()
 
     def running(self) -> float:
-        """Seconds since the last lap, which goes on."""
+        """Return seconds since the last lap, which goes on."""
         return time.perf_counter() - self._last
 
     def lap(self) -> float:
-        """Seconds since the last lap, or since the beginning."""
+        """Return seconds since the last lap, or since the beginning."""
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         return seconds
 
 
 def total(losses: Losses) -> float:
-    """The loss itself; where none is called so, the sum of all."""
+    """Return the loss itself; where none is called so, the sum of all."""
     return losses.get("loss", sum(losses.values()))
 
 
 def mean(rows: list[Losses]) -> Losses:
-    """Of each loss, over steps or batches."""
+    """Return the mean of each loss, over steps or batches."""
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 

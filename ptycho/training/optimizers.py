@@ -11,7 +11,7 @@ from ptycho.config import AdamConfig
 def learning_rate_schedule(
     config: AdamConfig, peak: float, steps: int
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
+    """Return a linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
     warmup = round(config.warmup_fraction * steps)
     return keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0 if warmup else peak,

@@ -18,7 +18,7 @@ from ptycho.training.loop import Callback, Training
 
 
 def callbacks_of(target: str | None, more: Iterable[Any] = ()) -> list[Callback]:
-    """Callbacks of Keras or of the loop, those that the function ``target`` makes and ``more``.
+    """Return callbacks of Keras or of the loop, those that the function ``target`` makes and ``more``.
 
     Raises:
         ConfigError: one of them is neither.

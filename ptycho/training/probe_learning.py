@@ -38,7 +38,7 @@ class ProbeLearner(Model):
         self.built = True
 
     def apply_change(self, probe: tf.Tensor) -> tf.Tensor:
-        """P, of the shape of P₀."""
+        """Return P, of the shape of P₀."""
         flat = tf.reshape(self.change, (-1, 1))
         kept = flat - tf.matmul(self._open, tf.matmul(self._open, flat, transpose_a=True))
         kept = tf.reshape(kept, self.change.shape)
@@ -49,17 +49,17 @@ class ProbeLearner(Model):
         return physics.scaled(wave, tf.sqrt(power))
 
     def losses_of(self, batch, probe, normalisation):
-        """The network's losses under the learned probe; ``probe`` is P₀."""
+        """Return the network's losses under the learned probe; ``probe`` is P₀."""
         return self.network.losses_of(batch, self.apply_change(probe), normalisation)
 
     def modes(self, probe: np.ndarray) -> np.ndarray:
-        """What was learned, ``(K, N, N)`` complex64, orthogonal and the strongest first."""
+        """Return the learned modes, ``(K, N, N)`` complex64, orthogonal and the strongest first."""
         wave = self.apply_change(tf.constant(probe)).numpy()
         return orthogonal_modes(wave.reshape(-1, *wave.shape[-2:]))[0]
 
 
 def find_ambiguities(probe: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span ∂P/∂y, ∂P/∂x, i y P, i x P and i P, ``(2·P.size, 5)`` float32.
+    """Return orthonormal columns that span ∂P/∂y, ∂P/∂x, i y P, i x P and i P, ``(2·P.size, 5)`` float32.
 
     Each is the real parts of a change of the probe, then its imaginary parts.
     """

@@ -37,7 +37,7 @@ class Samples(NamedTuple):
 
 
 def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: int) -> Samples:
-    """The ``count`` sample points of each box along an axis of ``size`` pixels.
+    """Return the ``count`` sample points of each box along an axis of ``size`` pixels.
 
     Args:
         low, high: box edges ``(n,)`` float32, 0 at the first and 1 at the last pixel's centre.
@@ -58,7 +58,7 @@ def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: i
 def points_at(
     start: tf.Tensor, step: tf.Tensor, numbers: tf.Tensor, size: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Points of the samples ``numbers``, ``(k,)`` or ``(n, k)`` whole float32, and whether inside."""
+    """Return points of the samples ``numbers``, ``(k,)`` or ``(n, k)`` whole float32, and whether inside."""
     points = start[:, None] + _rounded(step[:, None] * numbers)
     inside = (points >= 0) & (points <= tf.cast(size - 1, tf.float32))
     return tf.where(inside, points, tf.zeros_like(points)), inside

@@ -32,7 +32,7 @@ LEAST_STEP = 0.51
 
 
 def matrix_crop(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
-    """All crops ``(n, h, w, C)`` of real ``work (B, H, W, C)``, with values of pixel (0, 0) where outside.
+    """Return crops ``(n, h, w, C)`` of real ``work (B, H, W, C)``, with values of pixel (0, 0) where outside.
 
     The derivative to the points is the bilinear one for ``nearest`` too, as in TensorFlow.
     """

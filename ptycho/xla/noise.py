@@ -20,7 +20,7 @@ _PARITY = 0x1BD11BDA
 def threefry2x32(
     key: tuple[tf.Tensor, tf.Tensor], counter: tuple[tf.Tensor, tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two random words for each counter.
+    """Return two random words for each counter.
 
     Args:
         key: two uint32 words.
@@ -46,7 +46,7 @@ def _rotate_left(word: tf.Tensor, bits: int) -> tf.Tensor:
 
 
 def standard_normal(shape: Sequence[int] | tf.Tensor, seed: int, step: tf.Tensor) -> tf.Tensor:
-    """Standard normal float32 numbers, by Box and Muller's method.
+    """Return standard normal float32 numbers, by Box and Muller's method.
 
     Args:
         shape: shape of the result.

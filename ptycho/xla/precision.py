@@ -22,7 +22,7 @@ IMAGE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, t
 
 
 def compute_dtype(dtype: tf.DType) -> tf.DType:
-    """The real dtype in which ``dtype`` is computed: float64 for double precision, else float32."""
+    """Return the real dtype in which ``dtype`` is computed: float64 for double precision, else float32."""
     return tf.float64 if dtype.real_dtype == tf.float64 else tf.float32
 
 
@@ -49,14 +49,14 @@ def by_parts(
 
 
 def channels_as_real(images: tf.Tensor) -> tf.Tensor:
-    """``(…, C)`` complex to ``(…, 2C)`` real, the imaginary parts last; anything else unchanged."""
+    """Turn ``(…, C)`` complex into ``(…, 2C)`` real, the imaginary parts last; anything else is unchanged."""
     if not images.dtype.is_complex:
         return images
     return tf.concat([tf.math.real(images), tf.math.imag(images)], axis=-1)
 
 
 def channels_as_complex(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The inverse of :func:`channels_as_real`, ``(…, 2C)`` → ``(…, C)``; a real ``dtype`` is a cast."""
+    """Invert :func:`channels_as_real`, ``(…, 2C)`` → ``(…, C)``; a real ``dtype`` is a cast."""
     if dtype.is_integer and images.dtype.is_floating:
         return _as_integer(images, dtype)
     if not dtype.is_complex:
@@ -75,7 +75,7 @@ def _as_integer(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def fill_as_real(fill_value: complex, channels: int | tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The fill value for :func:`channels_as_real` images: a scalar, or ``(2C,)`` for complex ``dtype``."""
+    """Return the fill value for :func:`channels_as_real` images: a scalar, or ``(2C,)`` if complex."""
     real = compute_dtype(dtype)
     if not dtype.is_complex:
         return tf.cast(fill_value, real)
@@ -84,7 +84,7 @@ def fill_as_real(fill_value: complex, channels: int | tf.Tensor, dtype: tf.DType
 
 
 def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False) -> tf.Tensor:
-    """``tf.matmul`` of ``(…, m, k)`` and ``(…, k, n)``, to float32 where matrix units would use TF32.
+    """Return ``tf.matmul`` of ``(…, m, k)`` and ``(…, k, n)``, to float32 where matrix units would use TF32.
 
     Whether such a device is present is read when the function is traced.
     """
@@ -97,7 +97,7 @@ def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: b
 
 @tf.custom_gradient
 def split_matmul(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """``a·b`` from factors of 11 significant bits, see the head of this file.
+    """Return ``a·b`` from factors of 11 significant bits, see the head of this file.
 
     Args:
         a: ``(…, m, k)`` float32, finite.

@@ -21,7 +21,7 @@ from ptycho.xla.taps import apply_taps, shift_taps
 
 
 def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
-    """Linear-interpolation weights ``W[…, i, m] = max(0, 1 − |points[…, i] − m|)``.
+    """Return linear-interpolation weights ``W[…, i, m] = max(0, 1 − |points[…, i] − m|)``.
 
     At an integer point, where the weight has a kink, its derivative is the mean of both sides, so that a
     resampled image has the central difference as its gradient there (and not zero).
@@ -38,7 +38,7 @@ def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
-    """``Wy · image · Wxᵀ`` over the last two axes, computed in at least float32, never in TF32.
+    """Return ``Wy · image · Wxᵀ`` over the last two axes, computed in at least float32, never in TF32.
 
     Args:
         images: ``(…, H, W)`` real or complex floating.
@@ -55,7 +55,7 @@ def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
 
 
 def resample_adjoint(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
-    """The adjoint of :func:`resample`, ``Wyᵀ · image · Wx``: ``(…, h, w)`` to ``(…, H, W)``."""
+    """Return the adjoint of :func:`resample`, ``Wyᵀ · image · Wx``: ``(…, h, w)`` to ``(…, H, W)``."""
     wy, wx = (tf.cast(weights, compute_dtype(images.dtype)) for weights in (wy, wx))
     return by_parts(lambda part, _: matmul(matmul(wy, part, transpose_a=True), wx), images)
 

@@ -32,7 +32,7 @@ class Tap(NamedTuple):
 
 
 def sum_of_taps(taps: Sequence[Tap], axis: int, read: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """``Σ_t weight_t · read(index_t)``; ``read`` gives ``(n, …)`` with the samples along ``axis`` 1 or 2."""
+    """Return ``Σ_t weight_t · read(index_t)``; ``read`` gives ``(n, …)``, samples along ``axis`` 1 or 2."""
     expand = (slice(None), slice(None), None, None) if axis == 1 else (slice(None), None, slice(None), None)
     terms = [tap.weight[expand] * read(tap.index) for tap in taps]
     return sum(terms[1:], start=terms[0])
@@ -44,14 +44,14 @@ def apply_taps(images: tf.Tensor, taps: Sequence[Tap], axis: int) -> tf.Tensor:
 
 
 def dense_weights(taps: Sequence[Tap], size: int | tf.Tensor) -> tf.Tensor:
-    """The taps as matrices ``W (n, k, size)``."""
+    """Return the taps as matrices ``W (n, k, size)``."""
     pixels = tf.range(size)
     rows = [tf.where(tap.index[..., None] == pixels, tap.weight[..., None], 0) for tap in taps]
     return sum(rows[1:], start=rows[0])
 
 
 def shift_taps(shifts: tf.Tensor, size: int | tf.Tensor) -> tuple[list[Tap], list[Tap]]:
-    """Linear interpolation at ``i − shift``, zero outside, and its derivative to the sample point.
+    """Return linear interpolation at ``i − shift``, zero outside, and its derivative to the sample point.
 
     All samples of an image lie in the same place between their pixels, so the index is the sample's number
     plus one integer for each image. At whole points the derivative is the mean of both sides.
@@ -79,19 +79,19 @@ def shift_taps(shifts: tf.Tensor, size: int | tf.Tensor) -> tuple[list[Tap], lis
 
 
 def linear_taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
-    """Linear interpolation at ``points (…)``; at whole ones both taps are one pixel, the derivative zero."""
+    """Interpolate linearly at ``points (…)``; at whole ones both taps are one pixel, the derivative zero."""
     below, above = tf.floor(points), tf.math.ceil(points)
     fraction = points - below
     return [Tap(tf.cast(below, tf.int32), 1 - fraction), Tap(tf.cast(above, tf.int32), fraction)]
 
 
 def nearest_taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
-    """The pixel nearest to each of ``points (…)``, halves away from zero."""
+    """Return the pixel nearest to each of ``points (…)``, halves away from zero."""
     return [Tap(tf.cast(round_half_away(points), tf.int32), tf.ones_like(points))]
 
 
 def kernel_taps(kernel: Callable[[tf.Tensor], tf.Tensor], support: int) -> Callable[..., list[Tap]]:
-    """Taps at points ``(…)`` of a kernel, normalised over the pixels there are, as in ``tf.image.resize``."""
+    """Return taps at points ``(…)`` of a kernel, normalised over pixels there are, as ``tf.image.resize``."""
 
     def taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
         last = tf.cast(size - 1, points.dtype)
@@ -105,7 +105,7 @@ def kernel_taps(kernel: Callable[[tf.Tensor], tf.Tensor], support: int) -> Calla
 
 
 def keys_cubic(distance: tf.Tensor) -> tf.Tensor:
-    """Keys' cubic convolution kernel with a = −1/2 (Keys 1981, eq. 15), support 2."""
+    """Return Keys' cubic convolution kernel with a = −1/2 (Keys 1981, eq. 15), support 2."""
     d = tf.abs(distance)
     near = 1 + d * d * (1.5 * d - 2.5)
     far = 2 + d * (-4 + d * (2.5 - 0.5 * d))
@@ -113,7 +113,7 @@ def keys_cubic(distance: tf.Tensor) -> tf.Tensor:
 
 
 def lanczos3(distance: tf.Tensor) -> tf.Tensor:
-    """``sinc(d)·sinc(d/3)`` of ``distance (…)`` where ``|d| < 3``, else zero (Turkowski 1990)."""
+    """Return ``sinc(d)·sinc(d/3)`` of ``distance (…)`` where ``|d| < 3``, else zero (Turkowski 1990)."""
     return tf.where(tf.abs(distance) < 3, _sinc(distance) * _sinc(distance / 3), tf.zeros_like(distance))
 
 

@@ -16,7 +16,7 @@ Turn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
 def cut_windows(images: tf.Tensor, starts: tf.Tensor, side: int) -> tf.Tensor:
-    """``out[b, c] = images[b, r : r + side, q : q + side]`` with ``(r, q) = starts[b, c]``.
+    """Return ``out[b, c] = images[b, r : r + side, q : q + side]`` with ``(r, q) = starts[b, c]``.
 
     Args:
         images: ``(B, H, W)``, of any dtype.
@@ -36,7 +36,7 @@ def cut_windows(images: tf.Tensor, starts: tf.Tensor, side: int) -> tf.Tensor:
 
 
 def add_windows(windows: tf.Tensor, starts: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
-    """The sum of windows ``(B, C, N, N)`` at their places, ``(B, H, W)``: adjoint of :func:`cut_windows`."""
+    """Add windows ``(B, C, N, N)`` at their places, ``(B, H, W)``: the adjoint of :func:`cut_windows`."""
     side = windows.shape[-1]
 
     @tf.custom_gradient

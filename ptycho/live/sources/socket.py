@@ -100,7 +100,7 @@ class SocketSource(Source):
 
 
 def tcp_address(watch: str) -> str:
-    """``zmq://host:port`` as ZeroMQ has it.
+    """Return the address ``zmq://host:port`` as ZeroMQ has it.
 
     Raises:
         ConfigError: it is none.
@@ -112,7 +112,7 @@ def tcp_address(watch: str) -> str:
 
 
 def require_zmq() -> Any:
-    """The package pyzmq.
+    """Return the package pyzmq.
 
     Raises:
         ConfigError: it is not installed.
