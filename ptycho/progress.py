@@ -82,7 +82,7 @@ def heartbeat(what: str, every_s: float = 60.0) -> Iterator[None]:
 
 
 class Progress:
-    """Shows how many diffraction patterns are done, how many a second, and the time left.
+    """Progress bar: diffraction patterns that are done, the rate per second, and the time left.
 
     In a log a line after ten seconds, the next ones after twice as long each: a loop has few of them, and one
     that takes less has none.

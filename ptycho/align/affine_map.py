@@ -36,7 +36,7 @@ from ptycho.scan.ramp import levelled
 
 @dataclass(frozen=True)
 class AffineOptions:
-    """How the map is fitted, and which maps are reported."""
+    """Options of the fit of the map, and limits of which maps are reported."""
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
     growing: tuple[tuple[int, int, int], ...] = ((16, 8, 15), (36, 8, 20))  # patterns; steps of O, and with A
@@ -87,10 +87,12 @@ class PositionMap:
 
     @property
     def scale(self) -> float:
+        """Mean scale of the map, ``√|det A|``."""
         return float(np.sqrt(abs(np.linalg.det(self.matrix))))
 
     @property
     def degrees(self) -> float:
+        """Rotation of the map in degrees, from rows to columns."""
         return turn_in(self.matrix)
 
     @property
@@ -101,14 +103,17 @@ class PositionMap:
 
     @property
     def scale_differs(self) -> bool:
+        """Whether the scale differs from one by more than the limit and its error allow."""
         return self._differs(abs(self.scale - 1), self.options.scale, self.scale_error)
 
     @property
     def turn_differs(self) -> bool:
+        """Whether the rotation differs from zero by more than the limit and its error allow."""
         return self._differs(abs(self.degrees), self.options.degrees, self.turn_error)
 
     @property
     def shear_differs(self) -> bool:
+        """Whether the shear exceeds what the limit of the scale and its error allow."""
         return self._differs(self.shear, self.options.scale, self.scale_error)
 
     def _differs(self, value: float, least: float, error: float) -> bool:
@@ -116,6 +121,7 @@ class PositionMap:
 
     @property
     def text(self) -> str:
+        """Rotation and scale with their standard errors, for a finding."""
         return (
             f"rotated by {self.degrees:.2f} ± {self.turn_error:.2f}°, "
             f"{self.scale:.4f} ± {self.scale_error:.4f} times in scale"
@@ -124,7 +130,7 @@ class PositionMap:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What a trial begins with: A, and the modes ``(K, N, N)`` in a dataset's units."""
+    """Start of a trial: A, and the modes ``(K, N, N)`` in a dataset's units."""
 
     matrix: np.ndarray
     modes: np.ndarray
@@ -136,7 +142,7 @@ class Start:
 
 
 class MapGain(NamedTuple):
-    """By how much χ² of the fitted patterns would fall along a map of the positions, and their deviance."""
+    """Gain in χ² of the fitted patterns along a map of the positions, and their deviance."""
 
     chi2: float
     deviance: float

@@ -69,7 +69,7 @@ ONE_OBJECT = ("object", "both")  # of data.shared
 
 @dataclass(frozen=True, eq=False)
 class StartingPoint:
-    """What a reconstruction begins with.
+    """Start of a reconstruction.
 
     Attributes:
         object: ``(M, M)`` complex64 on the pixels of the dataset, zero where nothing is known.
@@ -109,7 +109,7 @@ class AlignedScan:
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
-        """Return all of them, in order."""
+        """All decisions, in order."""
         return (*self.reading, *self.steps)
 
     def decided(self, *decisions: Finding) -> AlignedScan:

@@ -13,7 +13,7 @@ from ptycho.reconstruction.blocks import Cache, Executor, NoCache, serial
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where something is done.
+    """Context of a run.
 
     Attributes:
         scratch: a folder for patterns in a nameless file.

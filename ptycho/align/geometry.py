@@ -73,7 +73,7 @@ class Alternative:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What is decided about the positions.
+    """Decisions about the positions.
 
     Attributes:
         matrix, probe: as of :class:`Alternative`, but applied; None: they stay.
@@ -89,7 +89,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class CoarseRotation:
-    """What the patterns say before there is a probe.
+    """Rotation and mirroring that the patterns show before there is a probe.
 
     Attributes:
         degrees: rotation of the positions, up to 180°.
@@ -105,6 +105,7 @@ class CoarseRotation:
 
     @property
     def warning(self) -> str | None:
+        """A warning with its remedy if patterns are mirrored or the rotation is undetermined; else None."""
         if self.transposed:
             return (
                 "the patterns are mirrored against the positions: data.transpose=true, or one of "

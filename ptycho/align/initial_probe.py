@@ -26,7 +26,7 @@ from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """How the initial probe is estimated."""
+    """Options of the estimate of the initial probe."""
 
     steps: int = 5  # of the object, for every number
     halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
@@ -60,7 +60,7 @@ class Guess:
 
     @property
     def finding(self) -> Finding:
-        """What was chosen, and why."""
+        """Finding that says what was chosen, and why."""
         deviance, among = sorted(trial.mean_deviance for trial in self.tried), ""
         if len(deviance) > 1:
             among = (

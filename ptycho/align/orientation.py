@@ -47,7 +47,7 @@ from ptycho.scan.dataset import Dataset
 
 @dataclass(frozen=True)
 class OrientationOptions:
-    """How orientations are tried and compared; the limits are measured on simulated scans."""
+    """Options of the trials of orientations; the limits are measured on simulated scans."""
 
     object_steps: int = 3  # of the object alone
     probe_steps: int = 4  # then with the probe
@@ -63,7 +63,7 @@ OPTIONS = OrientationOptions()
 
 
 class Orientation(NamedTuple):
-    """How a scan is read otherwise than it was: patterns transposed, then reversed; positions negated."""
+    """Change of how a scan is read: patterns transposed, then reversed; positions negated."""
 
     transpose: bool = False
     flip_rows: bool = False
@@ -72,7 +72,7 @@ class Orientation(NamedTuple):
 
     @property
     def changes(self) -> int:
-        """In how many of the four it differs from the scan as it was read."""
+        """Number of the four in which it differs from the scan as it was read."""
         return self.transpose + self.flip_rows + self.flip_cols + (self.position_sign < 0)
 
     def patterns(self, images: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ NO_GAIN = Comparison(0.0, 0.0)
 
 @dataclass(frozen=True)
 class JumpOptions:
-    """How position jumps are searched for, and which are accepted."""
+    """Options of the search for position jumps, and limits of which are accepted."""
 
     registration: RegistrationOptions = RegistrationOptions()
     convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
@@ -48,7 +48,7 @@ OPTIONS = JumpOptions()
 
 @dataclass(frozen=True, eq=False)
 class Jumps:
-    """How the patterns of a scan are moved.
+    """Moves of the patterns of a scan.
 
     Attributes:
         moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
@@ -66,22 +66,22 @@ class Jumps:
 
     @property
     def moved(self) -> np.ndarray:
-        """``(J,)`` bool."""
+        """Mask ``(J,)`` bool of the patterns that are moved."""
         return np.linalg.norm(self.moves, axis=1) >= self.limits.least
 
     @property
     def lost(self) -> bool:
-        """Return whether so many patterns fit at no position that positions are not found."""
+        """Whether so many patterns fit at no position that positions are not found."""
         return bool(self.unplaced.mean() > self.limits.lost)
 
     @property
     def breaks(self) -> np.ndarray:
-        """``(J − 1,)`` bool, where the next pattern is moved otherwise."""
+        """Mask ``(J − 1,)`` bool, True where the next pattern is moved otherwise."""
         return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= self.limits.least
 
     @property
     def kind(self) -> str:
-        """By how moves change from one pattern to the next."""
+        """Kind of the moves, by how they change from one pattern to the next."""
         breaks = self.breaks
         if not breaks.any():
             return "a drift"
@@ -91,7 +91,7 @@ class Jumps:
 
     @property
     def text(self) -> str:
-        """``12 of 400 patterns by 14 to 31 px: jumps``."""
+        """Summary such as ``12 of 400 patterns by 14 to 31 px: jumps``."""
         far = np.linalg.norm(self.moves[self.moved], axis=1)
         return (
             f"{len(far)} of {len(self.moves)} patterns by {far.min():.0f} to {far.max():.0f} px: {self.kind}"

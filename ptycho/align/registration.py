@@ -36,7 +36,7 @@ from ptycho.scan.probe import energy_diameter, intensity_of
 
 @dataclass(frozen=True)
 class RegistrationOptions:
-    """How patterns are registered. A *share* is what of a pattern's variation is not explained."""
+    """Options of the registration. A *share* is what of a pattern's variation is not explained."""
 
     reach: int = 36  # pixels, within which a pattern is searched for
     coarse_step: int = 3  # pixels, of the first search
@@ -72,7 +72,7 @@ OPTIONS = RegistrationOptions()
 
 
 class Seed(NamedTuple):
-    """What a seed comes to.
+    """Result of a seed.
 
     Attributes:
         height: the share of its patterns that are explained worst, and for those that were left out.
@@ -152,7 +152,7 @@ class Registration:
 
     @property
     def dim(self) -> bool:
-        """The noise of photons hides what patterns differ by."""
+        """Whether the noise of photons hides what patterns differ by."""
         return self.noise > self.variation
 
     @property
@@ -189,7 +189,7 @@ class Registration:
 
     @property
     def vague(self) -> bool:
-        """The beam does not explain even the seed: what a place explains says nothing of the place."""
+        """Whether the beam does not even explain the seed, so that shares say nothing of places."""
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
     def extend(self) -> None:
@@ -289,7 +289,7 @@ class Registration:
 
     @property
     def lost(self) -> bool:
-        """So many patterns are explained at no position that positions are not found."""
+        """Whether so many patterns are explained at no position that positions are not found."""
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:

@@ -26,7 +26,7 @@ from ptycho.scan.dataset import Dataset
 
 
 class ScanRotation(NamedTuple):
-    """By how many degrees positions must be rotated, from rows to columns; −90 to 90.
+    """Rotation of the positions in degrees, from rows to columns; −90 to 90.
 
     Attributes:
         degrees: of the positions.

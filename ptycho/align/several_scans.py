@@ -35,7 +35,7 @@ MOVES = Refine(False, True, object=False)
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """How one scan is placed on another."""
+    """Options of placing one scan on another."""
 
     steps: int = 30  # of a scan's object alone
     probe_steps: int = 60  # and then with the probe
@@ -53,7 +53,7 @@ class PlaceOptions:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a scan lies on the object of another.
+    """Place of a scan on the object of another.
 
     Attributes:
         centre: ``(2,)`` pixels, about which positions are rotated by ``degrees``, from rows to columns.

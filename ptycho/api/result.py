@@ -76,7 +76,7 @@ class Result:
 
     @property
     def name(self) -> str:
-        """That of the scan."""
+        """Name of the scan."""
         return self.product.name
 
     @property
@@ -140,7 +140,7 @@ class Result:
 
     @property
     def advice(self) -> dict[str, str]:
-        """What to do about each flag of ``scores["flags"]``, the gravest first."""
+        """Remedies of the flags in ``scores["flags"]``, the gravest first."""
         return {one.flag: one.remedy for one in advice_of(self.scores, WORDS)}
 
     def plot(self) -> Figure:

@@ -110,12 +110,12 @@ class Scan:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was settled, and why."""
+        """Decisions about the scan, with their reasons."""
         return [finding.in_words(WORDS) for finding in self.geometry.findings]
 
     @property
     def warnings(self) -> list[str]:
-        """What looks wrong, a line each."""
+        """Warnings of what looks wrong, a line each."""
         return [WORDS(warning) for warning in self.geometry.warnings]
 
     @property

@@ -262,7 +262,7 @@ class DataConfig:
 
     @property
     def near_field(self) -> bool:
-        """Fresnel diffraction leads from the sample to the detector."""
+        """Whether Fresnel diffraction leads from the sample to the detector."""
         return self.physics == "near_field"
 
     def stated_quantities(self) -> dict[str, float]:
@@ -308,7 +308,7 @@ class DataConfig:
 
     @property
     def name(self) -> str:
-        """What the scan is called: its file, without the ending; of several that are joined, all of them."""
+        """Name of the scan: its file, without the ending; of several that are joined, all of them."""
         return "+".join(Path(file).stem for file in (self.file if self.shared else (self.path,)))
 
     @property

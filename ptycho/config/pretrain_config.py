@@ -170,6 +170,7 @@ class PretrainConfig(KindsConfig, NetworkConfig):
 
     @property
     def forms(self) -> tuple[BatchConfig, ...]:
+        """The forms of the batches that are trained on."""
         return tuple(self.batches.values())
 
 

@@ -47,9 +47,11 @@ class Within:
 
     @property
     def text(self) -> str:
+        """The allowed range, as an error states it."""
         return f"[low, high] within [{self.low:g}, {self.high:g}]"
 
     def holds(self, value: tuple[float, float]) -> tuple[float, float]:
+        """Return ``value`` (low, high) if it is ordered and within the range; else raise ValueError."""
         if not self.low <= value[0] <= value[1] <= self.high:
             raise ValueError(self.text)
         return value

@@ -58,6 +58,7 @@ class Fresnel:
 
     @property
     def numbers(self) -> tuple[float, float]:
+        """Fresnel numbers ``λz/dx²`` along (rows, columns)."""
         return self.row, self.col
 
     @property

@@ -49,7 +49,7 @@ class Measurement:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """``(J, N, N)``."""
+        """Shape of the patterns, ``(J, N, N)``."""
         N = len(self.values["probe"])
         return len(self.values["image"]), N, N
 
@@ -106,6 +106,7 @@ class Members:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays by their keys, from the headers alone."""
         return {key: header.shape for key, header in self._headers.items()}
 
     def read(self, key: str) -> Any:
@@ -121,6 +122,7 @@ class Members:
         return self._try(lambda: Statistics.of(_patterns(self.archive, header)))
 
     def refuse(self) -> None:
+        """Raise NpzError with all problems in one line, if there are any."""
         if self.problems:
             raise NpzError("; ".join(self.problems))
 
@@ -133,6 +135,7 @@ class Members:
 
 
 def list_keys(archive: NpzFile, most: int = 12) -> str:
+    """Return the first ``most`` keys of an archive in one line, for an error; ``none`` without any."""
     more = ", …" if len(archive.keys) > most else ""
     return ", ".join(shown(key, 60) for key in archive.keys[:most]) + more or "none"
 

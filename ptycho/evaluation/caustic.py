@@ -28,7 +28,7 @@ PREFIX = "caustic_"
 
 @dataclass(frozen=True)
 class CausticOptions:
-    """How far, and how finely, a probe is propagated."""
+    """Range and sampling of the propagation of a probe."""
 
     depths: float = 3.0  # of field on each side of the sample, at least
     beyond: float = 1.3  # times the distance of the waist, at least

@@ -81,6 +81,7 @@ class ShownPhase:
 
     @property
     def unit(self) -> str:
+        """Label of the unit: ``rad``, with the kind of the phase if it has one."""
         return ", ".join(filter(None, ("rad", self.kind)))
 
     def with_difference(self, difference: np.ndarray) -> ShownPhase:

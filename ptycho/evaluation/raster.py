@@ -24,7 +24,7 @@ from ptycho.evaluation.colours import show_phase
 
 @dataclass(frozen=True)
 class RasterLimits:
-    """When positions are a lattice, and when an image shows it."""
+    """Limits of when positions are a lattice, and of when an image shows it."""
 
     order: float = 0.5  # least S(q) of a lattice; a jitter of σ steps an axis leaves ``exp(−(2πσ)²)``
     fewest: int = 5  # positions along each axis of the lattice

@@ -97,7 +97,7 @@ def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> N
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What is shown of a reconstruction: its well illuminated part, of large ones in larger pixels.
+    """Picture of a reconstruction: its well illuminated part, of large ones in larger pixels.
 
     Around that part there is more noise than object; the files hold all that is covered.
 

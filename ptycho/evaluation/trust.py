@@ -20,7 +20,7 @@ from ptycho.scan import plausibility
 
 @dataclass(frozen=True)
 class TrustLimits:
-    """Beyond which flags are raised."""
+    """Limits beyond which flags are raised."""
 
     excess: float = 0.045  # of the R-factor over photon noise
     uncounted_excess: float = 0.15  # of the R-factor, where photons were not counted
@@ -49,7 +49,7 @@ FAR_PROBE, RASTER = "probe_far_from_training", "raster_artefact"
 
 
 class Flag(NamedTuple):
-    """What a flag means, what to do, and whether it says that the image is likely wrong (not only weak)."""
+    """Meaning of a flag, its remedy, and whether it says that the image is likely wrong (not only weak)."""
 
     means: str
     remedy: str
@@ -240,7 +240,7 @@ class Evidence:
 
     @property
     def flags(self) -> list[str]:
-        """Return those of :data:`FLAGS` that this raises; an object that is not finite explains nothing."""
+        """Names in :data:`FLAGS` of what this raises; an object that is not finite explains nothing."""
         limits = self.limits
         if not self.certainty > limits.certain:
             return [NOTHING_SEEN]
@@ -302,4 +302,5 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
 
 
 def amplitude_in_noise(share: float | None, limits: TrustLimits = LIMITS) -> bool:
+    """Return whether the noise's share of the amplitude contrast exceeds its limit; False where unknown."""
     return share is not None and not share <= limits.noise_share

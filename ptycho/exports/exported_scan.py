@@ -92,16 +92,17 @@ class ExportedScan:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.probe.shape[-1]
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the patterns, ``(J, N, N)``."""
+        """Shape of the patterns, ``(J, N, N)``."""
         return len(self.positions), self.N, self.N
 
     @property
     def good_pixels(self) -> np.ndarray:
-        """``(N, N)`` bool."""
+        """Mask ``(N, N)`` bool of the good pixels."""
         return np.ones((self.N, self.N), bool) if self.good is None else self.good
 
     @property
@@ -117,7 +118,7 @@ class ExportedScan:
 
     @property
     def blanked(self) -> str:
-        """What to say of the pixels that were not measured, in a format that has no mask; may be empty."""
+        """Note on the pixels that were not measured, for a format without a mask; may be empty."""
         bad = int(np.count_nonzero(~self.good_pixels))
         return f"{bad} detector pixels were not measured and hold zero. " if bad else ""
 
@@ -135,7 +136,7 @@ class ExportedScan:
 
     @property
     def stored_amplitudes(self) -> Blocks:
-        """Their square roots, float32."""
+        """Square roots of :attr:`stored`, ``(j, N, N)`` float32 by blocks."""
         blocks = (np.sqrt(block.astype(np.float64)).astype(FLOAT32) for block in self.stored.blocks)
         return Blocks(self.shape, FLOAT32, blocks)
 

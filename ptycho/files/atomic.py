@@ -44,6 +44,7 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
 
 
 def write_text(target: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all."""
     write_atomically(target, lambda file: file.write(text.encode()))
 
 

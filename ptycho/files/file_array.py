@@ -41,6 +41,7 @@ class FileArray:
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     def __len__(self) -> int:

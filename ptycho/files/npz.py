@@ -24,7 +24,7 @@ HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 class NpzError(ValueError):
-    """What is wrong with an NPZ file or one of its arrays, in one line that does not name the file."""
+    """Fault of an NPZ file or one of its arrays, in one line that does not name the file."""
 
 
 def name_kinds(kinds: str) -> str:
@@ -35,7 +35,7 @@ def name_kinds(kinds: str) -> str:
 
 @dataclass(frozen=True)
 class Header:
-    """What a member declares, checked against the archive; ``start`` bytes of header precede the array."""
+    """Declaration of a member, checked against the archive; ``start`` bytes precede the array."""
 
     key: str
     shape: tuple[int, ...]
@@ -45,7 +45,8 @@ class Header:
     info: zipfile.ZipInfo
 
     @property
-    def stored(self) -> bool:  # not compressed: the array's bytes are in the file as they are
+    def stored(self) -> bool:
+        """Whether the array's bytes are in the file as they are, not compressed."""
         return self.info.compress_type == zipfile.ZIP_STORED
 
 
@@ -90,6 +91,7 @@ class NpzFile:
         self.close()
 
     def close(self) -> None:
+        """Close the archive and its file."""
         self._zip.close()
         self._file.close()
 

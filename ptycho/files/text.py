@@ -24,7 +24,7 @@ class PlainFormatter(logging.Formatter):
 
 
 class EachWarningOnce(logging.Filter):
-    """Pass a warning the first time that it occurs; in a batch, once for each run (:func:`next_run`)."""
+    """Filter that passes a warning the first time; in a batch, once for each run (:func:`next_run`)."""
 
     def __init__(self) -> None:
         super().__init__()

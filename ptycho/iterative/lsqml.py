@@ -43,12 +43,12 @@ TOOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # whose 
 
 
 class LsqmlError(RuntimeError):
-    """pty-chi failed; one line with its last words."""
+    """Failure of pty-chi; one line with its last words."""
 
 
 @dataclass(frozen=True, eq=False)
 class LsqmlResult:
-    """What LSQ-ML found, in the units of the dataset it was given.
+    """Result of LSQ-ML, in the units of the dataset it was given.
 
     Attributes:
         reconstruction: object, probe and positions; its seconds are pty-chi's alone, without its imports and

@@ -193,6 +193,7 @@ def end_with_input() -> None:
 
 
 def main(arguments: list[str]) -> None:
+    """Run LSQ-ML from the NPZ to the NPZ that ``arguments`` name; a line of JSON on stdout for each epoch."""
     channel: IO[str] = sys.stdout
     sys.stdout = sys.stderr  # what pty-chi prints does not come between
     import_ptychi()

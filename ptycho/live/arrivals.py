@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """What came since the last look.
+    """Frames, positions and faults that came since the last look.
 
     Attributes:
         frames, positions: in any order; what came before may come again; positions of :data:`POSITION`.
@@ -56,7 +56,7 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What a source says of the scan besides its frames and positions; what it does not say is None.
+    """Statements of a source about the scan besides its frames and positions; None: not stated.
 
     The names are those of :class:`~ptycho.readers.raw_scan.RawScan`; positions are (row, col) of the probe.
 
@@ -91,7 +91,7 @@ OF_SCAN = tuple(field.name for field in fields(Description) if field.name in Raw
 
 
 class Source(ABC):
-    """Where a growing scan comes from.
+    """Source of a growing scan.
 
     Attributes:
         description: what is known of the scan; None: nothing yet.

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """When a scan has ended, and how often its source is asked."""
+    """Limits of when a scan has ended, and the pace at which its source is asked."""
 
     frames: int | None = None  # that there will be; None: what the source says, or unknown
     timeout_s: float = 60.0  # without anything new, after which it has ended
@@ -28,7 +28,7 @@ class CollectOptions:
 
 
 class Collector:
-    """Takes from a source and gives to a store until the source has ended; both belong to its thread.
+    """Thread that takes from a source and gives to a store until the source has ended.
 
     Attributes:
         faults: what was wrong so far, and how often.
@@ -47,6 +47,7 @@ class Collector:
         self.trouble: str | None = None
 
     def start(self) -> None:
+        """Start the thread, unless the scan has ended already."""
         if self.ended is None:
             self._thread.start()
 
@@ -58,7 +59,7 @@ class Collector:
 
     @property
     def expected(self) -> int | None:
-        """How many frames there will be, as far as anybody says it."""
+        """Number of frames that there will be, as far as anybody says it; None: unknown."""
         description = self._store.description
         return self._options.frames or (description.expected if description is not None else None)
 

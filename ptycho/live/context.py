@@ -28,7 +28,7 @@ from ptycho.scan.probe_support import ProbeSupport, specified_support
 
 @dataclass(frozen=True, eq=False)
 class LiveContext:
-    """What the first patterns have settled, and what every fit needs.
+    """Context of the fits, which the first patterns have settled.
 
     Attributes:
         scan: how they were interpreted.
@@ -54,10 +54,12 @@ class LiveContext:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.scan.N
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels in metres; None: unknown."""
         return self.scan.pixel.metres
 
     def in_pixels(self, positions: np.ndarray) -> np.ndarray:

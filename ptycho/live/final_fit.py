@@ -28,7 +28,7 @@ Stage = Callable[[Estimate, Watch], Estimate]
 
 
 class Over(Exception):
-    """The time of a stage is over."""
+    """Signal that the time of a stage is over."""
 
 
 def finish(state: LiveState, context: LiveContext, seconds: float, speed: float) -> Iterator[LiveState]:

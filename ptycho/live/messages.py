@@ -40,7 +40,7 @@ SIZES = struct.Struct(">QI")  # before the blocks of bslz4
 
 
 class BadMessage(ValueError):
-    """What is wrong with a message, in a few words."""
+    """Fault of a message, in a few words."""
 
 
 def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any) -> list[bytes]:

@@ -34,7 +34,7 @@ OUT_OF_STEP = 6  # positions among which their order changes
 
 
 class Event(NamedTuple):
-    """What is played at a moment (s): a frame or a position by its number, or what is wrong with a frame."""
+    """Event played at a moment (s): a frame or a position by its number, or what is wrong with a frame."""
 
     moment: float
     kind: str  # frame, position, or one of BadFrame
@@ -117,9 +117,10 @@ def spoilt(event: Event, played: Played) -> np.ndarray:
 
 
 class Writer(Protocol):
-    """Takes what is played, burst by burst."""
+    """Writer of what is played, burst by burst."""
 
-    def write(self, events: Sequence[Event]) -> None: ...
+    def write(self, events: Sequence[Event]) -> None:
+        """Write frames, positions and faults that are due at one moment."""
 
     def close(self, complete: bool) -> None:
         """End the writing; ``complete``: say that the scan has ended; else leave all as if killed."""
@@ -127,7 +128,7 @@ class Writer(Protocol):
 
 
 class Hdf5Writer:
-    """CXI, its frames and positions growing, written by SWMR; what has not come is NaN.
+    """CXI file whose frames and positions grow, written by SWMR; what has not come is NaN.
 
     Raises:
         ConfigError: positions are in pixels, which the format does not know.
@@ -210,7 +211,7 @@ def _put(rows: h5py.Dataset, row: int, value: Any) -> None:
 
 
 class FolderWriter:
-    """A TIFF for each frame, and a table of positions that grows."""
+    """Folder with a TIFF for each frame, and a table of positions that grows."""
 
     def __init__(self, folder: Path, played: Played) -> None:
         self._folder, self._played = folder, played
@@ -238,7 +239,7 @@ class FolderWriter:
 
 
 class SocketWriter:
-    """Messages to who waits at an address, for half a minute.
+    """Socket that sends messages to who waits at an address, for half a minute.
 
     Raises:
         ConfigError: the address cannot be used.

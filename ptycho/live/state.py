@@ -19,7 +19,7 @@ PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("
 
 @dataclass(frozen=True, eq=False)
 class LiveState:
-    """The object and what is known of the patterns so far.
+    """Estimate of the object and of the patterns so far.
 
     Attributes:
         estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
@@ -45,6 +45,7 @@ class LiveState:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.estimate.modes.shape[-1]
 
     @property
@@ -59,7 +60,7 @@ class LiveState:
 
     @property
     def used(self) -> int:
-        """How many patterns were fitted."""
+        """Number of patterns that were fitted."""
         return int(np.count_nonzero(self.patterns["visits"]))
 
     def unknown(self, rows: np.ndarray) -> np.ndarray:

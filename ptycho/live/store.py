@@ -60,7 +60,7 @@ class Store:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many frames and positions are kept."""
+        """Numbers of frames and of positions that are kept."""
         return len(self.table.frames), len(self.table.received)
 
     def has(self, index: int) -> bool:

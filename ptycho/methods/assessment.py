@@ -97,7 +97,7 @@ EXPLAINED = (
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How an object explains the patterns that it was made from, and those that were held out.
+    """Fit of an object to the patterns that it was made from, and to those that were held out.
 
     ``residuals``, ``residuals_held_out``: what they miss of the patterns' variation. ``looked_at``: indices
     of the patterns that ``used`` and ``residuals`` are of, among those that were fitted. ``causes``: what the
@@ -361,6 +361,7 @@ def probe_caustic(prepared: Prepared, reconstruction: Reconstruction) -> Caustic
 
 
 def picture_of(reconstruction: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
+    """Return the picture of a reconstruction within its well illuminated part, with its first probe mode."""
     probe = prepared.beam_under(reconstruction).probe[0]
     return scan_figures.Picture.of(
         reconstruction.object, reconstruction.covered, well_illuminated(reconstruction, prepared), probe

@@ -42,13 +42,13 @@ class Halves:
 
     @property
     def agree_to(self) -> float:
-        """Return where the correlation falls below one half, of Nyquist; 1: never."""
+        """Frequency at which the correlation falls below one half, of Nyquist; 1: never."""
         crossing = self.crossings["frc50"]
         return 1.0 if crossing is None else crossing
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
-        """Return the correlations by the names of their directions, for figures."""
+        """Correlations by the names of their directions, for figures."""
         return {"all directions": self.correlation} | dict(
             zip(DIRECTIONS.values(), self.by_axis, strict=True)
         )

@@ -22,15 +22,15 @@ NETWORK = "pinn"
 
 
 class TrainedNetwork(Protocol):
-    """What is asked of a network; :class:`ptycho.run.loaded.LoadedModel` is one."""
+    """Interface of a trained network; :class:`ptycho.run.loaded.LoadedModel` is one."""
 
     @property
     def general(self) -> bool:
-        """Trained for many scans, and to go on from an object that a solver began."""
+        """Whether it was trained for many scans, and to go on from an object that a solver began."""
 
     @property
     def probe(self) -> np.ndarray:
-        """That of its training, ``(N, N)``."""
+        """Probe of its training, ``(N, N)``."""
 
     def view(self, data: Dataset) -> Dataset:
         """Return the dataset as this network takes it."""

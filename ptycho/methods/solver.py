@@ -221,6 +221,9 @@ class Course:
     def watch(
         self, estimate: Estimate, objective: float, /, refine: Refine, likelihood: ScanLikelihood
     ) -> None:
+        """Send a ``step`` event with the objective −log p and, now and then, the deviance of held-out
+        patterns.
+        """
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}

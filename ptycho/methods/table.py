@@ -19,7 +19,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 @dataclass(frozen=True, eq=False)
 class MethodInputs:
-    """What the methods have at hand.
+    """Inputs of the methods.
 
     Attributes:
         config: their settings.

@@ -84,4 +84,5 @@ def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
 
 
 def count_parameters(model: keras.Model) -> int:
+    """Return the number of trainable real parameters."""
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)

@@ -47,6 +47,7 @@ class ComplexConv(Layer):
         )
 
     def call(self, inputs):
+        """Convolve ``inputs (B, H, W, 2C)`` by the complex kernel: ``(B, H, W, 2·filters)``."""
         real, imaginary = self.real, self.imaginary
         kernel = tf.concat(
             [tf.concat([real, imaginary], axis=3), tf.concat([-imaginary, real], axis=3)], axis=2
@@ -77,6 +78,7 @@ class GatedBlock(Layer):
         self.gate.build((*input_shape[0][:-1], count + 1))
 
     def call(self, inputs):
+        """Return ``z + K₂ ∗ [g(|u|) u]``, ``(B, H, W, 2C)``, of ``inputs [z, ν]``; u = K₁ ∗ z."""
         z, nu = inputs
         u = self.first(z)
         real, imaginary = tf.split(u, 2, axis=-1)
@@ -106,7 +108,8 @@ def _interleave(z: tf.Tensor, before: tf.Tensor, after: tf.Tensor, axis: int) ->
 
 
 class Denoiser(Model):
-    """``[x (B, H, W, 4), ν (B, H, W, 1)]`` to the change of the object ``(B, H, W, 2)``; H, W multiples of 4.
+    """Network from ``[x (B, H, W, 4), ν (B, H, W, 1)]`` to the object's change ``(B, H, W, 2)``; 4 divides H,
+    W.
 
     x: real parts of object and request, then their imaginary parts, in units of the noise σ₀; ν: the
     logarithm of each pixel's noise over σ₀. ``features``: complex ones at each resolution; ``blocks``: on the
@@ -137,6 +140,7 @@ class Denoiser(Model):
         self.last = ComplexConv(1, seed + 9, zero=True, name="last")
 
     def call(self, inputs):
+        """Return the change ``(B, H, W, 2)`` of ``inputs`` ``[x (B, H, W, 4), ν (B, H, W, 1)]``."""
         z, nu = inputs
         kept, noises = [], []
         for level, enter in enumerate(self.enter):

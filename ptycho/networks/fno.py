@@ -56,6 +56,7 @@ class SpectralConvolution(Layer):
         )
 
     def call(self, inputs):
+        """Mix the channels of ``inputs (B, H, W, width)`` at each low frequency; the same shape."""
         height, width = inputs.shape[1:3]
         row_cos, row_sin = waves(height, np.arange(-self.modes, self.modes))
         col_cos, col_sin = waves(width, np.arange(self.modes))

@@ -44,6 +44,7 @@ class MaxPool2x2(Layer):
     """
 
     def call(self, inputs):
+        """Return ``(B, H//2, W//2, C)`` of ``(B, H, W, C)``; an odd last row or column is dropped."""
         rows, cols = inputs.shape[1] // 2 * 2, inputs.shape[2] // 2 * 2
         corners = [inputs[:, i:rows:2, j:cols:2] for i in (0, 1) for j in (0, 1)]
         return tf.maximum(tf.maximum(corners[0], corners[1]), tf.maximum(corners[2], corners[3]))
@@ -63,6 +64,7 @@ class ConvStack(Layer):
         self.second.build((*input_shape[:-1], self.filters))
 
     def call(self, inputs):
+        """Convolve twice: ``(B, H, W, ·)`` to ``(B, H, W, filters)``."""
         return self.second(self.first(inputs))
 
 
@@ -82,6 +84,7 @@ class Encoder(Layer):
             height, width, channels = height // 2, width // 2, stack.filters
 
     def call(self, inputs):
+        """Encode ``(B, H, W, C)`` to ``(B, H/2^k, W/2^k, filters[-1])``, k the number of filters."""
         for stack in self.stacks:
             inputs = self.pool(stack(inputs))
         return inputs
@@ -105,6 +108,7 @@ class Decoder(Layer):
         self.last.build((batch, height, width, channels))
 
     def call(self, inputs):
+        """Decode ``(B, H, W, C)`` to ``(B, 2^k·H, 2^k·W, channels)``, k the number of filters."""
         for stack in self.stacks:
             inputs = self.up(stack(inputs))
         return self.last(inputs)

@@ -44,6 +44,7 @@ class ResidualCNN(Layer):
             layer.build(inner)
 
     def call(self, features, recalled=None):
+        """Return the correction ``(B, h, h, 2)`` and the hidden channels, on the coarse grid."""
         height, width = features.shape[1:3]
         hidden = self.head(self._coarsen(features))
         if self.recall is not None:

@@ -24,11 +24,12 @@ class Pair:
 
     @property
     def shape(self) -> tf.TensorShape:
+        """Shape of either part."""
         return self.real.shape
 
     @property
     def dtype(self) -> tf.DType:
-        """Of the parts."""
+        """Real dtype of the parts."""
         return self.real.dtype
 
     def __getitem__(self, index: Any) -> Pair:
@@ -61,14 +62,17 @@ def of_parts(real: tf.Tensor, imag: tf.Tensor, like: Waves) -> Waves:
 
 
 def real(waves: Waves) -> tf.Tensor:
+    """Return the real part of ``waves (…)``, complex or a pair."""
     return waves.real if isinstance(waves, Pair) else tf.math.real(waves)
 
 
 def imag(waves: Waves) -> tf.Tensor:
+    """Return the imaginary part of ``waves (…)``, complex or a pair."""
     return waves.imag if isinstance(waves, Pair) else tf.math.imag(waves)
 
 
 def conj(waves: Waves) -> Waves:
+    """Return the complex conjugate of ``waves (…)``, of the same kind."""
     return Pair(waves.real, -waves.imag) if isinstance(waves, Pair) else tf.math.conj(waves)
 
 

@@ -54,7 +54,7 @@ class Description:
 
     @property
     def probe_shape(self) -> tuple[int, ...]:
-        """Of the input ``probe``: real and imaginary part first."""
+        """Shape of the input ``probe``: real and imaginary part first."""
         return (2, *([self.modes] if self.modes else []), self.N, self.N)
 
     @property

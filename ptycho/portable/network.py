@@ -22,7 +22,7 @@ from ptycho.training.competitors import COMPETITORS
 
 @dataclass(frozen=True, eq=False)
 class Portable:
-    """What is exported.
+    """Network in a form that is exported.
 
     Attributes:
         description: of the network, as the file will state it.

@@ -60,6 +60,7 @@ class Exported:
 
 
 def open_litert(path: Path, threads: int) -> Exported:
+    """Open a LiteRT file, to run on so many ``threads``; ConfigError without the package ai-edge-litert."""
     description = Description.from_json(_last_archive(path), path)
     try:
         from ai_edge_litert.interpreter import Interpreter
@@ -85,6 +86,7 @@ def _last_archive(path: Path) -> bytes:
 
 
 def open_onnx(path: Path, threads: int) -> Exported:
+    """Open an ONNX file, to run on so many ``threads``; ConfigError without the package onnxruntime."""
     try:
         import onnxruntime
     except ImportError as error:

@@ -29,7 +29,7 @@ from ptycho.config import ConfigError
 
 @dataclass(frozen=True)
 class CentreOptions:
-    """How the beam is outlined, and when its symmetry is used."""
+    """Options of the beam's outline, and of when its symmetry is used."""
 
     smoothings: tuple[float, ...] = (1.0, 2.0, 4.0)  # pixels; the next where the beam falls apart
     levels: tuple[float, ...] = (0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.14, 0.1)  # of the beam's intensity p

@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """How a frame ``(H, W)`` becomes amplitudes ``(N, N)``.
+    """Map of a frame ``(H, W)`` to amplitudes ``(N, N)``.
 
     Attributes:
         centre: (row, col) of the zero frequency in the oriented frame, whole pixels.
@@ -47,7 +47,7 @@ class Detector:
 
     @property
     def good_pixels(self) -> np.ndarray:
-        """``(N, N)`` bool: pixels of the pattern that are on the detector and made of good pixels alone."""
+        """Mask ``(N, N)`` bool: pixels on the detector, made of good pixels alone."""
         return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
 
     def _intensity(self, frames: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ class PixelSize:
 
     @property
     def text(self) -> str:
+        """The size in nm, or Å below 0.2 nm; one number where the pixels are square."""
         if self.metres is None:
             return "unknown: lengths are in pixels"
         unit, size = ("Å", 1e10) if max(self.metres) < 2e-10 else ("nm", 1e9)

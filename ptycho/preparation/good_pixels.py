@@ -22,7 +22,7 @@ from ptycho.scan.finding import Finding
 
 @dataclass(eq=False)
 class Pixels:
-    """What is known of the pixels so far.
+    """State of the pixels so far.
 
     Attributes:
         good: ``(H, W)`` bool, as stored.

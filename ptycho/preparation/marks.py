@@ -62,7 +62,7 @@ def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.1) -> np
 
 @dataclass(eq=False)
 class FrameCheck:
-    """What frames hold that cannot be used, as all of them are read.
+    """Check of all frames, as they are read, for what cannot be used.
 
     Attributes:
         dtype: of the file's numbers.

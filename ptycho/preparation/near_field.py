@@ -52,19 +52,23 @@ class NearField:
 
     @property
     def magnification(self) -> float:
+        """``M = 1 + z12/z01`` of a point source; 1 for a parallel beam."""
         return 1.0 if self.source_distance_m is None else 1 + self.distance_m / self.source_distance_m
 
     @property
     def effective_distance_m(self) -> float:
+        """``z12/M`` in metres: the distance of the equal parallel-beam experiment."""
         return self.distance_m / self.magnification
 
     @property
     def pixel(self) -> PixelSize:
+        """The object's pixel: that of the detector over the magnification."""
         row, col = self.pitch_m
         return PixelSize((row / self.magnification, col / self.magnification))
 
     @property
     def fresnel(self) -> Fresnel:
+        """``λz/dx²`` along rows and columns, at the effective distance."""
         length = wavelength_m(self.energy_eV) * self.effective_distance_m
         row, col = (pitch / self.magnification for pitch in self.pitch_m)
         return Fresnel(length / row**2, length / col**2)
@@ -76,7 +80,7 @@ class NearField:
 
     @property
     def way(self) -> str:
-        """How it came about, for the log."""
+        """Description of the lengths and their source, for the log."""
         beam = "a parallel beam (data.source_distance_m: none)"
         if self.source_distance_m is not None:
             beam = (
@@ -90,7 +94,7 @@ class NearField:
 
     @property
     def pixel_reason(self) -> str:
-        """Of the object's pixel."""
+        """Reason of the size of the object's pixel."""
         pitch = f"{1e6 * self.pitch_m[0]:.4g} µm"
         if self.source_distance_m is None:
             return f"that of the detector, {pitch}, in a near field of a parallel beam"

@@ -28,7 +28,7 @@ AROUND = np.ones((3, 3), bool)  # the opposite of a pixel: to a pixel, as the ze
 
 @dataclass(frozen=True)
 class DefectOptions:
-    """When a pixel is hot or dead; m is the median of its neighbours."""
+    """Limits of hot and dead pixels; m is the median of a pixel's neighbours."""
 
     reach: int = 2  # pixels on each side that are the neighbours
     hot_sigmas: float = 12.0  # above m, in units of √(m + 1)
@@ -43,7 +43,7 @@ class DefectOptions:
 
 @dataclass(frozen=True, eq=False)
 class Negative:
-    """What numbers below zero are.
+    """Meaning of numbers below zero.
 
     Attributes:
         bad: ``(H, W)`` bool, pixels that are marked, or wrong.

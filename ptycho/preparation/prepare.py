@@ -52,7 +52,7 @@ from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 @dataclass(frozen=True, eq=False)
 class ScanGeometry:
-    """How a raw scan is read.
+    """Interpretation of a raw scan.
 
     Attributes:
         raw: the scan, its patterns still in its file.
@@ -92,21 +92,22 @@ class ScanGeometry:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the decisions that are no warnings."""
+        """Decisions that are no warnings."""
         return tuple(findings_of(self.decisions))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the texts of the warnings."""
+        """Texts of the warnings."""
         return tuple(warnings_of(self.decisions))
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.detector.N
 
     @property
     def scan_index(self) -> np.ndarray:
-        """``(J,)`` integers, which scan each of the used frames belongs to."""
+        """Index ``(J,)`` of the scan that each of the used frames belongs to."""
         return _scan_index(self.raw, self.frames)
 
     @property

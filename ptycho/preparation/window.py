@@ -21,7 +21,7 @@ from ptycho.scan.finding import Finding
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """How large a window is, and what is reported of it."""
+    """Limits of the size of a window, and of what is reported of it."""
 
     padded: float = 1.5  # times the detector's longer side: no window is larger
     falling: float = 2.5  # intensity an eighth of the way in over that at the edge

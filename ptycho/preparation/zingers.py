@@ -20,7 +20,7 @@ AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], bool)
 
 @dataclass(frozen=True)
 class ZingerLimits:
-    """From when on photons in a pixel are a zinger."""
+    """Limits from which photons in a pixel are a zinger."""
 
     others: float = 1.5  # times the most that it and its neighbours hold in all other frames
     neighbours: float = 3.0  # times the most that its eight neighbours hold in the same frame
@@ -51,6 +51,7 @@ class Zingers:
 
     @classmethod
     def begin(cls, N: int) -> Zingers:
+        """Return the value before any pattern was looked at, of ``N × N`` pixels."""
         return cls(np.zeros((N, N), np.float32), np.zeros((N, N), np.float32), np.zeros((N, N), np.int64))
 
     def add(self, block: np.ndarray) -> None:

@@ -23,11 +23,11 @@ DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damage
 
 
 class ArchiveError(ValueError):
-    """What is wrong with a file or a key, in words that do not name the file that was asked for."""
+    """Fault of a file or a key, in words that do not name the file that was asked for."""
 
 
 class Entry(NamedTuple):
-    """What a key declares; None: it holds no numbers that are known without reading."""
+    """Declaration of a key; None: it holds no numbers that are known without reading."""
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
@@ -51,7 +51,7 @@ class Patterns(ABC):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many patterns there are; more than one number where the positions tell which axis is theirs."""
+        """Number of patterns; more than one where the positions tell which axis is theirs."""
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:

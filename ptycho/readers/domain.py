@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Domain(NamedTuple):
-    """What patterns are, and why; ``name`` None: undetermined; one is ``likely``, or they are dark."""
+    """Domain of the patterns, and why; ``name`` None: undetermined; one is ``likely``, or they are dark."""
 
     name: str | None
     why: str

@@ -11,14 +11,19 @@ from ptycho.readers.archive import Archive, Patterns, Selected
 
 
 class Choice(Protocol):
-    """What the user says of the frames: leave out ``drop``, take every ``stride``-th, at most ``frames``."""
+    """The user's choice of frames: leave out ``drop``, take every ``stride``-th, at most ``frames``."""
 
     @property
-    def drop(self) -> tuple[int, ...]: ...
+    def drop(self) -> tuple[int, ...]:
+        """Numbers of the frames that are left out."""
+
     @property
-    def stride(self) -> int: ...
+    def stride(self) -> int:
+        """Step from one frame that is taken to the next."""
+
     @property
-    def frames(self) -> int | None: ...
+    def frames(self) -> int | None:
+        """The most frames that are taken; None: all."""
 
 
 def checked_frames(config: Choice, count: int) -> np.ndarray:

@@ -34,7 +34,7 @@ def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Describe a format; of several keys for one thing, the first that is there counts.
+    """Layout of a format; of several keys for one thing, the first that is there counts.
 
     Numbers may have a ``units`` attribute.
 

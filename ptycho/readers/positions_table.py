@@ -38,7 +38,7 @@ Line = tuple[int, str]  # its number, from 1, and what it says
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are the row and the column, each with its unit; None: the table does not say.
+    """Columns of the row and the column, each with its unit; None: the table does not say.
 
     ``unknown``: what stands where a unit is expected, and is none that is known.
     """

@@ -23,7 +23,7 @@ ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "jo
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a number may be: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
+    """Range of a number: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
 
     Attributes:
         option: key of the section ``data`` that stands above the file; None: there is none.

@@ -29,14 +29,19 @@ class PatternSource(Protocol):
     """Diffraction patterns ``(J, H, W)`` that are read as they are needed."""
 
     @property
-    def shape(self) -> tuple[int, int, int]: ...
+    def shape(self) -> tuple[int, int, int]:
+        """``(J, H, W)``: patterns, rows and columns."""
+
     @property
-    def dtype(self) -> np.dtype: ...
+    def dtype(self) -> np.dtype:
+        """Type of the numbers, as stored."""
+
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or integers."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file; nothing can be read from then on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +68,7 @@ class Frames:
 
 @dataclass(frozen=True, eq=False)
 class RawScan:
-    """What a file says of a scan; what it does not say is None.
+    """Scan as a file describes it; what it does not say is None.
 
     Attributes:
         format: name of the format, a key of ``FORMATS``.
@@ -140,7 +145,7 @@ class Raster:
 
     @property
     def text(self) -> str:
-        """Return a line for the log."""
+        """Line for the log."""
         shape = "as its axes are" if self.shape is None else f"{self.shape[0]} × {self.shape[1]}"
         step = " × ".join(f"{size:.4g}" for size in dict.fromkeys(self.step_m or ()))
         return f"positions: a {self.path} {shape}, step {step} m, as {self.source} says"
@@ -148,7 +153,7 @@ class Raster:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user may say of a file before it is read.
+    """Statements of a user about a file before it is read.
 
     Attributes:
         format: force one of the formats; None: recognised by the file's content.

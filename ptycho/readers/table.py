@@ -45,7 +45,7 @@ from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is recognised and read.
+    """Format by how it is recognised and read.
 
     Attributes:
         pair: keys of its patterns, where these may be in a second file, ``data.patterns_file``.

@@ -62,6 +62,7 @@ class Block(NamedTuple):
 
     @property
     def window(self) -> Window:
+        """(rows, columns) of the object that the block covers."""
         (row, column), (height, width) = self.corner, self.shape
         return slice(row, row + height), slice(column, column + width)
 
@@ -168,7 +169,7 @@ ONCE_MORE = (Stage("once more", go_on),)
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
+    """Arguments of the fit of a block, :attr:`Stage.fit`."""
 
     fit: Callable[[Objective, Estimate, Refine, int], Fit]
     objective: Objective
@@ -190,7 +191,7 @@ def solve_task(task: Task, advance: Advance = silent) -> Fit:
 
 
 class Executor(Protocol):
-    """Fits blocks, and yields the fits in the order of the tasks, which are made as they are needed."""
+    """Runner of fits of blocks, which yields the fits in the order of the tasks."""
 
     def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance, /) -> Iterator[Fit]: ...
 
@@ -202,7 +203,7 @@ def serial(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fi
 
 @dataclass(frozen=True, eq=False)
 class Blockwise:
-    """How a scan is fitted in blocks.
+    """Settings of a fit in blocks.
 
     Attributes:
         patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.

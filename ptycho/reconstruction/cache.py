@@ -12,15 +12,18 @@ class Cache(Protocol):
     """Arrays by name; what takes less than ``least_seconds`` is computed again rather than kept."""
 
     @property
-    def least_seconds(self) -> float: ...
+    def least_seconds(self) -> float:
+        """Time in seconds below which a result is computed again rather than kept."""
 
-    def get(self, name: str) -> dict[str, np.ndarray] | None: ...
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays kept under a name; None: there are none."""
 
-    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None: ...
+    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays under a name."""
 
 
 class NoCache:
-    """Nothing is kept."""
+    """Cache that keeps nothing."""
 
     least_seconds = float("inf")
 

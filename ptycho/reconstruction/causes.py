@@ -39,7 +39,7 @@ CAUSES = (POSITION_MAP, PATTERN_SHIFT, MOTION, POINT_SPREAD, BACKGROUND)
 
 @dataclass(frozen=True)
 class CauseLimits:
-    """When a cause is named; measured on simulated scans with one error each."""
+    """Limits of when a cause is named; measured on simulated scans with one error each."""
 
     gain: float = 400.0  # of χ², at least: twenty standard errors of one number
     share: float = 0.015  # of the χ² beyond photon noise, at least

@@ -67,7 +67,7 @@ class Estimate:
 
     @property
     def slices(self) -> int:
-        """L, how many slices the object has."""
+        """L, the number of slices of the object."""
         return len(self.object) if self.object.ndim == 3 else 1
 
     @property
@@ -115,7 +115,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Refine:
-    """Which parts of an estimate are refined; the rest is taken as known.
+    """Parts of an estimate that are refined; the rest is taken as known.
 
     ``probe``: the modes, with those by which it varies; ``probe_variation``: the weights of the latter.
     """

@@ -64,6 +64,7 @@ def _identity(network: Network) -> str:
 
 @cache
 def program_version() -> str:
+    """Return the version of the installed package; empty if it is not installed."""
     try:
         return version("ptychopinn")
     except PackageNotFoundError:

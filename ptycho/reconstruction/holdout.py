@@ -29,7 +29,7 @@ from ptycho.scan.split import split_patterns
 
 @dataclass(frozen=True, eq=False)
 class HoldOut:
-    """What is held out of a fit.
+    """Patterns, photons or noise held out of a fit.
 
     Attributes:
         likelihood: of what is held out.
@@ -45,7 +45,7 @@ class HoldOut:
 
     @property
     def kept_share(self) -> float:
-        """Return the share of the photons that is fitted."""
+        """Share of the photons that is fitted."""
         return 1 - self.share if self.kind == "photons" else 1.0
 
     def places(self, estimate: Estimate, refine: Refine) -> Estimate:

@@ -53,7 +53,7 @@ from ptycho.scan.probe_support import pupil_of
 
 
 class Watch(Protocol):
-    """Sees estimate and objective after a step, with what is refined and the likelihood of the fit."""
+    """Observer of estimate and objective after a step, with what is refined and the likelihood of the fit."""
 
     def __call__(
         self, estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood
@@ -85,7 +85,7 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """What a fit begins with, from an earlier result.
+    """Start of a fit, from an earlier result.
 
     Attributes:
         object: ``(M, M)`` complex64.

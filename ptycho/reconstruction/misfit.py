@@ -30,7 +30,7 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
-    """Of some patterns ``(J,)``, sums over their measured pixels.
+    """Sums over the measured pixels of some patterns ``(J,)``.
 
     Attributes:
         residual: ``Σ| |Ψ| − √n |``; measured: ``Σ√n``.
@@ -48,7 +48,9 @@ class Misfit:
 
     @property
     def unexplained(self) -> np.ndarray:
-        """Of each pattern, per pixel, ``(J,)``: Poisson's deviance, or the squared misfit without counts."""
+        """Misfit of each pattern per pixel, ``(J,)``: Poisson's deviance, or the squared misfit without
+        counts.
+        """
         total = self.squared if self.deviance is None else self.deviance
         return total / np.maximum(self.pixels, 1)
 

@@ -48,7 +48,7 @@ Choice = bool | None
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """How much is fitted to select a model."""
+    """Options of the fits that select a model."""
 
     core_pixels: int = 2**20  # of the patterns of the core,
     fewest: int = 100  # which has so many patterns at least,
@@ -87,7 +87,7 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What is refined besides the object; None: selected by cross-validation.
+    """Parts refined besides the object; None: selected by cross-validation.
 
     Attributes:
         probe, positions, flux, background: whether they are refined.
@@ -130,10 +130,12 @@ class ModelOptions:
 
     @property
     def network(self) -> Network:
+        """The denoiser of the learned prior; its weights are read when it is first used."""
         return StoredNetwork(self.weights)
 
     @property
     def learned(self) -> bool:
+        """Whether a learned prior is asked for."""
         return self.prior == "learned"
 
     @property
@@ -211,15 +213,17 @@ class Selection:
 
     @property
     def limits(self) -> SelectionOptions:
+        """The options of the selection."""
         return self.options.selection
 
     @property
     def prior(self) -> Prior:
+        """The regulariser while the model is selected."""
         return self.options.weak_prior
 
     @property
     def deviance(self) -> float:
-        """Return the mean log-deviance of what is held out."""
+        """Mean log-deviance of what is held out."""
         return float(np.log(self.scores).mean())
 
     def take(self, fitted: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:

@@ -19,7 +19,7 @@ from ptycho.scan.windows import add_windows_to, inner_windows
 
 
 class Windows(Protocol):
-    """Of one object; ``corners (B, 2)`` int64 are their first samples."""
+    """Windows of one object; ``corners (B, 2)`` int64 are their first samples."""
 
     def cut(self, corners: np.ndarray) -> tf.Tensor:
         """Return the windows at some corners, ``(B, N, N)``; of slices ``(B, L, N, N)``."""
@@ -32,7 +32,7 @@ class Windows(Protocol):
 
     @property
     def sum(self) -> np.ndarray:
-        """``(M, M)``; of slices ``(L, M, M)``."""
+        """Sum ``(M, M)`` of the added windows; of slices ``(L, M, M)``."""
 
 
 class Piece(NamedTuple):

@@ -99,6 +99,7 @@ class Parameters:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the refined parts, in the order of the vector."""
         return tuple(self.scales)
 
     def start(self) -> np.ndarray:

@@ -32,7 +32,7 @@ from ptycho.reconstruction.solver import Objective, fit
 
 @dataclass(frozen=True)
 class PhaseOptions:
-    """Which phase χ is added, and how it is fitted."""
+    """Options of the phase χ that is added, and of its fit."""
 
     grain: float = 3.0  # pixels: σ of its features
     height: float = 0.3  # rad: its standard deviation

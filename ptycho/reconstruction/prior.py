@@ -42,6 +42,7 @@ class Prior:
 
     @property
     def active(self) -> bool:
+        """Whether it penalises anything."""
         return self._in_planes or self.depth > 0
 
     @property

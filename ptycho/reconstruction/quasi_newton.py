@@ -22,7 +22,7 @@ Operator = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How many steps are remembered, and when a length is accepted."""
+    """Number of steps that are remembered, and limits of the accepted step length."""
 
     memory: int = 12  # pairs of steps
     decrease: float = 1e-4  # c₁ of Wolfe's conditions
@@ -35,7 +35,7 @@ SEARCH = SearchOptions()
 
 
 class Point(NamedTuple):
-    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, how often both were computed."""
+    """Result of a step: ``x (n,)``, the value there, its gradient ``(n,)``, how often both were computed."""
 
     x: np.ndarray
     value: float

@@ -47,17 +47,17 @@ class Residuals:
 
     @property
     def share(self) -> float:
-        """Missed in the middle one of the patterns, of the mean variation: one at the rim does not decide."""
+        """Missed share of the mean variation, of the median pattern: one at the rim does not decide."""
         return self._quantile(self.missed, 0.5)
 
     @property
     def share_error(self) -> float:
-        """The standard error of :attr:`share`, the median of normal errors: √(π/2J) times one of them."""
+        """Standard error of :attr:`share`, the median of normal errors: √(π/2J) times one of them."""
         return float(np.sqrt(np.pi / 2 / max(len(self.error), 1))) * self._quantile(self.error, 0.5)
 
     @property
     def worst_tenth(self) -> float:
-        """What a tenth of the patterns exceed, less what a tenth of them exceed by noise."""
+        """Share that a tenth of the patterns exceed, less what a tenth of them exceed by noise."""
         return self._quantile(self.missed - norm.ppf(0.9) * self.error, 0.9)
 
     def _quantile(self, values: np.ndarray, share: float) -> float:
@@ -67,14 +67,14 @@ class Residuals:
 
     @property
     def certainty(self) -> float:
-        """By how many standard errors of the mean over patterns there is a variation at all."""
+        """Variation between patterns, in standard errors of its mean over them."""
         error = self.varied.std(ddof=1) / np.sqrt(len(self.varied)) if len(self.varied) > 1 else np.inf
         return float(self.varied.mean() / max(error, 1e-30))
 
 
 @dataclass(frozen=True)
 class OutlierLimits:
-    """When a pattern counts as an outlier among the others.
+    """Limits of when a pattern counts as an outlier among the others.
 
     Measured on simulated scans with one position 11 pixels off, refined or not: that pattern misses .07 to
     2.6, and is 6 to 280 and 10 to 43 scatters beyond the others; the worst of clean scans .04, 4 and 8.

@@ -36,7 +36,7 @@ ARGUMENTS = {
 
 
 class Amplitudes(Protocol):
-    """Of patterns ``(J, N, N)``, some at a time."""
+    """Source of patterns ``(J, N, N)``, some at a time."""
 
     def __getitem__(self, part: slice, /) -> np.ndarray: ...
 
@@ -56,7 +56,7 @@ class Evaluation:
 
 @dataclass(eq=False)
 class ScanLikelihood:
-    """How likely the patterns of one object are under an estimate.
+    """Likelihood of the patterns of one object under an estimate.
 
     Attributes:
         data: the patterns.
@@ -85,7 +85,7 @@ class ScanLikelihood:
 
     @cached_property
     def chunk(self) -> int:
-        """Patterns that are handled at once: one size, so that few functions are compiled."""
+        """Number of patterns handled at once: one size, so that few functions are compiled."""
         pixels = self.chunk_pixels * (16 if has_gpu() else 1)  # a GPU needs more work at once
         return max(1, pixels // self.data.N**2)
 
@@ -96,7 +96,7 @@ class ScanLikelihood:
 
     @cached_property
     def pixels(self) -> int:
-        """How many pixels of a pattern were measured."""
+        """Number of pixels of a pattern that were measured."""
         good = self.data.good
         return self.data.N**2 if good is None else int(good.sum())
 
@@ -176,7 +176,7 @@ class ScanLikelihood:
 
     @property
     def slices(self) -> list[slice]:
-        """Of the patterns, one for each chunk."""
+        """Slices of the patterns, one for each chunk."""
         count = len(self.data.positions)
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
@@ -197,6 +197,9 @@ class ScanLikelihood:
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
     def measured(self, part: slice) -> tf.Tensor:
+        """Return a chunk of measured amplitudes, ``(chunk, N, N)`` float32, in units of one (effective)
+        photon.
+        """
         return self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
 
     @cached_property

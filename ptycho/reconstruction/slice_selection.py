@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # which knows this hypothesis
 
 @dataclass(frozen=True)
 class SliceOptions:
-    """How slices are tried."""
+    """Options of the trials of slices."""
 
     steps: int = 20  # of a trial
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
@@ -58,13 +58,13 @@ class Layers:
 
     @property
     def space(self) -> FreeSpace:
-        """Return the free space between neighbouring slices."""
+        """Free space between neighbouring slices."""
         assert self.kept.data.between is not None
         return self.kept.data.between
 
     @property
     def mean(self) -> float:
-        """Return the mean log-deviance of what is held out."""
+        """Mean log-deviance of what is held out."""
         return float(np.log(self.scores).mean())
 
 

@@ -25,7 +25,7 @@ Regions = np.ndarray | FileArray
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the regions of a dataset lie on its images.
+    """Layout of the regions of a dataset on its images.
 
     A region may reach beyond its object by ``margin`` pixels (with jitter); ``origins (G, 2)`` are its
     top-left samples on a canvas that is wider by the margin on every side.
@@ -37,19 +37,22 @@ class Layout:
 
     @property
     def margin(self) -> int:
+        """Pixels by which a region may reach out of the object, ``⌈(R − N)/2⌉``."""
         return (self.data.region_size - self.data.N + 1) // 2
 
     @property
     def side(self) -> int:
+        """Side of the canvas: that of the object and a margin on both sides."""
         return self.data.object_size + 2 * self.margin
 
     @cached_property
     def origins(self) -> np.ndarray:
+        """Top-left sample of each group's region on the canvas, ``(G, 2)``."""
         return self.data.origins + self.margin
 
     @property
     def image(self) -> np.ndarray:
-        """``(G,)``: the image of each group."""
+        """Image of each group, ``(G,)``."""
         return self.data.group_image
 
     def illumination(self, part: slice | np.ndarray) -> np.ndarray:

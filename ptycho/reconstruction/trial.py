@@ -33,7 +33,7 @@ from ptycho.scan.split import split_patterns
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """Which patterns a trial uses."""
+    """Sizes of the sample of patterns that a trial uses."""
 
     patterns: int = 60  # at most, in the middle of the scan
     pixels: int = 2**20  # of these patterns together, at most,
@@ -51,7 +51,7 @@ class TrialOptions:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a hypothesis comes to.
+    """Result of a hypothesis.
 
     Attributes:
         hypothesis: what was tried.
@@ -68,17 +68,17 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """Return ``⟨log D⟩`` of the fitted patterns plus that of the held-out ones."""
+        """``⟨log D⟩`` of the fitted patterns plus that of the held-out ones."""
         return sum(float(np.log(part).mean()) for part in (self.fitted, self.held_out) if len(part))
 
     @property
     def deviance(self) -> np.ndarray:
-        """Return the deviance per pixel of each pattern, fitted ones first."""
+        """Deviance per pixel of each pattern ``(n,)``, fitted ones first."""
         return np.concatenate([self.fitted, self.held_out])
 
     @property
     def mean_deviance(self) -> float:
-        """Return the geometric mean over all patterns."""
+        """Geometric mean of the deviance over all patterns."""
         return float(np.exp(np.log(self.deviance).mean()))
 
     def gain_over(self, other: Trial) -> Comparison:

@@ -38,7 +38,7 @@ ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
 @dataclass(frozen=True)
 class ErrorMapOptions:
-    """How an error map is computed."""
+    """Options of the computation of an error map."""
 
     draws: int = 2  # of the noise
     steps: int = 16  # of the fit of a draw, at most,

@@ -180,10 +180,12 @@ class Frame:
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
+        """Ends of the scales of amplitude and phase."""
         return self.grey, self.colour
 
     @classmethod
     def of(cls, made: StoredRecon, pixel_nm: float | None) -> Frame:
+        """Return the frame of the best reconstruction; ``pixel_nm``: its pitch, if known."""
         image, mask = level_part(made)
         phase = show_phase(np.where(mask, np.angle(image), np.nan))
         return cls(image, mask, phase, ends_of(np.abs(image[mask])), phase_ends(phase), pixel_nm)

@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def progress(self) -> str:
-        """How far a run has come that goes on: the last line of its log, without its date."""
+        """Last line of the log of a run that goes on, without its date."""
         if self.record.state != RUNNING or not self.record.log:
             return ""
         before, _, text = self.record.log[-1].partition(" INFO ")
@@ -53,14 +53,17 @@ class Entry:
 
     @property
     def flags(self) -> tuple[str, ...]:
+        """Names of the flags of the product, gravest first."""
         return tuple(one.flag for one in advice_of(self.row))
 
     @property
     def level(self) -> str:
+        """Level of trust of the product, as of :func:`~.wording.verdict_of`."""
         return verdict_of(self.record, self.scan).level
 
     @property
     def pixel_nm(self) -> float | None:
+        """The larger pitch of the object's pixels in nm; None: unknown."""
         return None if self.scan.pixel_m is None else 1e9 * max(self.scan.pixel_m)
 
     @property
@@ -74,7 +77,7 @@ class Entry:
 
     @cached_property
     def same_scan(self) -> tuple[str, ...]:
-        """What entries of one scan have in common: the measured file; the truth of simulated test images."""
+        """Key that entries of one scan share: the measured file; the truth of simulated test images."""
         if self.record.kind in KNOWN_TRUTH:
             try:
                 truth = read_record(self.record.path).get(names.recon("gt"), "")

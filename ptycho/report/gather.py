@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """What a run's folder holds.
+    """Content of a run's folder.
 
     Attributes:
         path: the folder; kind: which program wrote it; state: how far it came.
@@ -70,6 +70,7 @@ class RunRecord:
 
     @property
     def name(self) -> str:
+        """Name of the run's folder."""
         return self.path.resolve().name
 
     @property

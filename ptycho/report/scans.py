@@ -50,7 +50,7 @@ class StoredRecon:
 
     @cached_property
     def illuminated(self) -> np.ndarray:
-        """``(M, M)`` bool, what is well illuminated; all that is covered where the beam is not known."""
+        """Mask ``(M, M)`` bool of the well illuminated part; all that is covered if the beam is not known."""
         if self.probe is None or self.positions is None or not len(self.positions):
             return self.mask
         one, illumination = np.sum(np.abs(self.probe) ** 2, axis=0), np.zeros(self.mask.shape)
@@ -65,7 +65,7 @@ class StoredRecon:
 
 @dataclass(frozen=True, eq=False)
 class ScanRecord:
-    """What is stored of a scan.
+    """Stored results of a scan.
 
     Attributes:
         name: of the scan; path: the folder of its files.

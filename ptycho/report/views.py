@@ -54,7 +54,7 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class ScanView:
-    """All that the page shows of a scan; what there is not is empty."""
+    """Content of the page about a scan; what there is not is empty."""
 
     name: str
     product: str

@@ -27,7 +27,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far an image can be trusted: a level for its colour, one sentence, and what leads to it."""
+    """Trust in an image: a level for its colour, one sentence, and what leads to it."""
 
     level: str
     sentence: str

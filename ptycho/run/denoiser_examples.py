@@ -88,10 +88,12 @@ class Example:
     light: np.ndarray
 
     def save(self, path: Path) -> None:
+        """Write the arrays to an NPZ, whole or not at all."""
         write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **vars(self)))
 
     @classmethod
     def load(cls, path: Path) -> Example:
+        """Read an example that :meth:`save` has written."""
         with np.load(path, allow_pickle=False) as stored:
             return cls(**stored)
 

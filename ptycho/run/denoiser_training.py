@@ -59,7 +59,7 @@ class DenoiserTraining(KindsTraining):
 
     @property
     def left_out(self) -> int:
-        """How many scans, the first ones, are not trained on."""
+        """Number of scans, the first ones, that are not trained on."""
         return min(40, self.config.scans_again // 5)
 
     def paths(self, kind: int) -> list[Path]:

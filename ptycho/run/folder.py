@@ -51,6 +51,7 @@ class OutputFolder:
         return target
 
     def text(self, name: str, content: str) -> Path:
+        """Write a text in UTF-8."""
         return self.write(name, lambda file: file.write(content.encode()))
 
     def json(self, name: str, value: Any) -> Path:
@@ -58,9 +59,11 @@ class OutputFolder:
         return self.write(name, lambda file: file.write(_as_json(value)))
 
     def figure(self, name: str, figure: Figure) -> Path:
+        """Write a figure as PNG, 110 dots per inch."""
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
+        """Write rows as CSV, a column for each key."""
         return self.text(name, csv_text(rows))
 
 
@@ -192,6 +195,7 @@ class RunFolder(OutputFolder):
 
 
 def config_text(config: JobConfig) -> str:
+    """Return a configuration as YAML, in the order of its fields."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False)
 
 

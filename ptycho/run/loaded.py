@@ -75,7 +75,7 @@ class LoadedModel:
 
     @property
     def general(self) -> bool:
-        """Trained for many probes, objects and scans, and to go on from an object that a solver began."""
+        """Whether it was trained for many probes, objects and scans, and to go on from a solver's object."""
         return isinstance(self.config, PretrainConfig)
 
     @property

@@ -53,14 +53,17 @@ RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has
 
 
 def dataset(N: int, gridsize: int, role: str) -> str:
+    """Return the path of a dataset's NPZ in a run; ``role``: train, val or test."""
     return f"{DATASETS}/N{N}/gs{gridsize}/{role}.npz"
 
 
 def recon(name: str) -> str:
+    """Return the path of the NPZ of a reconstruction in a run."""
     return f"{RECONS}/{name}/recon.npz"
 
 
 def figure(name: str) -> str:
+    """Return the path of a PNG in a run."""
     return f"{VISUALS}/{name}.png"
 
 

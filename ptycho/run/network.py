@@ -42,7 +42,7 @@ KINDS = {  # of the arrays of setup.npz
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a network was trained for.
+    """Setup for which a network was trained.
 
     Attributes:
         probe: ``(N, N)`` complex64, the strongest mode.
@@ -63,6 +63,7 @@ class Setup:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.probe.shape[-1]
 
     @property
@@ -114,6 +115,7 @@ class StoredNetwork:
 
     @property
     def sha256(self) -> str:
+        """SHA-256 of the weights, as their description states it."""
         return self.description["weights_sha256"]
 
 

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class TrainingScans:
-    """What a network is trained with, as it views it.
+    """Scans that a network is trained with, as it views them.
 
     Attributes:
         training, validation: what its weights are fitted to, and what chooses the epoch.

@@ -33,6 +33,7 @@ def form_name(form: BatchConfig) -> str:
 
 
 def geometry_of_form(form: BatchConfig) -> Geometry:
+    """Return the sizes that a network is built with for a form of batches."""
     return Geometry(form.N, form.region_size, form.C, form.N, exact=True, masked=True)
 
 
@@ -87,6 +88,7 @@ class KindsTraining(Task):
 
 
 def geometric_mean(values: Any) -> float:
+    """Return ``exp⟨log v⟩`` of positive values."""
     return float(np.exp(np.mean(np.log(values))))
 
 
@@ -175,4 +177,5 @@ def draw_setup(examples: Examples, transmission: float = 0.5) -> Setup:
 
 
 def tensors_of(batch: Example) -> Batch:
+    """Return the arrays of a batch as constant tensors."""
     return {key: tf.constant(value) for key, value in batch.items()}

@@ -66,12 +66,12 @@ class Beam:
 
     @property
     def steady(self) -> bool:
-        """The flux of all patterns is one."""
+        """Whether the flux of all patterns is one."""
         return bool(np.all(self.flux == 1))
 
     @property
     def between_pixels(self) -> bool:
-        """Some position is not a whole number."""
+        """Whether some position is not a whole number."""
         return bool(np.any(self.positions != np.round(self.positions)))
 
     def at(self, indices: np.ndarray) -> Beam:

@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Rule:
-    """When one hypothesis counts as better than another.
+    """Rule of when one hypothesis counts as better than another.
 
     Attributes:
         z: standard errors of the mean difference.

@@ -84,6 +84,7 @@ class Dataset:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.beam.N
 
     @property
@@ -98,14 +99,17 @@ class Dataset:
 
     @property
     def n_images(self) -> int:
+        """I, the number of objects that were scanned."""
         return int(self.image.max()) + 1 if self.objects is None else len(self.objects)
 
     @property
     def n_groups(self) -> int:
+        """G, the number of groups."""
         return self.groups.shape[0]
 
     @property
     def group_size(self) -> int:
+        """C, the number of patterns in a group."""
         return self.groups.shape[1]
 
     @cached_property
@@ -177,7 +181,7 @@ class Dataset:
 
     @cached_property
     def group_image(self) -> np.ndarray:
-        """``(G,)``: the image of each group."""
+        """Image of each group, ``(G,)``."""
         return self.image[self.groups[:, 0]]
 
     @cached_property

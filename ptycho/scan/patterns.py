@@ -16,7 +16,7 @@ Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | MiddleRows"
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Of diffraction amplitudes ``A (J, N, N)``.
+    """Statistics of diffraction amplitudes ``A (J, N, N)``.
 
     Attributes:
         energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
@@ -54,6 +54,7 @@ class Statistics:
 
     @property
     def mean_energy(self) -> float:
+        """``⟨Σ A²⟩``, the mean energy of a pattern: its photons where they are counted."""
         return float(self.energies.mean())
 
     def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
@@ -121,14 +122,17 @@ class Patterns:
 
     @cached_property
     def statistics(self) -> Statistics:
+        """Statistics of all patterns, which are read for them once."""
         return Statistics.of(self.blocks())
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """``(J, N, N)``."""
         return self._rows.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of the amplitudes as they are held."""
         return self._rows.dtype
 
     def __len__(self) -> int:

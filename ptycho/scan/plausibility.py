@@ -32,7 +32,7 @@ from ptycho.scan.probe import intensity_of
 
 @dataclass(frozen=True)
 class PlausibilityOptions:
-    """The limits of the table above; r is a correlation."""
+    """Limits of the table above; r is a correlation."""
 
     blur: float = 1 / 32  # of N: standard deviation
     like: float = 0.7  # r of patterns that the probe explains

@@ -293,4 +293,5 @@ def is_far_from(probe: np.ndarray, trained: np.ndarray, ratio: float = 1.25) -> 
 
 
 def described_widths(probe: np.ndarray) -> str:
+    """Return the widths of a probe ``(…, N, N)`` in the sample plane and in the far field, in words."""
     return "{:.1f} pixels across, {:.2g} cycles/pixel in the far field".format(*probe_widths(probe))

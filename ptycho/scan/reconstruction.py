@@ -14,7 +14,7 @@ from ptycho.scan.finding import Finding
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What every method gives, and what is stored, judged and drawn.
+    """Result of every method, which is stored, assessed and drawn.
 
     Attributes:
         objects: ``(I, M, M)`` complex64, zero where not covered.
@@ -62,7 +62,7 @@ class Reconstruction:
 
     @property
     def layers(self) -> np.ndarray:
-        """What predicts patterns: :attr:`slices` if there are any, else :attr:`object`."""
+        """Slices that predict patterns: :attr:`slices` if there are any, else :attr:`object`."""
         return self.object if self.slices is None else self.slices
 
     @property

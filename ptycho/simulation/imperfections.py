@@ -115,7 +115,7 @@ def draw_faults(N: int, bad: int, hot: int, rng: np.random.Generator) -> tuple[n
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """What counts the photons.
+    """Counter of the photons.
 
     Attributes:
         good: ``(N, N)`` bool, pixels that work; the others read nothing.

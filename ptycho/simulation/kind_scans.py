@@ -31,7 +31,7 @@ from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 
 @dataclass(frozen=True, kw_only=True)
 class KindScan:
-    """What is scanned, and how.
+    """Object, beam and positions of a simulated scan of some kinds.
 
     Attributes:
         probe, object: kinds of :data:`PROBE_KINDS`, :data:`OBJECT_KINDS`, and ranges of their parameters.

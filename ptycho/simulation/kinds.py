@@ -24,17 +24,18 @@ class Parameter(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """``draw(side, rng, **parameters)`` → an array ``(side, side)``."""
+    """Kind of a random array: ``draw(side, rng, **parameters)`` → an array ``(side, side)``."""
 
     draw: Callable[..., np.ndarray]
     parameters: Mapping[str, Parameter]
 
 
 class Weighted(Protocol):
-    """Something of which there are several, with its share."""
+    """One of several, with its share."""
 
     @property
-    def weight(self) -> float: ...
+    def weight(self) -> float:
+        """Share of this one; shares need not add up to one."""
 
 
 W = TypeVar("W", bound=Weighted)

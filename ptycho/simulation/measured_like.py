@@ -55,7 +55,7 @@ GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
 
 @settings(kw_only=True)
 class ScanSettings:
-    """What is scanned, how, and by how good a detector."""
+    """Settings of a scan: object, positions and detector."""
 
     N: Even = key(64, "side of the patterns", ge=16, le=1024)
     n_positions: Integer = key(1000, "number of positions, with one pattern each", ge=2, le=10**6)
@@ -139,6 +139,7 @@ class MeasuredLike:
 
     @property
     def N(self) -> int:
+        """Side of the patterns in pixels."""
         return self.probe.shape[-1]
 
     @property
@@ -156,7 +157,7 @@ class MeasuredLike:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the counts: 32 bits, or 64 where a pixel may count further."""
+        """Integer type of the counts: 32 bits, or 64 where a pixel may count further."""
         brightest = 4 * self.nphotons  # all of it in one pixel: more than any pattern has
         most = brightest * (1 + HOT * bool(self.hot.any())) + self.background
         return np.dtype(np.uint32 if min(most, self.saturation or most) < 2**32 else np.uint64)

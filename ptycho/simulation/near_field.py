@@ -45,6 +45,7 @@ class NearFieldScan(MeasuredLike):
 
     @property
     def margin(self) -> int:
+        """Pixels of the wave on each side of the detector's window."""
         return (len(self.probe) - self.N) // 2
 
     @property

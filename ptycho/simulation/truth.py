@@ -38,7 +38,7 @@ OBJECT = "objectGuess"  # of an NPZ file
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """See the module's text; ``object`` may be None where it is kept by the file itself."""
+    """Truth of a simulated scan; see the module's text. ``object`` may be None where the file keeps it."""
 
     probe: np.ndarray
     positions: np.ndarray

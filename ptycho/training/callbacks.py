@@ -107,7 +107,7 @@ class Patience(Callback):
 
 
 class StopOnSignal(Callback):
-    """Stopping between two steps.
+    """Stop between two steps when a signal asks for it.
 
     Until the first step is done a signal ends the process at once: there is little to save, and much to wait
     for.

@@ -41,6 +41,7 @@ class Snapshot:
     history: History
 
     def is_finite(self) -> bool:
+        """Return whether all weights and optimizer variables are finite."""
         groups = (self.weights, self.best, self.optimizer)
         return all(np.isfinite(array).all() for group in groups for array in group.values())
 

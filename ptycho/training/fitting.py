@@ -24,7 +24,7 @@ Step = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """How a model is trained on a dataset.
+    """Settings of the training of a model on a dataset.
 
     Attributes:
         adam: the schedule of the learning rate, and the clipping of gradients.

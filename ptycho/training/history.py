@@ -30,12 +30,12 @@ class History:
 
     @property
     def epoch(self) -> int:
-        """Complete epochs."""
+        """Number of complete epochs."""
         return len(self.rows)
 
     @property
     def step(self) -> int:
-        """Steps done in the running epoch."""
+        """Number of steps done in the running epoch."""
         return len(self.running)
 
     @property

@@ -28,7 +28,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """The process was asked to stop by the signal ``signum``."""
+    """Request by the signal ``signum`` that the process stop."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
 
 class StopRequest:
-    """Whether the process was asked to stop. Signals are heard inside ``with request:``, in the main thread.
+    """Request to stop the process. Signals are heard inside ``with request:``, in the main thread.
 
     The first signal ends the process, except inside :meth:`defer`, where :meth:`check` raises
     :class:`Stopped`; the second ends it anywhere, and so does ``Stopped`` where it leaves the ``with`` block.

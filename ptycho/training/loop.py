@@ -26,13 +26,13 @@ Optimizer: TypeAlias = keras.optimizers.Optimizer | TwoOptimizers
 
 
 class NonFiniteLossError(RuntimeError):
-    """The loss became NaN or infinite; the model holds its last good weights."""
+    """Loss that became NaN or infinite; the model holds its last good weights."""
 
     history: History
 
 
 class Task:
-    """What a loop trains: a model, its optimizer, its batches, and what is said of an epoch.
+    """Task of a loop: a model, its optimizer, its batches, and what is said of an epoch.
 
     Attributes:
         name: in messages.
@@ -77,7 +77,7 @@ class Task:
 
 
 class Callback:
-    """What a loop does besides training; each method is called where its name says, in the given order."""
+    """Addition to a training loop; each method is called where its name says, in the given order."""
 
     def begin(self, training: Training) -> None:
         """Prepare before the first step."""
@@ -142,7 +142,7 @@ class Training:
 
     @property
     def where(self) -> str:
-        """How far the training is, for the user."""
+        """Progress of the training in words, for the user."""
         epoch, step = self.history.epoch, self.history.step
         place = f"epoch {epoch + 1}/{self.task.epochs}, step {step}/{self.task.steps(epoch)}"
         return f"{place}, loss {total(self.history.running[-1]):.4g}" if step else place

@@ -85,5 +85,5 @@ class TwoOptimizers:
 
     @property
     def learning_rate(self) -> keras.Variable:
-        """The network's."""
+        """Learning rate of the network."""
         return self._network.learning_rate

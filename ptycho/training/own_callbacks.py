@@ -35,7 +35,7 @@ def callbacks_of(target: str | None, more: Iterable[Any] = ()) -> list[Callback]
 
 
 class KerasCallback(Callback):
-    """A callback of Keras, whose methods for the whole training and for epochs are called.
+    """Callback of Keras, whose methods for the whole training and for epochs are called.
 
     ``logs`` is the row of ``history.csv``. ``model.stop_training`` ends the training, as
     ``keras.callbacks.EarlyStopping`` wants it.

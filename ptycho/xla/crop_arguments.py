@@ -27,6 +27,7 @@ class CropArguments(NamedTuple):
 
     @property
     def result_dtype(self) -> tf.DType:
+        """Dtype of the crops: that of a complex image; float32 for a real one, as in TensorFlow."""
         return self.image.dtype if self.image.dtype.is_complex else tf.float32
 
 

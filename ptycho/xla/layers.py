@@ -46,6 +46,9 @@ class Translation(keras.layers.Layer):
             )
 
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
+        """Translate images ``(B, H, W[, C])`` by shifts ``(B, 2)`` (row, col) in pixels, with jitter in
+        training.
+        """
         if len(inputs) != 2:
             raise ValueError(f"inputs has {len(inputs)} elements; allowed: two, [images, shifts].")
         images, shifts = inputs

@@ -15,7 +15,7 @@ SOCKET = "zmq://"
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a source needs to know.
+    """Settings that a source needs.
 
     Attributes:
         config: the section ``data``: what the source does not say.

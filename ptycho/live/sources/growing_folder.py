@@ -28,7 +28,7 @@ HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
 class GrowingFolder(Source):
-    """See the module's text.
+    """Source that reads a growing folder of TIFF files; see the module's text.
 
     Args:
         patience_s: after which a file that does not read whole, and does not change, is given up.

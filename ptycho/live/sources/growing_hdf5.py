@@ -34,7 +34,7 @@ DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is bein
 
 
 class GrowingHdf5(Source):
-    """See the module's text.
+    """Source that reads a growing HDF5 file; see the module's text.
 
     Args:
         pause_s: between two looks at positions.

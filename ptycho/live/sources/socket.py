@@ -27,7 +27,7 @@ ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 
 
 class SocketSource(Source):
-    """See the module's text.
+    """Source that receives messages from a socket; see the module's text.
 
     Args:
         look_s: of one look, at most; a quarter of that where nothing comes.
