@@ -189,13 +189,13 @@ class _Search:
             tried[further] = trial(further)
 
     def anew(self, matrix: np.ndarray) -> Trial:
-        """Begin with the rotation and scale of a map: a probe that hid a wrong rotation may leave a shear."""
+        """Begin with rotation and scale of ``matrix (2, 2)``: a probe of a wrong one may leave a shear."""
         scale = float(np.sqrt(abs(np.linalg.det(matrix))))
         turned = replace(self.nominal, matrix=rotation(turn_in(matrix)))
         return self.together(turned.scaled(scale, curvature_of(self.nominal.modes[0])))
 
     def grow(self) -> np.ndarray:
-        """Return the map under the initial probe, from few patterns to more."""
+        """Return the map ``(2, 2)`` under the initial probe, from few patterns to more."""
         matrix = self.nominal.matrix
         for count, alone, steps in self.options.growing:
             sample = Sample.of(middle(self.data, count), self.options.trial)

@@ -65,7 +65,7 @@ def name_of(aligned: AlignedScan) -> str:
 
 
 def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
-    """Return what the steps changed, as arrays."""
+    """Return what the steps changed as arrays ``(…)`` by name; texts are one JSON string."""
     other = aligned.alternative
     texts = {
         "reading": {key: getattr(aligned.config.data, key) for key in READING},
@@ -83,13 +83,13 @@ def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
 
 
 def reading_of(arrays: Mapping[str, np.ndarray], config: DataConfig) -> DataConfig:
-    """Return the section ``data`` by which the aligned scan is read."""
+    """Return the section ``data`` by which the aligned scan is read, from ``arrays (…)`` by name."""
     reading = parse_json(str(arrays["texts"]))["reading"]
     return replace(config, **{key: reading[key] for key in READING})
 
 
 def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
-    """Return the aligned scan from its arrays and the scan as :func:`reading_of` reads it."""
+    """Return the aligned scan from its ``arrays (…)`` and the scan as :func:`reading_of` reads it."""
     texts = parse_json(str(arrays["texts"]))
     data, scan = read.data, read.scan
     moves = arrays["positions"].astype(float) - data.positions

@@ -293,7 +293,7 @@ class Registration:
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
-        """Fit the object and the refined parts to some patterns: positions by a model or at whole pixels."""
+        """Fit object and refined parts to ``patterns (n,)``: positions by a model or at whole pixels."""
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
@@ -403,7 +403,7 @@ class Registration:
         )
 
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
-        """Return the share of a pattern's intensity that falls on the known object, by its corner."""
+        """Return by corner, ``(M − N + 1, …)``, the share of a pattern's intensity on the known object."""
         places = self.corners(placed, self.moves[placed]).astype(float)
         illumination = object_illumination(
             replace(self.estimate, positions=places, flux=self.estimate.flux[placed])

@@ -22,7 +22,7 @@ def raw_scan(
     good: np.ndarray | None,
     truth: np.ndarray | None,
 ) -> RawScan:
-    """Return arrays as the scan that a file would give; :meth:`ptycho.Scan.from_arrays` has the shapes.
+    """Return arrays, patterns ``(J, N, N)``, as a file would; :meth:`ptycho.Scan.from_arrays` has the shapes.
 
     Raises:
         ConfigError: one of them cannot be used; the message names it, what came, and what to do.

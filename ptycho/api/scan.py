@@ -130,7 +130,7 @@ class Scan:
 
     @property
     def positions_m(self) -> np.ndarray | None:
-        """The same in metres; None: the pixel is unknown."""
+        """Positions ``(J, 2)`` float64 (row, col) in metres; None: the pixel is unknown."""
         return None if self.pixel_m is None else self.positions * np.array(self.pixel_m)
 
     @property

@@ -41,7 +41,7 @@ def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
 
 
 def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
-    """Read a dataset in the format of :func:`to_arrays`; what is ``OPTIONAL`` may be left out."""
+    """Read a dataset in the format of :func:`to_arrays`; ``probe (N, N)`` is for a file without one."""
     found = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
     missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
     found += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []

@@ -100,7 +100,7 @@ def brightest(image: np.ndarray) -> complex:
 
 
 def spread(image: np.ndarray) -> tuple[float, float]:
-    """Return max−min of the amplitude and of the phase (rad); exactly zero if constant to rounding."""
+    """Return max−min of amplitude and phase (rad) of ``image (H, …)``; zero if constant to rounding."""
     most = brightest(image)
     amplitude, angle = (
         _range(function(part) for part in parts_of(image))

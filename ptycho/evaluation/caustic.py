@@ -62,12 +62,14 @@ class Caustic:
     depth_m: np.ndarray
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the attributes under names for a file."""
+        """Return the attributes under names for a file: cuts ``(n, side)``, distances and widths ``(n,)``."""
         return {f"{PREFIX}{name}": value for name, value in asdict(self).items()}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Caustic | None:
-        """Return what :meth:`arrays` gave; None where it is not there, or not of the right shapes."""
+        """Return what :meth:`arrays` gave, ``arrays (…)`` by name; None where it is not there, or not of the
+        right shapes.
+        """
         values = {name: arrays.get(f"{PREFIX}{name}") for name in cls.__dataclass_fields__}
         if any(value is None or value.dtype.kind != "f" for value in values.values()):
             return None

@@ -42,7 +42,7 @@ def _as_on_the_sample(axes: Axes, unit: str) -> None:
 
 
 def draw_detector(axes: Axes, by_pixel: np.ndarray) -> None:
-    """Draw χ² of each detector pixel: about 1, or less where hardly a photon falls, where noise is all."""
+    """Draw χ² of each detector pixel ``(N, N)``: about 1 where noise is all, less where it is dark."""
     shown = axes.imshow(by_pixel, vmin=0, vmax=max(2.0, float(np.quantile(by_pixel, 0.999))), cmap="inferno")
     axes.figure.colorbar(shown, ax=axes, fraction=0.046, label="mean χ²; noise alone: up to 1")
     axes.set(xlabel="column / pixel", ylabel="row / pixel")

@@ -149,7 +149,7 @@ class Picture:
 
     @property
     def channels(self) -> tuple[tuple[np.ndarray, Ends, str, str], ...]:
-        """Values, ends, colours and label of the amplitude and of the phase."""
+        """Values ``(h, w)``, ends, colours and label of the amplitude and of the phase."""
         return (
             (self.amplitude, self.grey, "gray", "amplitude"),
             (self.phase.values, self.colour, self.phase.colours, f"phase / {self.phase.unit}"),

@@ -41,7 +41,7 @@ def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
 
 
 def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
-    """Shrink angles in rad as :func:`shrink` does: the mean of −3 and 3 is π, not 0."""
+    """Shrink angles ``(h, w)`` in rad as :func:`shrink` does: the mean of −3 and 3 is π, not 0."""
     if max(phase.shape) <= side:
         return phase, 1
     waves, factor = shrink(phase, side, lambda band: np.exp(1j * band))

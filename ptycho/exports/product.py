@@ -50,7 +50,7 @@ SIGMA_NOTE = (
 def write(path: Path, scan: ExportedScan, result: Mapping[str, np.ndarray] | None = None) -> None:
     """Write a product.
 
-    ``result``: arrays of the group of this name, by paths in it; those of the product are not copied.
+    ``result``: arrays ``(…)`` of the group of this name, by paths in it; those of the product are not copied.
 
     Raises:
         ConfigError: the scan has no object.

@@ -19,7 +19,7 @@ class Blocks(NamedTuple):
 
 
 def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray | Blocks]) -> None:
-    """Write an NPZ, not compressed; memory holds one block at a time."""
+    """Write ``arrays (…)`` by key as an NPZ, not compressed; memory holds one block at a time."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for key, array in arrays.items():
             whole = array if isinstance(array, Blocks) else Blocks(array.shape, array.dtype, [array])

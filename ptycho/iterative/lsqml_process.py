@@ -62,7 +62,7 @@ def import_ptychi() -> None:
 
 
 def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], on_epoch: Any) -> dict[str, Any]:
-    """Return the arrays of ``out.npz``; ``on_epoch(epoch, r_factor)`` is called after each epoch."""
+    """Return the arrays ``(…)`` of ``out.npz``; ``on_epoch(epoch, r_factor)`` follows each epoch."""
     import torch
     from ptychi.api.task import PtychographyTask
 

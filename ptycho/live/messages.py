@@ -44,7 +44,7 @@ class BadMessage(ValueError):
 
 
 def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any) -> list[bytes]:
-    """Return the parts of a message; what is None is left out, and an array describes itself."""
+    """Return the parts of a message; None is left out, and an array ``(…)`` describes itself."""
     if isinstance(content, np.ndarray):
         header = {"shape": content.shape, "dtype": content.dtype.name} | header
         content = content.astype(content.dtype.newbyteorder("<")).tobytes()

@@ -105,7 +105,7 @@ def schedule(
 
 
 def spoilt(event: Event, played: Played) -> np.ndarray:
-    """Return the frame of an event, as it is when something is wrong with it."""
+    """Return the frame ``(H, W)`` of an event, as it is when something is wrong with it."""
     data = played.frame(event.number)
     wrong = {
         "frame": data,

@@ -68,7 +68,7 @@ def open_to_append(path: Path, checked: int = 256) -> h5py.File:
 
 
 def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
-    """Write rows behind the first ``count``, over what a write that failed has left there."""
+    """Write ``new (n, …)`` behind the first ``count`` rows, over what a write that failed has left there."""
     rows.resize(count + len(new), axis=0)
     rows[count:] = new
     rows.flush()

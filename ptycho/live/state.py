@@ -55,7 +55,7 @@ class LiveState:
 
     @property
     def waiting(self) -> np.ndarray:
-        """Indices of the patterns that were not used yet."""
+        """Indices ``(n,)`` of the patterns that were not used yet."""
         return np.flatnonzero((self.patterns["visits"] == 0) & ~self.patterns["held_out"])
 
     @property
@@ -64,7 +64,7 @@ class LiveState:
         return int(np.count_nonzero(self.patterns["visits"]))
 
     def unknown(self, rows: np.ndarray) -> np.ndarray:
-        """Return those of some rows of the store that have no pattern here."""
+        """Return those of some ``rows (n,)`` of the store that have no pattern here."""
         return rows[~np.isin(rows, self.patterns["row"])]
 
 

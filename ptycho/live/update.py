@@ -121,7 +121,7 @@ def _taken(state: LiveState, fitted: Estimate, block: Block, options: LiveOption
 
 
 def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> np.ndarray:
-    """Return the indices of held-out patterns that lie among fitted ones; at most so many, None: all."""
+    """Return the indices ``(n,)`` of held-out patterns among fitted ones; n ≤ ``most``, None: all."""
     chosen = np.flatnonzero(state.patterns["held_out"])
     if not len(chosen) or not state.illumination.any():
         return chosen[:0]

@@ -139,7 +139,7 @@ def _causes(likelihood: ScanLikelihood, image: np.ndarray, used: Dataset) -> Cau
 
 
 def spread(count: int, most: int = 4096) -> np.ndarray:
-    """Return at most so many indices of ``count`` patterns, spread without the period of a raster."""
+    """Return indices ``(n,)`` of ``count`` patterns, n ≤ ``most``, spread without the period of a raster."""
     if count <= most:
         return np.arange(count)
     golden = (5**0.5 - 1) / 2
@@ -318,7 +318,7 @@ def share_of_noise(reconstruction: Reconstruction, data: Dataset, region: metric
 
 
 def well_illuminated_part(reconstruction: Reconstruction, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the strongly illuminated part of the object, without its phase plane, and its mask."""
+    """Return the strongly illuminated ``(h, w)`` of the object, without its phase plane, and its mask."""
     illuminated = reconstruction.covered & bright(data)
     part = scan_figures.box_of(illuminated)
     return levelled(reconstruction.object[part], illuminated[part]), illuminated[part]

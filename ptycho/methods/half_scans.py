@@ -48,7 +48,7 @@ class Halves:
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
-        """Correlations by the names of their directions, for figures."""
+        """Correlations ``(n,)`` by the names of their directions, for figures."""
         return {"all directions": self.correlation} | dict(
             zip(DIRECTIONS.values(), self.by_axis, strict=True)
         )

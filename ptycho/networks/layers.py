@@ -115,7 +115,7 @@ class Decoder(Layer):
 
 
 def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
-    """Return the shape: numbers where known, as all are but for a batch of any size."""
+    """Return the shape of a tensor ``(B, …)``: numbers where known, as all are but for any batch size."""
     return [tf.shape(tensor)[axis] if n is None else n for axis, n in enumerate(tensor.shape)]
 
 

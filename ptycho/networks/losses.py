@@ -17,7 +17,7 @@ from ptycho.physics.deviance import u_minus_log1p
 
 
 def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
-    """Return the mean of ``|x̂ − x|`` over normalised amplitudes; scalar."""
+    """Return the mean of ``|x̂ − x|`` over normalised amplitudes ``(…)``; scalar."""
     return tf.reduce_mean(tf.abs(predicted - measured))
 
 
@@ -31,7 +31,7 @@ def poisson_deviance(
     pixel. Where ``n = 0`` it is ``2λ``. It is about one where the model fits to the noise.
 
     Args:
-        predicted: ``x̂ ≥ 0``, any shape, float32.
+        predicted: ``x̂ ≥ 0``, ``(…)`` float32.
         measured: ``x ≥ 0``, the same shape.
         normalisation: ``f``, scalar: amplitude of one count.
         floor: predicted counts of a pixel, at least.
@@ -84,7 +84,7 @@ def object_error(
 def amplitude_error(
     objects: tf.Tensor, target: tf.Tensor, illumination: tf.Tensor, blank: float = 0.03
 ) -> tf.Tensor:
-    """Return the error of the amplitudes of objects relative to their contrast.
+    """Return the error ``(B,)`` of the amplitudes of ``objects (B, H, W)`` relative to their contrast.
 
         Σ w ||O| − |T|| / (Σ w ||T| − mean| + blank),   w as in :func:`object_error`
 

@@ -24,7 +24,7 @@ class Pair:
 
     @property
     def shape(self) -> tf.TensorShape:
-        """Shape of either part."""
+        """Shape ``(…)`` of either part."""
         return self.real.shape
 
     @property

@@ -264,5 +264,5 @@ def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:
 
 
 def drop_words(frames: Sequence[int] | np.ndarray) -> str:
-    """Return the key that leaves some frames out."""
+    """Return the key that leaves some ``frames (n,)`` out."""
     return f"data.drop=[{','.join(str(int(frame)) for frame in frames)}]"

@@ -27,7 +27,7 @@ BITS = (10, 12, 14, 16, 20, 24)  # of converters whose ends are known in wider n
 
 
 def no_counts(dtype: np.dtype) -> np.ndarray:
-    """Return numbers, float64 and sorted, that stand for no count in any pixel."""
+    """Return numbers ``(n,)``, float64 and sorted, that stand for no count in any pixel."""
     tops = [2**b - k for b in (32, 64) for k in (1, 2)] + [2**31 - 1, 2**63 - 1]
     if dtype.kind == "f":
         return np.unique(np.array(tops, np.float64).astype(dtype).astype(np.float64))

@@ -28,7 +28,7 @@ class SampleOptions:
 def find_numbers(
     raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding], options: SampleOptions
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """Return the domain of the frames, the indices of a sample spread over the scan, and the sample."""
+    """Return the domain, the indices ``(n,)`` of a sample spread over ``frames``, and it, ``(n, H, W)``."""
     fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
     some = min(options.frames, len(frames), fitting)
     spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
@@ -45,7 +45,9 @@ def find_numbers(
 
 
 def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
-    """Return a warning of frames that are the same to the last photon; dark ones are none."""
+    """Return a warning of frames in ``sample (n, H, W)`` that are the same to the last photon; dark ones are
+    none.
+    """
     seen: dict[bytes, int] = {}
     twins = []
     for frame, index in zip(sample, looked_at, strict=True):
@@ -64,7 +66,7 @@ def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
 def find_gain(
     raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
 ) -> float | None:
-    """Return the intensity per photon, or None where it is unknown, or where noise is not that of photons."""
+    """Return the intensity per photon from ``sample (n, H, W)``; None: unknown, or the noise is other."""
     if config.gain is not None:
         found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
         return config.gain

@@ -21,7 +21,7 @@ def zero_frequency(
     good: np.ndarray,
     found: list[Finding],
 ) -> tuple[int, int]:
-    """Return (row, col) of the zero frequency in the frame as stored, or with its corner in the middle."""
+    """Return (row, col) of the zero frequency of ``mean (H, W)``, as stored or its corner in the middle."""
     if config.near_field:
         middle = mean.shape[0] // 2, mean.shape[1] // 2
         why = "the detector's; a near field has no zero frequency"
@@ -70,7 +70,7 @@ def pattern_side(
     near: NearField | None,
     found: list[Finding],
 ) -> int:
-    """Return N: as asked for, or that of the window which holds the whole detector.
+    """Return N: as asked for, or that of the window which holds the whole of ``mean (H, W)``.
 
     Of the frame as stored, so that N does not change where it is turned: a flipped one of even size has its
     first row or column one pixel too late, and the pattern's first is bad there.

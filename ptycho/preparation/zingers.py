@@ -29,7 +29,7 @@ class ZingerLimits:
     frames: int = 20  # that there must be, for others to be known
 
     def exceeds(self, photons: np.ndarray, factor: float, known: np.ndarray) -> np.ndarray:
-        """Return where ``photons`` are more than so many times what is ``known``, noise apart."""
+        """Return where ``photons (…)`` are more than so many times what is ``known``, noise apart."""
         return photons > factor * known + self.noise * np.sqrt(known) + self.least
 
 

@@ -98,7 +98,7 @@ def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
 
 
 def spread(count: int, most: int = 4) -> np.ndarray:
-    """Return at most so many indices, spread over ``count``."""
+    """Return at most ``most`` indices ``(n,)``, spread over ``count``."""
     return np.unique(np.linspace(0, max(0, count - 1), most).astype(int))
 
 

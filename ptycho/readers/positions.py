@@ -51,7 +51,7 @@ class Placement:
 def read_lengths(
     file: Archive, key: str, options: ReadOptions, unit: str | None
 ) -> tuple[np.ndarray, str] | None:
-    """Read numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``.
+    """Read numbers ``(…)`` of one key and their unit: the user's; metres, by ``units``; else ``unit``.
 
     NaN is that of a frame without a position, which is refused where that frame is used.
     """

@@ -149,7 +149,7 @@ def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) ->
 def in_one_unit(
     path: Path, values: np.ndarray, columns: Columns, unit: str | None
 ) -> tuple[np.ndarray, str, str]:
-    """Return positions, their unit, and a note on where it is from."""
+    """Return positions ``(J, 2)``, their unit, and a note on where it is from."""
     row, col = columns.units
     if unit is not None:
         against = f", against {row}, {col} in its header" if {row, col} - {None, unit} else ""

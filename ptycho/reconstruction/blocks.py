@@ -86,7 +86,7 @@ def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.n
 
 
 def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:
-    """Return the block of a ``part`` (indices of patterns), with those around it up to a ``reach`` away."""
+    """Return the block of ``part (n,)``, indices of patterns, with those around it up to a ``reach`` away."""
     positions, N = estimate.positions, estimate.modes.shape[-1]
     low, high = positions[part].min(axis=0) - reach, positions[part].max(axis=0) + reach
     near = ((positions >= low) & (positions <= high)).all(axis=1)

@@ -16,10 +16,10 @@ class Cache(Protocol):
         """Time in seconds below which a result is computed again rather than kept."""
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays kept under a name; None: there are none."""
+        """Return the arrays ``(…)`` kept under a name; None: there are none."""
 
     def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays under a name."""
+        """Keep ``arrays (…)`` under a name."""
 
 
 class NoCache:

@@ -166,7 +166,7 @@ class _Sums:
         self._curvature = self._curvature + weighted @ flat.T
 
     def solved(self) -> tuple[float, np.ndarray]:
-        """Return the gain ``gᵀH⁻¹g`` and the step ``H⁻¹g``."""
+        """Return the gain ``gᵀH⁻¹g`` and the step ``H⁻¹g``, ``(n,)`` of n directions."""
         step = np.linalg.lstsq(np.atleast_2d(self._curvature), np.atleast_1d(self._slope), rcond=1e-8)[0]
         return float(np.atleast_1d(self._slope) @ step), step
 

@@ -227,7 +227,7 @@ class Selection:
         return float(np.log(self.scores).mean())
 
     def take(self, fitted: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
-        """Make a fit the estimate."""
+        """Make a fit the estimate; ``scores (n,)``: log-deviances of the held-out patterns, if known."""
         self.estimate, self.refine, self.last = fitted.estimate, refine, fitted
         self.scores = self.holdout.score(fitted.estimate, refine) if scores is None else scores
 
@@ -553,7 +553,7 @@ def _noise_ratio(likelihood: ScanLikelihood, estimate: Estimate) -> float:
 
 
 def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: SelectionOptions) -> np.ndarray:
-    """Return where the search for a background starts: the darkest pixels, then expectation maximisation.
+    """Return ``(N, N)`` where the search for a background starts: dark pixels, then expectation maximisation.
 
     b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
     """

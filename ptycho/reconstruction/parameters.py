@@ -276,7 +276,9 @@ def illuminated(illumination: np.ndarray, share: float = 0.1) -> np.ndarray:
 
 
 def floored(curvature: np.ndarray, share: float = 1e-3) -> np.ndarray:
-    """Return a curvature, a ``share`` of its maximum at least: it holds back what is hardly illuminated."""
+    """Return a curvature ``(…)``, a ``share`` of its maximum at least: it holds back what is hardly
+    illuminated.
+    """
     return np.maximum(curvature, share * curvature.max())
 
 

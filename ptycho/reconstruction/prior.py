@@ -147,7 +147,7 @@ class Differences:
         return value, adjoint(*(weight * part for part in parts))
 
     def weight(self, image: np.ndarray) -> float:
-        """Return the mean weight."""
+        """Return the mean weight over the pixels of ``image (M, M)``."""
         return float(np.mean(self.function(_square(self._of(image)))[1]))
 
     def _of(self, image: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -181,7 +181,7 @@ class ScanLikelihood:
         return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
 
     def filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Fill the last chunk up with patterns of which nothing is measured, under no illumination."""
+        """Fill ``arrays (n, …)`` of the last chunk by zeros: patterns without data, under no illumination."""
         short = self.chunk - len(arrays[0])
         if not short:
             return arrays

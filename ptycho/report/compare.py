@@ -151,7 +151,7 @@ def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
 
 
 def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
-    """Return deviances of the patterns that both held out, in one order."""
+    """Return deviances ``(n,)`` of the patterns that both held out, in one order."""
     (one, mine), (two, theirs) = kept_out(entry) or _NONE, kept_out(best) or _NONE
     _, first, second = np.intersect1d(one, two, return_indices=True)
     return mine[first], theirs[second]
@@ -215,7 +215,7 @@ class Aligned:
 
 
 def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
-    """Return the well illuminated part of an object, or its middle, with a level phase, and its mask."""
+    """Return the well illuminated ``(h, w)`` of an object, or its middle, with level phase, and its mask."""
     rows, cols = (np.flatnonzero(made.illuminated.any(axis=axis)) for axis in (1, 0))
     part = _middle(rows), _middle(cols)
     image, mask = made.object[part], made.illuminated[part]

@@ -225,7 +225,7 @@ def _cell(values: Mapping[str, Any], key: str) -> str:
 
 
 def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return patterns held out of the product, and their deviance; None where the run did not store it."""
+    """Return patterns ``(n,)`` held out of the product, and their deviance; None: the run stored neither."""
     arrays, name = entry.scan.assessment, entry.scan.product
     patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")
     if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:

@@ -91,7 +91,7 @@ def coloured_phase(
 
 
 def shrunk_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
-    """Return means of blocks of a phase, and the side of a block; of a wrapped one as angles."""
+    """Return means of blocks of a phase, ``(h, w)``, and the side of a block; of a wrapped one as angles."""
     return (shrink_phase if phase.kind == WRAPPED else shrink)(phase.values, side)
 
 

@@ -27,7 +27,7 @@ class FileCache:
         self.folder, self.least_seconds = folder, least_seconds
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return a result; None: it was not made, or its file is damaged."""
+        """Return the arrays ``(…)`` of a result; None: it was not made, or its file is damaged."""
         path = self._path(name)
         if not path.is_file():
             return None
@@ -44,7 +44,7 @@ class FileCache:
         return arrays
 
     def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store a result; where that fails, warn: the run goes on without."""
+        """Store the ``arrays (…)`` of a result; where that fails, warn: the run goes on without."""
         whole = dict(arrays) | {"sha256": np.asarray(digest(dict(arrays)))}
         try:
             write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **whole))

@@ -143,7 +143,9 @@ class RunFolder(OutputFolder):
         return self.text(names.CONFIG, config_text(config))
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
-        """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
+        """Write an uncompressed NPZ of ``arrays (…)`` without pickles, and record its SHA-256, which is
+        returned.
+        """
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
         self._list(name, digest := sha256(path))
         return digest

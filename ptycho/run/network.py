@@ -73,7 +73,7 @@ class Setup:
         return float((self.N / 2) ** 2 / power)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the form of ``setup.npz``."""
+        """Return the fields as arrays ``(…)``, the form of ``setup.npz``."""
         return {key: np.asarray(value) for key, value in asdict(self).items()}
 
 
@@ -126,7 +126,7 @@ def write_network(
     description: dict[str, Any],
     rows: list[dict[str, float]],
 ) -> None:
-    """Write weights, history and, when these are complete, the description."""
+    """Write ``weights (…)`` by path, history and, when these are complete, the description."""
     sha256 = folder.arrays(f"{name}/{WEIGHTS}", weights)
     folder.table(f"{name}/{HISTORY}", rows)
     folder.json(f"{name}/{DESCRIPTION}", description | {"weights_sha256": sha256})

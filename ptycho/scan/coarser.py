@@ -62,7 +62,9 @@ class Coarser:
 
 
 def reach(probe: np.ndarray, share: float = 0.999) -> int:
-    """Return the pixels from the zero frequency, on both axes, with a ``share`` of the far field's power."""
+    """Return the pixels from the zero frequency with a ``share`` of the far field's power of ``probe (…, N,
+    N)``.
+    """
     return int(np.searchsorted(_within(intensity_of(far_field(probe))), share)) + 1
 
 

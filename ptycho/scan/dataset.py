@@ -231,14 +231,14 @@ class Dataset:
         )
 
     def cut_out(self, indices: np.ndarray, group_size: int = 1) -> Dataset:
-        """Return :meth:`subset` on an object of its own: no more than the illuminated part and a margin."""
+        """Return :meth:`subset` of ``indices (n,)`` on an object just large enough, with a margin."""
         part = self.subset(indices, group_size)
         corner = np.floor(part.positions.min(axis=0)) - MARGIN
         side = self.N + int(np.ceil((part.positions - corner).max())) + MARGIN
         return part.on_window(corner, side)
 
     def on_window(self, corner: np.ndarray, side: int) -> Dataset:
-        """Return the same patterns on a part of their object, ``side`` wide from a corner (row, col) on."""
+        """Return the same patterns on a part of their object, ``side`` wide from ``corner (2,)`` on."""
         positions = self.positions - corner.astype(np.float32)
         beam = replace(self.beam, positions=positions)
         return replace(self, beam=beam, object_size=side, objects=None, stated_tiling=None)

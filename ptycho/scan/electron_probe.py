@@ -55,7 +55,7 @@ def electron_probe(
 def aberration(
     settings: AberratedProbe, rows: np.ndarray, cols: np.ndarray, wavelength_m: float
 ) -> np.ndarray:
-    """Return χ in radians at frequencies in cycles per metre."""
+    """Return χ ``(n, n)`` in radians at frequencies ``rows (n, 1)``, ``cols (1, n)`` in cycles per metre."""
     square, angle = rows**2 + cols**2, np.arctan2(cols, rows) - np.deg2rad(settings.astigmatism_deg)
     focus = 1e-9 * (settings.defocus_nm + settings.astigmatism_nm * np.cos(2 * angle))
     sphere = 0.5 * np.pi * 1e-3 * settings.cs_mm * wavelength_m**3 * square**2

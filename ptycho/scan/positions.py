@@ -71,7 +71,7 @@ def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.
 
 
 def rotation(degrees: float) -> np.ndarray:
-    """Return ``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): a positive φ turns from rows to columns."""
+    """Return ``(2, 2)``, ``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): φ > 0 turns rows to columns."""
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     return np.array([[c, -s], [s, c]])
 

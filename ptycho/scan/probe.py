@@ -57,7 +57,7 @@ def _radius(N: int) -> np.ndarray:
 
 
 def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same partially coherent probe in orthogonal modes, strongest first; and the unitary.
+    """Return the same partially coherent probe in orthogonal modes, strongest first; and U, ``(K, K)``.
 
     ``P'_k = Σ_m U_km P_m`` leaves ``Σ_m P_m(x) P̄_m(y)`` as it is.
     """

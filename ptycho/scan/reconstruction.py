@@ -62,7 +62,7 @@ class Reconstruction:
 
     @property
     def layers(self) -> np.ndarray:
-        """Slices that predict patterns: :attr:`slices` if there are any, else :attr:`object`."""
+        """Slices ``(L, M, M)`` that predict patterns, if there are any, else :attr:`object`."""
         return self.object if self.slices is None else self.slices
 
     @property

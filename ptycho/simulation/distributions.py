@@ -34,7 +34,7 @@ class Distributions(Generic[Config]):
 def disturb_probe(
     probe: np.ndarray, measured: ScansMeasurementConfig, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the probe as it is stated: the true one, or now and then one with a wrong phase."""
+    """Return ``probe (…, N, N)`` as stated: the true one, or now and then one with a wrong phase."""
     if rng.random() >= measured.probe_error_share:
         return probe
     return disturb_phase(probe, rng.uniform(*measured.probe_error_rad), rng)
@@ -46,7 +46,7 @@ def disturb_positions(
     measured: ScansMeasurementConfig,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the positions as stated: the true ones, or now and then wrong ones within ``bounds``."""
+    """Return ``positions (J, 2)`` as stated: true, or now and then wrong ones within ``bounds``."""
     if rng.random() >= measured.position_error_share:
         return positions
     error = rng.uniform(*measured.position_error_px)

@@ -38,7 +38,7 @@ class ProbeLearner(Model):
         self.built = True
 
     def apply_change(self, probe: tf.Tensor) -> tf.Tensor:
-        """Return P, of the shape of P₀."""
+        """Return the learned P ``(…, N, N)`` complex64 of P₀, of its shape and power."""
         flat = tf.reshape(self.change, (-1, 1))
         kept = flat - tf.matmul(self._open, tf.matmul(self._open, flat, transpose_a=True))
         kept = tf.reshape(kept, self.change.shape)

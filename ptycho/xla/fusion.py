@@ -16,7 +16,8 @@ from tensorflow.python.ops import control_flow_util
 
 
 def materialised(value: tf.Tensor, *witnesses: tf.Tensor) -> tf.Tensor:
-    """Return ``value``; in a compiled function it is computed once and stored, as is its upstream gradient.
+    """Return ``value (…)``; in a compiled function it is computed once and stored, as is its upstream
+    gradient.
 
     Outside ``tf.function(jit_compile=True)`` nothing is added to the graph.
 
