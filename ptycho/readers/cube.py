@@ -51,8 +51,8 @@ def reader_of(path: Path) -> Callable[[Path], Cube] | None:
     except (OSError, ValueError):  # the formats after this one say what is wrong
         return None
     by_content = {b"\x93NUMPY": _read_npy, b"MATLAB 5": _read_matlab}
-    found = next((read for start, read in by_content.items() if magic.startswith(start)), None)
-    return found or BY_NAME.get(path.suffix.lower())
+    reader = next((read for start, read in by_content.items() if magic.startswith(start)), None)
+    return reader or BY_NAME.get(path.suffix.lower())
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:

@@ -75,13 +75,15 @@ def read_zarr(path: Path) -> Cube:
         raise ConfigError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
     store = zarr.open(str(path), mode="r")
     members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
-    arrays = {key: one for key, one in members if isinstance(one, zarr.Array) and one.ndim in (3, 4)}
+    arrays = {
+        key: member for key, member in members if isinstance(member, zarr.Array) and member.ndim in (3, 4)
+    }
     if not arrays:
         raise ConfigError("holds no array of three or four axes")
     key = max(arrays, key=lambda name: arrays[name].size)
     if arrays[key].dtype.kind not in "fiu" or "pickle" in str(arrays[key].metadata.to_dict()):
         raise ConfigError(f"{key} is {arrays[key].dtype}; must be real numbers, and nothing is unpickled")
-    beside = {name: dict(one.attrs) for name, one in members}
+    beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
     source = ZarrFrames(arrays[key])

@@ -33,10 +33,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a raster; ``data.scan_step_A`` goes before the file's step."""
     options.refuse_unused(path, NAME, *(("positions_file", "unit") if options.positions_file else ()))
     with open_archive(path, options) as file:
-        found = _find(file)
-        if found is None:
+        location = _find(file)
+        if location is None:
             raise ConfigError(f"{path}: data.format={NAME}: has no axes of HyperSpy or EMD; remove it")
-    key, axes = found
+    key, axes = location
     raster = None if options.positions_file else complete(options.raster, step_m(axes), path)
     return keymap.read(path, replace(options, keys={"patterns": key}, raster=raster))
 
@@ -56,7 +56,7 @@ def _find(file: Archive) -> tuple[str, list[Axis]] | None:
 
 def _axis(file: Archive, key: str, scale: str = "") -> Axis:
     """The scale of HyperSpy, or the first step of EMD; zero: there is none."""
-    found = file.read(f"{key}{scale}")
-    places = [0.0] if found is None or not found.size else found.ravel()[:2].tolist()
+    coordinates = file.read(f"{key}{scale}")
+    places = [0.0] if coordinates is None or not coordinates.size else coordinates.ravel()[:2].tolist()
     size = places[0] if scale else places[-1] - places[0]
     return float(size), file.text(f"{key}@units") or ""

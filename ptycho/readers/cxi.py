@@ -56,26 +56,28 @@ def read_translation(
 ) -> Placement | None:
     """Read positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
     key = file.need("translations (data.positions_file= may have positions),", *keys)
-    found = read_rows(file, key, options, counts, (3, 2))
-    if found is None:
+    translations = read_rows(file, key, options, counts, (3, 2))
+    if translations is None:
         return None
     vectors = _basis(file, basis)
     along = f"the axes of {basis}" if vectors is not None else "rows down (−y) and columns along −x"
     vectors = UPRIGHT if vectors is None else vectors
     axes = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    file.notes.append(f"positions: {key} is the sample's: negated, along {along}, in {found.unit}")
-    return Placement(-found.positions @ axes[:, : found.positions.shape[1]].T, found.unit)
+    file.notes.append(f"positions: {key} is the sample's: negated, along {along}, in {translations.unit}")
+    return Placement(
+        -translations.positions @ axes[:, : translations.positions.shape[1]].T, translations.unit
+    )
 
 
 def read_product(file: Archive, options: ReadOptions) -> Placement | None:
     """Read positions by the numbers of their patterns, and what is described; None if there are problems."""
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
-    found = read_translation(file, options, (count,))
-    if found is None:
+    placement = read_translation(file, options, (count,))
+    if placement is None:
         return None
     values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
-    return replace(found, numbers=read_indexes(file, INDEXES, count), values=values)
+    return replace(placement, numbers=read_indexes(file, INDEXES, count), values=values)
 
 
 def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:

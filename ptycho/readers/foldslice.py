@@ -42,8 +42,8 @@ def complete(path: Path, options: ReadOptions) -> ReadOptions:
 
 def _beside(path: Path, ending: str, other: str) -> Path | None:
     """``<name><other>.hdf5`` beside ``<name><ending>.hdf5``, if it is there."""
-    found = path.with_name(path.stem.removesuffix(ending) + other + path.suffix)
-    return found if path.stem.endswith(ending) and found.is_file() else None
+    candidate = path.with_name(path.stem.removesuffix(ending) + other + path.suffix)
+    return candidate if path.stem.endswith(ending) and candidate.is_file() else None
 
 
 def read_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:

@@ -80,16 +80,16 @@ class Hdf5Archive(Archive):
         return node is not None and (not attribute or attribute in getattr(node, "attrs", ()))
 
     def names(self, most: int) -> list[str]:
-        found: list[str] = []
+        names: list[str] = []
 
         def visit(name: str | bytes, node: object) -> bool | None:
             if isinstance(node, h5py.Dataset):
-                found.append(name if isinstance(name, str) else ascii(name))
-            return True if len(found) >= most else None
+                names.append(name if isinstance(name, str) else ascii(name))
+            return True if len(names) >= most else None
 
         with contextlib.suppress(*DAMAGE):  # a damaged part ends the list
             self.file.visititems(visit)
-        return found
+        return names
 
     def children(self, key: str) -> list[str]:
         node = None
@@ -124,33 +124,33 @@ class Hdf5Archive(Archive):
 
     def text(self, key: str) -> str | None:
         path, _, attribute = key.partition("@")
-        found = None
+        value = None
         with contextlib.suppress(ArchiveError, *DAMAGE):
             node = self.walk(self.file, path or "/")
             if attribute:
-                found = None if node is None else node.attrs.get(attribute)
+                value = None if node is None else node.attrs.get(attribute)
             elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
                 check_unpacking(self, node)
-                found = node[()]
-        found = found.ravel()[0] if isinstance(found, np.ndarray) and found.size == 1 else found
-        found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
-        return found if isinstance(found, str) else None
+                value = node[()]
+        value = value.ravel()[0] if isinstance(value, np.ndarray) and value.size == 1 else value
+        value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        return value if isinstance(value, str) else None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
         path, _, attribute = key.partition("@")
         with _damaged(key, "cannot be read"):
             if attribute:
                 node = self.walk(self.file, path or "/")
-                found = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
+                array = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
             else:
                 dataset = self.dataset(path)
-                found = None if dataset is None else self._whole(dataset, path)
-        if found is None:
+                array = None if dataset is None else self._whole(dataset, path)
+        if array is None:
             return None
-        found = _complex(found) if "c" in kinds else found
-        if found.dtype.kind not in kinds:
-            raise ArchiveError(f"{key} {found.shape} is {_called(found.dtype)}; must be {name_kinds(kinds)}")
-        return found.astype(found.dtype.newbyteorder("="), copy=False)
+        array = _complex(array) if "c" in kinds else array
+        if array.dtype.kind not in kinds:
+            raise ArchiveError(f"{key} {array.shape} is {_called(array.dtype)}; must be {name_kinds(kinds)}")
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
         source = open_patterns(self, *keys)
@@ -211,10 +211,10 @@ class Hdf5Archive(Archive):
             if not follow:
                 return link
             other = self.open_linked(Path(group.file.filename), link.filename, what)
-            found = self.walk(other, link.path, left - 1)
-            if found is None:
+            node = self.walk(other, link.path, left - 1)
+            if node is None:
                 raise ArchiveError(f"{what} refers to {link.path} in {link.filename}, which is not there")
-            return found
+            return node
 
     def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
         """Open the file that ``what`` in the file ``holder`` refers to by ``name``.
@@ -227,15 +227,15 @@ class Hdf5Archive(Archive):
         beside = holder.resolve().parent
         try:
             places = [beside / name, beside / Path(name).name]
-            found = next((path.resolve() for path in places if path.is_file()), None)
+            linked = next((path.resolve() for path in places if path.is_file()), None)
             roots = [root for root in (self.root, self.links_root) if root is not None]
-            if found is None:
+            if linked is None:
                 problem = f"which is not there; copy it to {beside}"
-            elif any(found.is_relative_to(root) for root in roots):
-                return self._open_file(found)
+            elif any(linked.is_relative_to(root) for root in roots):
+                return self._open_file(linked)
             else:
-                away = f"which is {found}, outside the folder {' and '.join(map(str, roots))}"
-                problem = f"{away}; copy it there, or set data.links_root={found.parent}"
+                away = f"which is {linked}, outside the folder {' and '.join(map(str, roots))}"
+                problem = f"{away}; copy it there, or set data.links_root={linked.parent}"
         except (ArchiveError, OSError, ValueError) as error:
             problem = f"and cannot read it: {describe_error(error)}"
         raise ArchiveError(f"{what} refers to the file {name}, {problem}")
@@ -287,14 +287,14 @@ def _why(path: Path, error: Exception) -> str:
     return f"HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none ({text})"
 
 
-def _complex(found: np.ndarray) -> np.ndarray:
+def _complex(array: np.ndarray) -> np.ndarray:
     """A compound of two real numbers (MATLAB: ``real``, ``imag``) as complex numbers."""
-    names = found.dtype.names or ()
+    names = array.dtype.names or ()
     if [name.lower()[:1] for name in names] != ["r", "i"]:
-        return found
-    if any(found.dtype[name].kind not in "fiu" or found.dtype[name].shape for name in names):
-        return found
-    return np.asarray(found[names[0]] + 1j * found[names[1]])
+        return array
+    if any(array.dtype[name].kind not in "fiu" or array.dtype[name].shape for name in names):
+        return array
+    return np.asarray(array[names[0]] + 1j * array[names[1]])
 
 
 def _called(dtype: np.dtype[Any]) -> str:

@@ -76,7 +76,7 @@ class Chunks:
                 continue
             if bomb := expands_too_much(info.size, size):
                 raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
-            used = [each for k, each in enumerate(filters) if not info.filter_mask >> k & 1]
+            used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
             content = dataset.id.read_direct_chunk(corner)[1] if used else b""
             problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
             if problem:
@@ -96,8 +96,8 @@ class Chunks:
 def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:
     """Return codes, parameters and names of the filters, in the order in which they pack."""
     plist = dataset.id.get_create_plist()
-    found = [plist.get_filter(k) for k in range(plist.get_nfilters())]
-    return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in found]
+    filters = [plist.get_filter(k) for k in range(plist.get_nfilters())]
+    return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in filters]
 
 
 def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[tuple[int, ...]]:
@@ -132,16 +132,16 @@ def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int
         codes = ", ".join(str(other) for other, _ in filters)
         return f"it is packed by filters ({codes}) that cannot be checked; repack it: h5repack -f GZIP=4"
     try:
-        found = UNPACKED[code](content, size, values)
+        length = UNPACKED[code](content, size, values)
     except zlib.error as error:
         return str(error)
-    if found != size:
-        return f"it says that it unpacks to {found} bytes, not {size}"
+    if length != size:
+        return f"it says that it unpacks to {length} bytes, not {size}"
     return _wrong_with_lz4(content, size) if code == LZ4 else ""
 
 
-def _of_length(found: int, size: int) -> str:
-    return "" if found == size else f"it has {found} bytes, not {size}"
+def _of_length(length: int, size: int) -> str:
+    return "" if length == size else f"it has {length} bytes, not {size}"
 
 
 def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> int:

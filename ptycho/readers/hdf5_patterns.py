@@ -108,22 +108,22 @@ def open_patterns(file: Hdf5Archive, *keys: str | None, cache: int = 2**27) -> H
     if not keys or None in keys:
         return None
     before = len(file.problems)
-    each = {key: _fitting(file, key) for key in keys if key is not None}
-    found = {key: dataset for key, dataset in each.items() if dataset is not None}
-    kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in found.values()}
+    candidates = {key: _fitting(file, key) for key in keys if key is not None}
+    datasets = {key: dataset for key, dataset in candidates.items() if dataset is not None}
+    kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
-        file.complain(f"{', '.join(found)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+        file.complain(f"{', '.join(datasets)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked, start = [], 0
-    for key, dataset in found.items():
+    for key, dataset in datasets.items():
         looked.append(examine(file, dataset, key, inner=2) + start)
         start += math.prod(dataset.shape[:-2])
-    if len(found) < len(keys) or len(file.problems) > before:
+    if len(datasets) < len(keys) or len(file.problems) > before:
         return None
     some = np.concatenate(looked)
-    found = {key: _cached(dataset, cache // len(found)) for key, dataset in found.items()}
-    source = Hdf5Patterns(file, found, some[spread(len(some))])
-    shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(found.items())[:3])
-    more = f", … ({len(found)} datasets)" if len(found) > 3 else ""
+    datasets = {key: _cached(dataset, cache // len(datasets)) for key, dataset in datasets.items()}
+    source = Hdf5Patterns(file, datasets, some[spread(len(some))])
+    shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(datasets.items())[:3])
+    more = f", … ({len(datasets)} datasets)" if len(datasets) > 3 else ""
     file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
     return source
 

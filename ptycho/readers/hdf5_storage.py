@@ -122,11 +122,11 @@ def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
 
 def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
     """How many entries are whole, and the first of some chunks that hold such."""
-    found: list[tuple[int, ...]] = []
-    dataset.id.chunk_iter(lambda chunk: found.extend([chunk.chunk_offset]))
+    chunk_offsets: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: chunk_offsets.extend([chunk.chunk_offset]))
     outer = dataset.ndim - inner
     lead, steps = dataset.shape[:outer], dataset.chunks[:outer]
-    offsets = np.array(found, dtype=np.int64).reshape(len(found), dataset.ndim)[:, :outer]
+    offsets = np.array(chunk_offsets, dtype=np.int64).reshape(len(chunk_offsets), dataset.ndim)[:, :outer]
     starts, counts = np.unique(offsets, axis=0, return_counts=True)
     starts = starts[counts == _chunks(dataset.shape[outer:], dataset.chunks[outer:])]
     extents = np.minimum(steps, np.array(lead) - starts)  # the last chunks reach beyond the dataset
@@ -165,10 +165,10 @@ def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name:
     what, other = f"the virtual dataset {name}", dataset.file
     if source.file_name != ".":
         other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
-    found = file.walk(other, source.dset_name)
-    if not isinstance(found, h5py.Dataset):
+    target = file.walk(other, source.dset_name)
+    if not isinstance(target, h5py.Dataset):
         raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
-    return found
+    return target
 
 
 def _count_selected(space: h5py.h5s.SpaceID) -> int | None:

@@ -33,13 +33,13 @@ class JoinedPatterns:
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         """Read some patterns, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
         wanted = np.arange(self.shape[0])[index]
-        found, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
+        patterns, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
         for source in self.sources:
             mine = np.flatnonzero((wanted >= begin) & (wanted < begin + source.shape[0]))
             if len(mine):
-                found[mine] = source.read(wanted[mine] - begin)
+                patterns[mine] = source.read(wanted[mine] - begin)
             begin += source.shape[0]
-        return found
+        return patterns
 
     def close(self) -> None:
         for source in self.sources:
@@ -88,18 +88,18 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
 
 def _differences(one: RawScan, two: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
     """Return what must be equal and is not: its name, and both values; lengths to a relative ``same``."""
-    found = (
+    differences = (
         []
         if one.patterns.shape[1:] == two.patterns.shape[1:]
         else [("the size of a frame", one.patterns.shape[1:], two.patterns.shape[1:])]
     )
     pairs = [(name, getattr(one, name), getattr(two, name)) for name in EQUAL]
-    found += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
+    differences += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
     for name in LENGTHS:
         lengths = getattr(one, name), getattr(two, name)
         if None in lengths or not np.allclose(*lengths, rtol=same, atol=0):
-            found += [(name, *lengths)] if lengths != (None, None) else []
-    return [(name, _shown(first), _shown(second)) for name, first, second in found]
+            differences += [(name, *lengths)] if lengths != (None, None) else []
+    return [(name, _shown(first), _shown(second)) for name, first, second in differences]
 
 
 def _shown(value: object) -> object:

@@ -64,10 +64,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
                 other.need(name, options.keys[name])
         values = table.values(other, source)
         elsewhere = options.positions_file or options.raster
-        found = None if elsewhere else read_mapped(other, options, source)
+        placement = None if elsewhere else read_mapped(other, options, source)
         if other is not file:
             file.absorb(other)
-        return place_scan(file, replace(table, positions=lambda *_: found), options, source, values)
+        return place_scan(file, replace(table, positions=lambda *_: placement), options, source, values)
 
 
 def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
@@ -78,12 +78,12 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
 
     def good(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
         masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
-        found = {key: mask for key, mask in masks.items() if mask is not None}
-        if len({mask.shape for mask in found.values()}) > 1:
-            shapes = " and ".join(f"{key} {mask.shape}" for key, mask in found.items())
+        given = {key: mask for key, mask in masks.items() if mask is not None}
+        if len({mask.shape for mask in given.values()}) > 1:
+            shapes = " and ".join(f"{key} {mask.shape}" for key, mask in given.items())
             file.complain(f"{shapes} must have one shape")
             return {}
-        return {"good": np.logical_and.reduce(list(found.values())) if found else None}
+        return {"good": np.logical_and.reduce(list(given.values())) if given else None}
 
     return Layout(
         name=name,

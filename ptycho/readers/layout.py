@@ -102,7 +102,7 @@ class Layout:
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
         centre = tuple(read_plain(file, key) for key in self.object_centre)
         mask = file.first(*self.masks)
-        found = {
+        values = {
             "domain": self._domain(file, source),
             "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
             "energy_eV": self._energy(file),
@@ -117,7 +117,7 @@ class Layout:
             "dark": read_frame(file, file.first(*self.dark)),
             "flat": read_frame(file, file.first(*self.flat)),
         }
-        return found if self.more is None else found | self.more(file, source, found)
+        return values if self.more is None else values | self.more(file, source, values)
 
     def _domain(self, file: Archive, source: Patterns | None) -> str | None:
         if callable(self.domain):

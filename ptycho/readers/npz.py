@@ -176,13 +176,13 @@ class NpzPatterns(Patterns):
         index = _as_slice(index)
         try:
             self._array = self._open() if self._array is None else self._array
-            found = self._array[index]
+            patterns = self._array[index]
             if isinstance(self._array, FileArray) and isinstance(index, slice):
-                self._check(index.indices(self.shape[0])[0], found)
+                self._check(index.indices(self.shape[0])[0], patterns)
         except (NpzError, OSError) as error:
             raise ConfigError(f"{self.path}: {self.key} cannot be read ({describe_error(error)})") from error
         turned = self._axes == [0, 2, 1] and isinstance(self._array, FileArray)
-        return np.ascontiguousarray(found.swapaxes(1, 2) if turned else found, self.dtype)
+        return np.ascontiguousarray(patterns.swapaxes(1, 2) if turned else patterns, self.dtype)
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
@@ -230,11 +230,11 @@ class NpzPatterns(Patterns):
             done += len(block)
         return copy
 
-    def _check(self, first: int, found: np.ndarray) -> None:
+    def _check(self, first: int, patterns: np.ndarray) -> None:
         """Compare the checksum of a member read in place, once slices have followed each other to its end."""
-        if first != self._summed or not len(found):
+        if first != self._summed or not len(patterns):
             return
-        self._sum, self._summed = zlib.crc32(found.data, self._sum), first + len(found)
+        self._sum, self._summed = zlib.crc32(patterns.data, self._sum), first + len(patterns)
         if self._summed == self.shape[0] and self._sum != self._header.info.CRC:
             raise NpzError("its checksum does not fit; the file is damaged, copy it anew")
 

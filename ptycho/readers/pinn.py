@@ -46,15 +46,15 @@ CONTRACTS = {
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
     """Return positions with the unit that follows from their span, and the object."""
     names = POSITIONS[0] if file.holds_any(*POSITIONS[0]) else POSITIONS[1]
-    found = read_columns(file, names, options, None, "px") if file.require(*names) else None
-    if found is None:
+    placement = read_columns(file, names, options, None, "px") if file.require(*names) else None
+    if placement is None:
         return None
-    unit = found.unit if options.unit else _unit(file, names, found.positions)
+    unit = placement.unit if options.unit else _unit(file, names, placement.positions)
     object_ = read_object(file, file.first("objectGuess"))
     values: dict[str, Any] = {} if object_ is None else {"object": object_}
     if object_ is not None and unit == "px":
         values["object_centre_m"] = middle_of(object_)
-    return Placement(found.positions, unit, values=values)
+    return Placement(placement.positions, unit, values=values)
 
 
 def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray, metres: float = 0.05) -> str:

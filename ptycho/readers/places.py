@@ -81,12 +81,12 @@ def place_scan(
     Raises:
         ConfigError: one line with every problem.
     """
-    found = None if source is None else _placement(file, layout, options, source)
-    if source is not None and found is not None:
-        numbered = layout.numbers is not None and found.numbers is not None
+    placement = None if source is None else _placement(file, layout, options, source)
+    if source is not None and placement is not None:
+        numbered = layout.numbers is not None and placement.numbers is not None
         mine = read_indexes(file, str(layout.numbers), source.shape[0]) if numbered else None
-        source, found = join(file, source, found, values, mine)
-    return make_scan(file, layout.name, options, source, found, values)
+        source, placement = join(file, source, placement, values, mine)
+    return make_scan(file, layout.name, options, source, placement, values)
 
 
 def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patterns) -> Placement | None:
@@ -130,7 +130,7 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
 def join(
     file: Archive,
     source: Patterns,
-    found: Placement,
+    placement: Placement,
     values: dict[str, Any],
     numbers: np.ndarray | None = None,
 ) -> tuple[Patterns, Placement]:
@@ -140,19 +140,19 @@ def join(
         numbers: ``(J,)`` of the patterns; None: they are counted from zero. Without numbers of the
             positions both have one order.
     """
-    source = source.order_for(len(found.positions), file)
-    _merge(file, values, found.values, source.shape[1:])
-    positions, theirs = found.positions_on(source.shape[1:]), found.numbers
+    source = source.order_for(len(placement.positions), file)
+    _merge(file, values, placement.values, source.shape[1:])
+    positions, theirs = placement.positions_on(source.shape[1:]), placement.numbers
     mine = np.arange(source.shape[0]) if numbers is None else numbers
     if theirs is None or _is_one_order(file, mine, theirs):
-        return source, Placement(positions, found.unit)
+        return source, Placement(positions, placement.unit)
     rows, which = _pair_by_number(file, mine, theirs)
     values["numbers"] = theirs[which]
     if values.get("scan_index") is not None:
         values["scan_index"] = values["scan_index"][rows]
     if not np.array_equal(rows, np.arange(len(mine))):
         source = Selected(source, rows)
-    return source, Placement(positions[which], found.unit)
+    return source, Placement(positions[which], placement.unit)
 
 
 def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
@@ -192,9 +192,9 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     return rows, which
 
 
-def _merge(file: Archive, values: dict[str, Any], found: dict[str, Any], shape: tuple[int, ...]) -> None:
-    """Put what is ``found`` with the positions into ``values``; a pitch that is not, from the probe's."""
-    for key, value in found.items():
+def _merge(file: Archive, values: dict[str, Any], others: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """Put ``others``, which came with the positions, into ``values``; a pitch that is not, from the probe's."""
+    for key, value in others.items():
         there = values.get(key)
         if key == "detector_pixel_m" and there is not None:  # the patterns' file knows better
             continue
@@ -204,7 +204,7 @@ def _merge(file: Archive, values: dict[str, Any], found: dict[str, Any], shape: 
             )
         values[key] = value
     probe = values.get("probe")
-    if found and values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
+    if others and values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
         pixel, energy, distance = (values.get(key) for key in ("probe_pixel_m", "energy_eV", "distance_m"))
         values["detector_pixel_m"] = detector_pitch_m(pixel, energy, distance, shape)
 
@@ -214,7 +214,7 @@ def make_scan(
     name: str,
     options: ReadOptions,
     source: Patterns | None,
-    found: Placement | None,
+    placement: Placement | None,
     values: Mapping[str, Any],
 ) -> RawScan:
     """Return the scan, if nothing was found to be wrong with it.
@@ -227,9 +227,9 @@ def make_scan(
     Raises:
         ConfigError: one line with every problem.
     """
-    if source is not None and found is not None:
-        source, positions = paired(file, source, found.positions, options)
-        found = Placement(positions, found.unit)
+    if source is not None and placement is not None:
+        source, positions = paired(file, source, placement.positions, options)
+        placement = Placement(positions, placement.unit)
         for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
             if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
                 wanted = f"must be {source.shape[1:]}, that of a pattern"
@@ -237,10 +237,10 @@ def make_scan(
     elif not file.problems:
         file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
     file.refuse()
-    assert source is not None and found is not None
+    assert source is not None and placement is not None
     notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
     said: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
-    return RawScan(name, source, positions=found.positions, unit=found.unit, **said)
+    return RawScan(name, source, positions=placement.positions, unit=placement.unit, **said)
 
 
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:

@@ -56,21 +56,21 @@ def read_lengths(
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
     before = len(file.problems)
-    found = read_array(file, key, needed=True, finite=False)
-    if found is None:
+    lengths = read_array(file, key, needed=True, finite=False)
+    if lengths is None:
         return None
-    found = found.astype(np.float64)
+    lengths = lengths.astype(np.float64)
     if options.unit is not None:
         file.notes.append(f"{key} is in {options.unit}, as data.unit says")
-        return found, options.unit
+        return lengths, options.unit
     if (file.text(f"{key}@units") or "").strip("[]() ").lower() in PIXELS:
-        return found, "px"
+        return lengths, "px"
     said = read_unit(file, key, LENGTHS, "; or set data.unit=")
     if said is not None:
-        return found * said[1], "m"
+        return lengths * said[1], "m"
     if unit is None and len(file.problems) == before:
         file.complain(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
-    return (found, unit) if unit is not None and len(file.problems) == before else None
+    return (lengths, unit) if unit is not None and len(file.problems) == before else None
 
 
 def read_columns(
@@ -118,10 +118,10 @@ def read_rows(
 
     J is one of ``counts``; another number is taken where only one axis can be that of the coordinates.
     """
-    found = None if key is None else read_lengths(file, key, options, unit)
-    if key is None or found is None:
+    lengths = None if key is None else read_lengths(file, key, options, unit)
+    if key is None or lengths is None:
         return None
-    listed = np.squeeze(found[0]) if found[0].ndim > 2 else found[0]
+    listed = np.squeeze(lengths[0]) if lengths[0].ndim > 2 else lengths[0]
     if listed.ndim == 3 and file.columns_first(key):
         listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
@@ -132,9 +132,11 @@ def read_rows(
             listed = listed.T
     if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
-        file.complain(f"{key} has shape {found[0].shape}; must be ({many}, {wide}), a line for each pattern")
+        file.complain(
+            f"{key} has shape {lengths[0].shape}; must be ({many}, {wide}), a line for each pattern"
+        )
         return None
-    return Placement(listed, found[1])
+    return Placement(listed, lengths[1])
 
 
 def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) -> Placement | None:
@@ -144,29 +146,29 @@ def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) ->
         return None
     if "positions" not in keys:
         return read_columns(file, (keys["positions_row"], keys["positions_col"]), options, source, unit=None)
-    found = read_rows(file, keys["positions"], options, source.counts, unit=None)
-    if found is None:
+    placement = read_rows(file, keys["positions"], options, source.counts, unit=None)
+    if placement is None:
         return None
     guess = "; data.position_axes=xy if x, the column, comes first" if options.axes is None else ""
-    return in_axes(file, keys["positions"], found, options, guess)
+    return in_axes(file, keys["positions"], placement, options, guess)
 
 
-def in_axes(file: Archive, key: str, found: Placement, options: ReadOptions, said: str = "") -> Placement:
+def in_axes(file: Archive, key: str, placement: Placement, options: ReadOptions, said: str = "") -> Placement:
     """Return positions whose two columns are those of the array, or x and y, as the user says."""
     turned = options.axes == "xy"
     order = "(col, row)" if turned else "(row, col)"
-    file.notes.append(f"positions: {key} is taken as {order}{said}, in {found.unit}")
-    return Placement(found.positions[:, ::-1] if turned else found.positions, found.unit)
+    file.notes.append(f"positions: {key} is taken as {order}{said}, in {placement.unit}")
+    return Placement(placement.positions[:, ::-1] if turned else placement.positions, placement.unit)
 
 
 def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
     """Read ``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
-    found = read_array(file, key, needed=True)
-    if found is None:
+    numbers = read_array(file, key, needed=True)
+    if numbers is None:
         return None
-    whole = found.ravel().astype(np.int64)
-    if len(whole) != count or not np.array_equal(whole, found.ravel()):
-        file.complain(f"{key} has shape {found.shape} of {found.dtype}; must be ({count},) whole numbers")
+    whole = numbers.ravel().astype(np.int64)
+    if len(whole) != count or not np.array_equal(whole, numbers.ravel()):
+        file.complain(f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({count},) whole numbers")
         return None
     return whole
 

@@ -88,10 +88,10 @@ def read_table(
         raise ConfigError(
             f"{path}: data.position_axes={axes}: the names of its columns state the axes; remove it"
         )
-    positions, found, note = in_one_unit(path, values, columns, unit)
+    positions, common_unit, note = in_one_unit(path, values, columns, unit)
     rows, cols = columns.row + 1, columns.col + 1
     where = f"{len(values)} positions from {path}: rows in column {rows}, columns in {cols}, {note}"
-    return Table(positions, found, (where, "positions are taken as the probe's, not the sample's"))
+    return Table(positions, common_unit, (where, "positions are taken as the probe's, not the sample's"))
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
@@ -172,7 +172,7 @@ def _columns(
     path: Path, header: Sequence[Line], count: int, axes: str | None, chosen: Sequence[str]
 ) -> Columns:
     """Which of ``count`` columns are the positions, by the lines of a header and what the user chose."""
-    found: tuple[int, int] | None = None
+    indices: tuple[int, int] | None = None
     names: list[str] = []
     units: list[str | None] = [None] * count
     for number, line in header:
@@ -183,22 +183,22 @@ def _columns(
             units = said
             continue
         here = None if chosen else here
-        names = cells if fits and (here or not found) else names
+        names = cells if fits and (here or not indices) else names
         if here is None and not chosen and line[0] not in COMMENTS:
             choose = f"; or choose two: data.position_columns=[{','.join(cells[:2])}]" if count > 2 else ""
             raise ConfigError(
                 f"{path}: line {number} is {_short(line)}; must be numbers, or a header of {count} "
                 f"names with one x and one y, or row and col, among them, as in x_um,y_um{choose}"
             )
-        found = here or found
+        indices = here or indices
     if chosen:
-        found = _chosen(path, names, count, axes, chosen)
-    if found is None:
+        indices = _chosen(path, names, count, axes, chosen)
+    if indices is None:
         return _unnamed(path, count, axes, names)
-    words = [_unit(names[k]) if names else (None, None) for k in found]
-    known = [unit or units[k] for (unit, _), k in zip(words, found, strict=True)]
+    words = [_unit(names[k]) if names else (None, None) for k in indices]
+    known = [unit or units[k] for (unit, _), k in zip(words, indices, strict=True)]
     unknown = next((said for unit, said in words if unit is None and said), None)
-    return Columns(*found, (known[0], known[1]), not chosen, unknown)
+    return Columns(*indices, (known[0], known[1]), not chosen, unknown)
 
 
 def _unnamed(path: Path, count: int, axes: str | None, names: Sequence[str] = ()) -> Columns:

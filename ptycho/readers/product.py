@@ -65,19 +65,19 @@ def is_product(file: Archive) -> bool:
 
 def read_product(file: Archive, options: ReadOptions) -> Placement | None:
     """Read what is in a product; None if it has no usable positions, which is a problem of the file."""
-    found = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
-    if found is None:
+    placement = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
+    if placement is None:
         return None
-    count, side = len(found.positions), read_plain(file, "@detector_side_px")
+    count, side = len(placement.positions), read_plain(file, "@detector_side_px")
     angle = read_plain(file, "@tomography_angle_deg", "tomography_angle_deg")
     if angle is not None:
         file.notes.append(f"tomography angle {angle:g} degrees")
     # where positions are in pixels, the pixel is the unit, and one "metre" wide
-    table = replace(RESULT, probe_pixel=(), object_pixel=()) if found.unit == "px" else RESULT
+    table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
     values = {key: value for key, value in table.values(file, None).items() if value is not None}
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
-        found,
+        placement,
         numbers=read_indexes(file, INDEXES, count),
         values=values,
         side=None if side is None or side < 1 else round(side),

@@ -68,13 +68,13 @@ def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> di
 
 def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
     """Positions, and the middle of the object in their pixels: the first sample's middle is the place 0."""
-    found = read_columns(file, (ROW, COL), options, source, unit="px")
+    placement = read_columns(file, (ROW, COL), options, source, unit="px")
     entry = file.entry("object")
-    if found is None or found.unit != "px" or entry is None or entry.shape is None:
-        return found
+    if placement is None or placement.unit != "px" or entry is None or entry.shape is None:
+        return placement
     from_first = (np.array(source.shape[1:]) - 1) / 2
     middle = middle_of(np.empty(entry.shape[-2:]), from_first + 0.5)
-    return Placement(found.positions - from_first, "px", values={"object_centre_m": middle})
+    return Placement(placement.positions - from_first, "px", values={"object_centre_m": middle})
 
 
 LAYOUT = Layout(

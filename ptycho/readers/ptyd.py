@@ -35,20 +35,20 @@ CENTRES = {"fftshift": "centre", "fft": "corner"}
 
 def _chunks(file: Archive) -> list[str]:
     """The chunks that hold patterns, by their numbers."""
-    found = []
+    chunks = []
     for name in sorted(file.children("chunks"), key=lambda name: (len(name), name)):
         data = file.entry(f"chunks/{name}/data")
         if data is None and not file.problems:
             file.complain(f"chunks/{name} lacks data")
         elif data is not None and 0 not in (data.shape or (0,)):
-            found.append(f"chunks/{name}")
-    if not found and not file.problems:
+            chunks.append(f"chunks/{name}")
+    if not chunks and not file.problems:
         file.complain(f"chunks holds no patterns; it has {file.listed()}")
-    return found
+    return chunks
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    chunks, found = _chunks(file), []
+    chunks, placements = _chunks(file), []
     for chunk in chunks:
         data, key = file.entry(f"{chunk}/data"), f"{chunk}/positions"
         count = data.shape[0] if data and data.shape else 0
@@ -56,12 +56,12 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
         if listed is not None and len(listed.positions) != count:
             wanted = f"must be ({count}, 2), a line for each pattern"
             file.complain(f"{key} holds {len(listed.positions)} positions; {wanted}")
-        found += [] if listed is None else [listed]
-    if len(found) < len(chunks):
+        placements += [] if listed is None else [listed]
+    if len(placements) < len(chunks):
         return None
-    unit = found[0].unit
+    unit = placements[0].unit
     file.notes.append(f"positions: of {len(chunks)} chunks, row is y, col is x, the probe's, in {unit}")
-    return Placement(np.concatenate([listed.positions for listed in found]), unit)
+    return Placement(np.concatenate([listed.positions for listed in placements]), unit)
 
 
 def _numbers(file: Archive) -> Layout:
@@ -88,10 +88,10 @@ def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None
     word = file.text("meta/center")
     if word == "geometric":
         return (source.shape[1] - 1) / 2, (source.shape[2] - 1) / 2
-    found = file.read("meta/center") if word is None else None
-    if found is None or found.size not in (1, 2):
+    centre = file.read("meta/center") if word is None else None
+    if centre is None or centre.size not in (1, 2):
         return CENTRES.get(str(word))
-    row, col = np.broadcast_to(found.astype(np.float64).ravel(), 2)
+    row, col = np.broadcast_to(centre.astype(np.float64).ravel(), 2)
     return check_centre(file, source, float(row), float(col))
 
 
@@ -100,7 +100,7 @@ def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
     chunks = _chunks(file)
     keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // most)]]
     there = [key for key in keys if (entry := file.entry(key)) and entry.shape and len(entry.shape) == 3]
-    weights = [found.read(slice(0, 1))[0] for key in there if (found := file.patterns(key)) is not None]
+    weights = [patterns.read(slice(0, 1))[0] for key in there if (patterns := file.patterns(key)) is not None]
     if not weights:
         return None
     file.notes.append(f"mask: weights of the first pattern of {', '.join(there)}")

@@ -30,8 +30,8 @@ TURNS = {4: "data.transpose=true", 2: "data.flip_rows=true", 1: "data.flip_cols=
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    found = read_rows(file, file.need("positions", "encoder"), options, source.counts)
-    return None if found is None else in_axes(file, "encoder", found, options, ", the probe's")
+    placement = read_rows(file, file.need("positions", "encoder"), options, source.counts)
+    return None if placement is None else in_axes(file, "encoder", placement, options, ", the probe's")
 
 
 def _check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:

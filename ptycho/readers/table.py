@@ -204,12 +204,12 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str
     if by_keys and options.keys and (kind.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
     with kind(path, options) as file:
-        found = next((name for name, form in known.items() if form.detect(file)), None)
-        held = "" if found else file.listed(declared=True)
-    if found is None and (options.raster is not None or options.keys):
-        found = by_keys
-    if found is None:
+        format_name = next((name for name, form in known.items() if form.detect(file)), None)
+        held = "" if format_name else file.listed(declared=True)
+    if format_name is None and (options.raster is not None or options.keys):
+        format_name = by_keys
+    if format_name is None:
         raise ConfigError(
             f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"
         )
-    return found
+    return format_name

@@ -54,8 +54,8 @@ def is_tiff(path: Path) -> bool:
 
 def tiff_files(folder: Path) -> list[Path]:
     """Return the TIFF files of a folder, in the order of the numbers in their names."""
-    found = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
-    return [found[name] for name in tifffile.natural_sorted(found) if not name.startswith(".")]
+    paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
+    return [paths[name] for name in tifffile.natural_sorted(paths) if not name.startswith(".")]
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
@@ -120,13 +120,13 @@ class TiffPatterns(Patterns):
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         wanted = np.arange(self.shape[0])[index]
-        found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
+        patterns = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         where = np.searchsorted(self._ends, wanted, side="right")
         for k in np.unique(where):
             mine, series = np.flatnonzero(where == k), self._series[k]
             with _damage_named(series.path):
-                found[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
-        return found
+                patterns[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
+        return patterns
 
     def samples(self) -> Iterator[np.ndarray]:
         for k in range(self.shape[0]):
@@ -172,10 +172,10 @@ def _series_of(path: Path) -> list[Series]:
     """The patterns in a file, checked against its size."""
     with _damage_named(path), tifffile.TiffFile(path) as tiff:
         size = path.stat().st_size
-        found = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
-    if not found:
+        all_series = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
+    if not all_series:
         raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
-    return found
+    return all_series
 
 
 def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Series:

@@ -23,16 +23,16 @@ def read_array(
     file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
 ) -> np.ndarray | None:
     """Read numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
-    found = None if key is None else file.read(key, kinds, needed)
-    if found is None or found.dtype.kind not in "fc":
-        return found
+    array = None if key is None else file.read(key, kinds, needed)
+    if array is None or array.dtype.kind not in "fc":
+        return array
     with np.errstate(over="ignore"):  # what becomes infinite is found
-        found = found.astype(np.complex64 if found.dtype.kind == "c" else np.float64)
-    wrong = np.argwhere(~np.isfinite(found))
+        array = array.astype(np.complex64 if array.dtype.kind == "c" else np.float64)
+    wrong = np.argwhere(~np.isfinite(array))
     if not finite or not len(wrong):
-        return found
+        return array
     at = ", ".join(map(str, wrong[0]))
-    why = f"{key} {found.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
+    why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
     file.reject(why, needed)
     return None
 
@@ -63,18 +63,18 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
     if stated is not None:
         return quantity.from_option(stated)
     for key in keys:
-        found = file.read(key)
-        if found is not None and found.size:
-            return _in_base(file, quantity, unit, key, found.astype(np.float64).ravel())
+        numbers = file.read(key)
+        if numbers is not None and numbers.size:
+            return _in_base(file, quantity, unit, key, numbers.astype(np.float64).ravel())
     return None
 
 
 def read_plain(file: Archive, *keys: str) -> float | None:
     """Read the first of some ``keys`` that holds one finite number, of any sign and no unit."""
     for key in keys:
-        found = file.read(key)
-        if found is not None and found.size == 1 and np.isfinite(found).all():
-            return float(found.ravel()[0])
+        number = file.read(key)
+        if number is not None and number.size == 1 and np.isfinite(number).all():
+            return float(number.ravel()[0])
     return None
 
 
@@ -83,9 +83,9 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
     if (stated := file.stated.get(quantity.option or "")) is not None:
         return stated, stated
     if len(keys) == 2:
-        found = [read_number(file, quantity, "m", key) for key in keys]
-        if (found[0] is None) != (found[1] is None):
-            file.notes.append(f"{keys[found[1] is None]} is not there: pixels taken as square")
+        pair = [read_number(file, quantity, "m", key) for key in keys]
+        if (pair[0] is None) != (pair[1] is None):
+            file.notes.append(f"{keys[pair[1] is None]} is not there: pixels taken as square")
     else:
         lengths = file.read(keys[0]) if keys else None
         if lengths is None:
@@ -95,8 +95,8 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
             file.complain(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
             return None
         parts = lengths.astype(np.float64).reshape(-1, 1)
-        found = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
-    known = [value for value in found if value is not None]
+        pair = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
+    known = [value for value in pair if value is not None]
     return (known[0], known[-1]) if known else None
 
 
@@ -113,9 +113,9 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
     if len(sets) == 1:
         return sets[0]
     for name in weights:
-        found = read_array(file, name)
-        if found is not None and found.shape[-1:] == (len(sets),):
-            mean = found.reshape(-1, len(sets)).mean(axis=0)
+        array = read_array(file, name)
+        if array is not None and array.shape[-1:] == (len(sets),):
+            mean = array.reshape(-1, len(sets)).mean(axis=0)
             file.warnings.append(
                 f"{key} {probe.shape}: its coherent modes are summed with the mean of {name}"
             )
@@ -126,12 +126,12 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
 
 def read_object(file: Archive, key: str | None) -> np.ndarray | None:
     """Read ``(h, w)`` complex64, from ``(h, w)``, ``(h, w, 1)``, or the product of layers ``(…, h, w)``."""
-    found = _read_images(file, key)
-    if found is None:
+    images = _read_images(file, key)
+    if images is None:
         return None
-    layers = found.reshape(-1, *found.shape[-2:])
+    layers = images.reshape(-1, *images.shape[-2:])
     if len(layers) > 1:
-        file.warnings.append(f"{key} {found.shape}: the product of its {len(layers)} layers is taken")
+        file.warnings.append(f"{key} {images.shape}: the product of its {len(layers)} layers is taken")
     return np.asarray(np.prod(layers, axis=0))
 
 
@@ -156,8 +156,8 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
 
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
     """Read ``(H, W)`` float64: a dark or flat field, or the mean of several."""
-    found = read_array(file, key)
-    return None if key is None or found is None else _stack(file, key, found).mean(axis=0, dtype=np.float64)
+    images = read_array(file, key)
+    return None if key is None or images is None else _stack(file, key, images).mean(axis=0, dtype=np.float64)
 
 
 def images_first(array: np.ndarray) -> np.ndarray:
@@ -174,12 +174,12 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
 
 def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndarray | None:
     """Read which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
-    found = read_array(file, key)
-    if found is None:
+    index = read_array(file, key)
+    if index is None:
         return None
-    if found.ndim == 1 and len(found) in counts and np.array_equal(found, np.rint(found)):
-        return found.astype(np.int64)
-    file.notes.append(f"{key} {found.shape} is ignored: must be ({counts[0]},) whole numbers")
+    if index.ndim == 1 and len(index) in counts and np.array_equal(index, np.rint(index)):
+        return index.astype(np.int64)
+    file.notes.append(f"{key} {index.shape} is ignored: must be ({counts[0]},) whole numbers")
     return None
 
 
@@ -220,29 +220,29 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
     if entry.dtype is not None and (h5py.check_string_dtype(entry.dtype) or entry.dtype.kind in "SU"):
         file.notes.append(f"{key} is text, and ignored")
         return None
-    found = read_array(file, key, "cfiu")
-    if found is not None and found.ndim > 2 and file.columns_first(key):
-        found = images_first(found)
-    if found is not None and found.ndim == 3 and found.shape[2] == 1 != found.shape[1]:
-        found = found[..., 0]
-    if found is not None and (found.ndim < 2 or 0 in found.shape):
-        file.reject(f"{key} has shape {found.shape}; must be (h, w), or several of them")
+    images = read_array(file, key, "cfiu")
+    if images is not None and images.ndim > 2 and file.columns_first(key):
+        images = images_first(images)
+    if images is not None and images.ndim == 3 and images.shape[2] == 1 != images.shape[1]:
+        images = images[..., 0]
+    if images is not None and (images.ndim < 2 or 0 in images.shape):
+        file.reject(f"{key} has shape {images.shape}; must be (h, w), or several of them")
         return None
-    return None if found is None else found.astype(np.complex64)
+    return None if images is None else images.astype(np.complex64)
 
 
-def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, found: np.ndarray) -> float | None:
+def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np.ndarray) -> float | None:
     before = len(file.problems)
     said, size = read_unit(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
-    value = float(np.median(found))
+    value = float(np.median(numbers))
     if len(file.problems) > before:
         return None
     if not (math.isfinite(value) and value > 0):
         note = file.complain if file.strict else file.warnings.append
         note(f"{key}={value:g}: no {quantity.name}; {'correct it' if file.strict else 'taken as not given'}")
         return None
-    if np.ptp(found) > 1e-3 * value:
-        file.warnings.append(f"{key} varies from {found.min():g} to {found.max():g}: {value:g} is taken")
+    if np.ptp(numbers) > 1e-3 * value:
+        file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
     if problem := quantity.problem(key, value, said, "correct it or its units attribute"):
         file.complain(problem)
         return None
