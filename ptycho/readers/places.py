@@ -193,7 +193,7 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
 
 
 def _merge(file: Archive, values: dict[str, Any], others: dict[str, Any], shape: tuple[int, ...]) -> None:
-    """Put ``others``, which came with the positions, into ``values``; a pitch that is not, from the probe's."""
+    """Put ``others``, which came with positions, into ``values``; a pitch that is not, from the probe's."""
     for key, value in others.items():
         there = values.get(key)
         if key == "detector_pixel_m" and there is not None:  # the patterns' file knows better
