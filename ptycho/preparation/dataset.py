@@ -47,19 +47,19 @@ def make_dataset(
     whose window is wider than the detector, what of P arrives on it): amplitudes of the object are against
     that. Patterns are copied to a nameless file in ``scratch``.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
-    found += scan.decisions[len(usual.decisions) :]
+    findings += scan.decisions[len(usual.decisions) :]
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
     if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
-        log.warning("%s: %.2g %% of the intensity", found[-1], 100 * lost)
+        log.warning("%s: %.2g %% of the intensity", findings[-1], 100 * lost)
     patterns, good = Patterns(copy), scan.detector.good_pixels
-    kept = _usable(scan, patterns, config.data, found)
+    kept = _usable(scan, patterns, config.data, findings)
     modes, why = choose_probe(scan, config.probe, config.run)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     measured = measured_power(modes, scan.fresnel, good)
     modes = np.sqrt(some.statistics.mean_energy / measured) * modes
-    found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
+    findings.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     modes = modes.astype(np.complex64)
     beam = Beam(modes, _on_the_object(scan.positions[kept]))
     data = Dataset(
@@ -76,10 +76,10 @@ def make_dataset(
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
-    found.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
+    findings.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
     corners, size = place_on_object(usual.positions[kept], scan.N)
     usual = replace(usual, frames=usual.frames[kept], positions=corners, object_size=size)
-    return usual, data, found
+    return usual, data, findings
 
 
 def _on_the_object(positions: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
@@ -108,8 +108,10 @@ def _with_tiling(data: Dataset) -> Dataset:
     """Return tiles with the lattice of single patterns: the scored part does not depend on the grouping."""
     if not data.tiles:
         return data
-    each = np.arange(len(data.positions), dtype=np.int32)[:, None]
-    singles = replace(data, groups=each, region_size=smallest_region(data.positions, each, data.N))
+    singletons = np.arange(len(data.positions), dtype=np.int32)[:, None]
+    singles = replace(
+        data, groups=singletons, region_size=smallest_region(data.positions, singletons, data.N)
+    )
     return replace(data, stated_tiling=singles.tiling)
 
 
@@ -147,15 +149,17 @@ def check_enough(count: int, path: str) -> None:
         )
 
 
-def _usable(scan: ScanGeometry, patterns: Patterns, config: DataConfig, found: list[Finding]) -> np.ndarray:
+def _usable(
+    scan: ScanGeometry, patterns: Patterns, config: DataConfig, findings: list[Finding]
+) -> np.ndarray:
     """Return indices of the patterns that saw the beam and are not far from all others."""
     dark = dark_frames(patterns, scan.detector.good_pixels, config.dark_frames)
     if dark.any():
-        found.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
+        findings.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
     alone = np.zeros(len(dark), bool)
     alone[isolated(scan.positions)] = True
     if alone.any():
-        found.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
+        findings.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
     check_enough(len(kept), config.paths)
     return kept

@@ -38,11 +38,11 @@ def no_counts(dtype: np.dtype) -> np.ndarray:
 
 def find_marks(frames: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return where ``frames (K, H, W)`` of a file's ``dtype`` hold a mark, NaN or infinity, not a count."""
-    found = ~np.isfinite(frames)
+    marks = ~np.isfinite(frames)
     numbers = no_counts(dtype)
-    if len(numbers) and np.any(frames >= numbers[0], where=~found):
-        found |= np.isin(frames, numbers)
-    return found
+    if len(numbers) and np.any(frames >= numbers[0], where=~marks):
+        marks |= np.isin(frames, numbers)
+    return marks
 
 
 def clipped(sample: np.ndarray) -> np.ndarray:

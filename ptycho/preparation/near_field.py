@@ -164,8 +164,9 @@ def probe_in_window(
     sides = " × ".join(map(str, probe.shape[-2:]))
     if step == 1 and probe.shape[-2:] == (N, N):
         return probe.astype(np.complex64), f"the file's, {len(probe)} modes of {sides}"
-    how = "interpolated and " if step != 1 else ""
-    return interpolated(probe, N, step, "nearest"), f"the file's, {how}cut or continued from {sides} to {N}"
+    resampling = "interpolated and " if step != 1 else ""
+    why = f"the file's, {resampling}cut or continued from {sides} to {N}"
+    return interpolated(probe, N, step, "nearest"), why
 
 
 def magnification_hint(near: NearField | None, looks_near: bool) -> str:

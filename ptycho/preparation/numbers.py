@@ -26,7 +26,7 @@ class SampleOptions:
 
 
 def find_numbers(
-    raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding], options: SampleOptions
+    raw: RawScan, config: DataConfig, frames: np.ndarray, findings: list[Finding], options: SampleOptions
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """Return the domain, the indices ``(n,)`` of a sample spread over ``frames``, and it, ``(n, H, W)``."""
     fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
@@ -40,7 +40,7 @@ def find_numbers(
             "cannot be told apart; set data.domain=counts, intensity or amplitude"
         )
     why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
-    found.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
+    findings.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
     return raw.domain, spread, sample
 
 
@@ -48,11 +48,11 @@ def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
     """Return a warning of frames in ``sample (n, H, W)`` that are the same to the last photon; dark ones are
     none.
     """
-    seen: dict[bytes, int] = {}
+    first_indices: dict[bytes, int] = {}
     twins = []
     for frame, index in zip(sample, looked_at, strict=True):
         if np.any(frame[np.isfinite(frame)]):
-            before = seen.setdefault(frame.tobytes(), index)
+            before = first_indices.setdefault(frame.tobytes(), index)
             twins += [(before, index)] if before != index else []
     if len(sample) > 1 and len(twins) == len(sample) - 1:
         raise ConfigError(f"patterns: all {len(sample)} inspected patterns are the same; nothing was scanned")
@@ -64,21 +64,23 @@ def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
 
 
 def find_gain(
-    raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
+    raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, findings: list[Finding]
 ) -> float | None:
     """Return the intensity per photon from ``sample (n, H, W)``; None: unknown, or the noise is other."""
     if config.gain is not None:
-        found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
+        findings.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
         return config.gain
     if raw.domain == "counts" and not pixels.noise:
-        found += [] if raw.flat is None else [_uneven(raw.flat[pixels.good])]
+        findings += [] if raw.flat is None else [_uneven(raw.flat[pixels.good])]
         return 1.0
     gain = _stated_gain(raw, sample, pixels)
     if gain.value is None:
         why = f"{gain.why}; patterns are not taken as counts; set data.gain=… if they are"
-        found.append(Finding("photon gain", "unknown", why))
+        findings.append(Finding("photon gain", "unknown", why))
     else:
-        found.append(Finding("photon gain", f"{gain.value:.6g}", f"{gain.why}; set data.gain=… to change it"))
+        findings.append(
+            Finding("photon gain", f"{gain.value:.6g}", f"{gain.why}; set data.gain=… to change it")
+        )
     return gain.value
 
 

@@ -19,20 +19,20 @@ def zero_frequency(
     config: DataConfig,
     mean: np.ndarray,
     good: np.ndarray,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> tuple[int, int]:
     """Return (row, col) of the zero frequency of ``mean (H, W)``, as stored or its corner in the middle."""
     if config.near_field:
         middle = mean.shape[0] // 2, mean.shape[1] // 2
         why = "the detector's; a near field has no zero frequency"
         why += ", and data.zero_frequency no meaning" if config.zero_frequency else ""
-        found.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
+        findings.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
         return middle
     zero, centre = raw.zero_frequency, raw.stated_centre()
     if centre is None:
         measured = find_centre(mean, good)
         centre, why = _centre_of_probe(raw, (measured.row, measured.col), measured.why)
-        found += [] if measured.warning is None else [Finding.warning(measured.warning)]
+        findings += [] if measured.warning is None else [Finding.warning(measured.warning)]
     elif isinstance(zero, tuple):
         why = "stated"
     else:
@@ -44,7 +44,7 @@ def zero_frequency(
         )
     if config.transpose or config.flip_rows or config.flip_cols:
         why += "; in the frame as stored, before reorientation"
-    found.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
+    findings.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
     return centre
 
 
@@ -68,7 +68,7 @@ def pattern_side(
     centre: tuple[int, int],
     mean: np.ndarray,
     near: NearField | None,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> int:
     """Return N: as asked for, or that of the window which holds the whole of ``mean (H, W)``.
 
@@ -76,9 +76,9 @@ def pattern_side(
     first row or column one pixel too late, and the pattern's first is bad there.
     """
     if config.N is not None:
-        found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
+        findings.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
         if near is not None and (doubt := aliasing(near, config.N)) is not None:
-            found.append(Finding.warning(doubt))
+            findings.append(Finding.warning(doubt))
         return config.N
     upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
     window = (
@@ -86,6 +86,6 @@ def pattern_side(
         if near is None
         else near_field_window(near, mean.shape, config.bin)
     )
-    found.append(Finding("N", str(window.N), window.why))
-    found += [] if window.warning is None else [Finding.warning(window.warning)]
+    findings.append(Finding("N", str(window.N), window.why))
+    findings += [] if window.warning is None else [Finding.warning(window.warning)]
     return window.N

@@ -118,7 +118,7 @@ def dark_gaps(
     """
     positive, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
     quanta = total / (positive.min() if positive.size else 1.0)  # at least so many photons
-    quanta, usable = (np.fft.fftshift(each) if wrap else each for each in (quanta, good))
+    quanta, usable = (np.fft.fftshift(image) if wrap else image for image in (quanta, good))
     gaps = _rectangles(quanta, usable & (quanta == 0), options.dead_photons * len(intensity))
     for axis in (0, 1):
         lines = quanta.sum(axis=1 - axis)

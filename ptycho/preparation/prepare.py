@@ -177,41 +177,43 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     Raises:
         ConfigError: something cannot be determined; the message names the key that says it.
     """
-    found = [Finding.warning(text) for text in raw.warnings]
+    findings = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
     check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
-    domain, looked_at, sample = find_numbers(raw, config, frames, found, sampling)
-    found += map(Finding.warning, repeated_frames(sample, looked_at))
+    domain, looked_at, sample = find_numbers(raw, config, frames, findings, sampling)
+    findings += map(Finding.warning, repeated_frames(sample, looked_at))
     pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
     good, mean = pixels.good, pixels.mean
-    found += pixels.decisions
-    gain = find_gain(raw, config, sample, pixels, found)
+    findings += pixels.decisions
+    gain = find_gain(raw, config, sample, pixels, findings)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     near = near_field_of(raw, pitch, config)
     doubt = looks_like_near_field(mean, good) if near is None and config.physics is None else None
     if near is not None:
-        found.append(Finding("physics", "near field", near.way))
+        findings.append(Finding("physics", "near field", near.way))
     elif doubt is not None:
-        found.append(Finding.warning(doubt))
-    stored = zero_frequency(raw, config, mean, good, found)
-    N = pattern_side(raw, config, stored, mean, near, found)
+        findings.append(Finding.warning(doubt))
+    stored = zero_frequency(raw, config, mean, good, findings)
+    N = pattern_side(raw, config, stored, mean, near, findings)
     if near is None and config.N is None and gain is not None:
         finer = finer_pixels(mean / gain, good, N)
-        found += [] if finer is None else [finer]
+        findings += [] if finer is None else [finer]
     detector = _detector(raw, config, stored, N, good, domain, gain)
     pixel, why = _pixel(raw, config, pitch, N, near)
-    found.append(Finding("object pixel", pixel.text, why))
+    findings.append(Finding("object pixel", pixel.text, why))
     if pixel.metres is not None and config.electrons_keV is not None:
         angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
-        found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
+        findings.append(
+            Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span")
+        )
     hint = magnification_hint(near, doubt is not None)
-    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found)
+    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, findings)
     if config.shared is not None:
-        positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, found)
+        positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
-    probe = _probe(raw, config, pixel, N, found)
+    probe = _probe(raw, config, pixel, N, findings)
     return ScanGeometry(
         raw,
         detector,
@@ -222,7 +224,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         probe,
         mean,
         gain is not None,
-        tuple(found),
+        tuple(findings),
         near,
         pixels.lowest,
         config.saturation,
@@ -260,7 +262,7 @@ def _probe(
     config: DataConfig,
     pixel: PixelSize,
     N: int,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> np.ndarray | None:
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
@@ -269,11 +271,11 @@ def _probe(
     unfit = unfit_probe(raw.probe, (width, height) if config.transpose else (height, width))
     if unfit is not None:
         text = f"the probe of the file {unfit}; it is estimated instead; or set probe=zone_plate or probe=npz"
-        found.append(Finding.warning(text))
+        findings.append(Finding.warning(text))
         return None
     place = probe_in_window if config.near_field else resampled_probe
-    probe, how = place(raw.probe, raw.probe_pixel_m, pixel, N)
-    found.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", how))
+    probe, why = place(raw.probe, raw.probe_pixel_m, pixel, N)
+    findings.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", why))
     return probe
 
 
@@ -357,7 +359,7 @@ def _positions(
     pixel: PixelSize,
     side: int,
     magnified: str,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
@@ -369,9 +371,9 @@ def _positions(
             f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "
             f"{drop_words(frames[alone])} excludes them"
         )
-        found.append(Finding.warning(text))
+        findings.append(Finding.warning(text))
     span = np.ptp(positions, axis=0)
-    found.append(
+    findings.append(
         Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(filter(None, why)))
     )
     return positions

@@ -76,6 +76,6 @@ def _with_far_frames(parts: list[Part], scan: ScanGeometry, far: float = 20.0) -
         return parts
     drop = f"{len(frames)} isolated positions: exclude them, {drop_words(frames)}"
     return [
-        replace(one, advice=drop) if "solver.block" in one.advice or "data.drop" in one.advice else one
-        for one in parts
+        replace(part, advice=drop) if "solver.block" in part.advice or "data.drop" in part.advice else part
+        for part in parts
     ]

@@ -13,7 +13,7 @@ def place_scans(
     index: np.ndarray,
     N: int,
     shared: str,
-    found: list[Finding],
+    findings: list[Finding],
     fewest: int = 5,
     between: int = 8,
 ) -> np.ndarray:
@@ -25,7 +25,7 @@ def place_scans(
     Args:
         index: ``(J,)``, which scan a pattern belongs to.
         shared: ``object``, ``probe`` or ``both``.
-        found: decisions, to which that about the places is added.
+        findings: decisions, to which that about the places is added.
         fewest: patterns of each scan, at least.
         between: pixels between scans of different objects.
 
@@ -44,12 +44,12 @@ def place_scans(
         columns = int(np.ceil(np.sqrt(len(scans))))
         cells = np.stack(np.divmod(np.arange(len(scans)), columns), axis=1)
         shifts = cells * (np.ceil(np.max(highs - lows)) + N + between) - np.floor(lows)
-        how = "beside each other: they are of different objects"
+        placement = "beside each other: they are of different objects"
     else:
         apart = ((lows > highs[0] + N) | (highs + N < lows[0])).any(axis=1)
         middles = (lows + highs) / 2
         shifts = np.where(apart[:, None], np.rint(middles[0] - middles), 0.0)
-        how = "by the positions of the files"
-        how += "; those that do not overlap with the first, middle on middle" if apart.any() else ""
-    found.append(Finding("scans", " + ".join(map(str, counts)) + " patterns", f"placed {how}"))
+        placement = "by the positions of the files"
+        placement += "; those that do not overlap with the first, middle on middle" if apart.any() else ""
+    findings.append(Finding("scans", " + ".join(map(str, counts)) + " patterns", f"placed {placement}"))
     return positions + shifts[np.searchsorted(scans, index)]

@@ -153,9 +153,9 @@ def _of_all_frames(
 ) -> np.ndarray:
     """Return corners ``(J, 2)`` of all frames of a scan, of those of an earlier run and of their map."""
     nominal = np.column_stack([scan.positions, np.ones(len(scan.positions))])
-    found = nominal @ np.linalg.lstsq(nominal[here], corners[there], rcond=None)[0]
-    found[here] = corners[there]
-    return found
+    positions = nominal @ np.linalg.lstsq(nominal[here], corners[there], rcond=None)[0]
+    positions[here] = corners[there]
+    return positions
 
 
 def _model(folder: Path) -> dict[str, str]:

@@ -74,6 +74,6 @@ def integrated(rows: np.ndarray, columns: np.ndarray, pitch: list[float]) -> np.
     k = k_rows[:, None], k_columns[None]
     square = k[0] ** 2 + k[1] ** 2
     square[0, 0] = 1
-    sums = sum(one * np.fft.fft2(part) for one, part in zip(k, whole, strict=True))
+    sums = sum(frequency * np.fft.fft2(part) for frequency, part in zip(k, whole, strict=True))
     phase = np.fft.ifft2(-1j * sums / square).real[: rows.shape[0], : rows.shape[1]]
     return phase - phase.mean()
