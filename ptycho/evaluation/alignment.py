@@ -95,8 +95,8 @@ def angles_of(values: np.ndarray, brightest: complex) -> np.ndarray:
 
 def brightest(image: np.ndarray) -> complex:
     """Return the value of largest modulus of ``image (H, …)``, read band by band."""
-    found = (complex(part.flat[np.argmax(np.abs(part))]) for part in parts_of(image))
-    return max(found, key=abs)
+    candidates = (complex(part.flat[np.argmax(np.abs(part))]) for part in parts_of(image))
+    return max(candidates, key=abs)
 
 
 def spread(image: np.ndarray) -> tuple[float, float]:

@@ -16,13 +16,13 @@ CONVENTIONS = {
 }
 
 
-def probe_error(found: np.ndarray, truth: np.ndarray) -> float:
+def probe_error(estimate: np.ndarray, truth: np.ndarray) -> float:
     """Return ``min ‖c·P(x − s)·exp(ik·x) − T‖ / ‖T‖`` over complex c, a shift s and a ramp k, for ``(N, N)``.
 
     With the best c this is ``√(1 − γ²)``, γ the normalised overlap of the two, whose largest value is looked
     for from no shift and from that of the largest correlation.
     """
-    P, T = (probe / np.linalg.norm(probe) for probe in (found.astype(complex), truth.astype(complex)))
+    P, T = (probe / np.linalg.norm(probe) for probe in (estimate.astype(complex), truth.astype(complex)))
     N, spectrum = len(P), np.fft.fft2(P)
     nu, x = np.fft.fftfreq(N), (np.arange(N) - N // 2) / N
 
@@ -38,9 +38,9 @@ def probe_error(found: np.ndarray, truth: np.ndarray) -> float:
     return float(np.sqrt(max(min(minimize(lost, start).fun for start in starts), 0.0)))
 
 
-def position_error_px(found: np.ndarray, truth: np.ndarray, image: np.ndarray) -> float:
-    """Return the rms of ``found − truth (J, 2)`` without their means over each ``image (J,)``, in pixels."""
-    error = found.astype(float) - truth
+def position_error_px(positions: np.ndarray, truth: np.ndarray, image: np.ndarray) -> float:
+    """Return the rms of ``positions − truth (J, 2)`` in pixels, without the mean of each ``image (J,)``."""
+    error = positions.astype(float) - truth
     for i in np.unique(image):
         error[image == i] -= error[image == i].mean(axis=0)
     return float(np.sqrt(np.mean(error**2)))

@@ -73,12 +73,12 @@ class Caustic:
         values = {name: arrays.get(f"{PREFIX}{name}") for name in cls.__dataclass_fields__}
         if any(value is None or value.dtype.kind != "f" for value in values.values()):
             return None
-        found = cls(**values)  # type: ignore[arg-type]
-        n, side = len(np.atleast_1d(found.distance_m)), np.shape(found.row_cut)[-1:]
-        shapes = [value.shape for value in asdict(found).values()]
+        caustic = cls(**values)  # type: ignore[arg-type]
+        n, side = len(np.atleast_1d(caustic.distance_m)), np.shape(caustic.row_cut)[-1:]
+        shapes = [value.shape for value in asdict(caustic).values()]
         fits = shapes == [(n,), (n, *side), (n, *side), (n,), (2,), (2,), ()] and n > 2 and side > (2,)
-        finite = all(np.isfinite(value).all() for name, value in asdict(found).items() if name != "waist_m")
-        return found if fits and finite and np.all(np.diff(found.distance_m) > 0) else None
+        finite = all(np.isfinite(value).all() for name, value in asdict(caustic).items() if name != "waist_m")
+        return caustic if fits and finite and np.all(np.diff(caustic.distance_m) > 0) else None
 
     def facts(self) -> dict[str, float | None]:
         """Return distance and widths for ``metrics.json``; distance and width null: no waist is in reach."""

@@ -11,7 +11,7 @@ from ptycho.evaluation.lengths import length_text
 from ptycho.evaluation.scan_figures import ShownFigure
 
 
-def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure:
+def draw_caustic(caustic: Caustic, title: str, faint: float = 0.01) -> ShownFigure:
     """Draw intensity over distance and row (y–z), distance and column (x–z), and the width over distance.
 
     Args:
@@ -19,10 +19,13 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
     """
     figure = ShownFigure(figsize=(16, 4.6), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.8))
-    scale, unit = _unit(float(np.abs(found.distance_m).max()))
-    z, distance = scale * found.distance_m, found.waist_m[0]
-    cuts = ("column (x)", found.col_cut, found.pixel_m[1]), ("row (y)", found.row_cut, found.pixel_m[0])
-    top = max(float(found.row_cut.max()), float(found.col_cut.max()), 1e-30)
+    scale, unit = _unit(float(np.abs(caustic.distance_m).max()))
+    z, distance = scale * caustic.distance_m, caustic.waist_m[0]
+    cuts = (
+        ("column (x)", caustic.col_cut, caustic.pixel_m[1]),
+        ("row (y)", caustic.row_cut, caustic.pixel_m[0]),
+    )
+    top = max(float(caustic.row_cut.max()), float(caustic.col_cut.max()), 1e-30)
     for ax, (name, cut, pitch) in zip(axes, cuts, strict=False):
         axis = (np.arange(cut.shape[1]) - cut.shape[1] // 2) * pitch
         across, across_unit = _unit(float(np.abs(axis).max()))
@@ -42,11 +45,11 @@ def draw_caustic(found: Caustic, title: str, faint: float = 0.01) -> ShownFigure
         ax.set_title(f"cut along the {name.split()[0]}s")
         _mark(ax, scale * distance)
     figure.colorbar(shown, ax=axes[1], fraction=0.046, label="intensity / largest, square-root scale")
-    across, across_unit = _unit(float(found.fwhm_m.max()))
-    axes[2].plot(z, across * found.fwhm_m, color="tab:blue")
+    across, across_unit = _unit(float(caustic.fwhm_m.max()))
+    axes[2].plot(z, across * caustic.fwhm_m, color="tab:blue")
     axes[2].set(ylim=(0, None), xlim=(z[0], z[-1]), ylabel=f"width (FWHM) / {across_unit}")
     _mark(axes[2], scale * distance)
-    facts = found.facts()
+    facts = caustic.facts()
     at_sample = length_text(1e9 * (facts["fwhm_at_sample_m"] or 0.0))
     axes[2].set_title(f"waist: {waist_text(facts)}\nprobe at the sample: {at_sample} wide", fontsize="medium")
     for ax in axes:

@@ -122,8 +122,8 @@ def unwrap(phase: np.ndarray) -> np.ndarray:
     from skimage.restoration import unwrap_phase
 
     known = np.isfinite(phase)
-    found = unwrap_phase(np.ma.array(np.where(known, phase, 0).astype(float), mask=~known), rng=0)
-    return np.where(known, np.ma.getdata(found), np.nan)
+    unwrapped = unwrap_phase(np.ma.array(np.where(known, phase, 0).astype(float), mask=~known), rng=0)
+    return np.where(known, np.ma.getdata(unwrapped), np.nan)
 
 
 def residues(phase: np.ndarray) -> np.ndarray:

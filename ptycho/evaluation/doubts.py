@@ -31,7 +31,7 @@ def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
 
 def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
     """Return the flag for patterns that do not fit the probe ``(…, N, N)``, with a warning; or none."""
-    found = plausibility.doubts(statistics, probe)
-    for sentence in found.values():
+    doubts = plausibility.doubts(statistics, probe)
+    for sentence in doubts.values():
         log.warning("%s: trust the result only as far as it explains them", sentence)
-    return {flag: FLAGS[flag].means for flag in found}
+    return {flag: FLAGS[flag].means for flag in doubts}

@@ -111,8 +111,8 @@ def frc_crossing(
         raise ValueError(f"frequency and correlation must share one shape (K,), got {shapes}")
     if np.min(threshold) <= 0 or np.max(threshold) >= 1:
         raise ValueError(f"threshold must lie in (0, 1), got {threshold}")
-    each = np.broadcast_to(threshold, frequency.shape)
-    q, above = np.r_[0.0, frequency], np.r_[1.0 - each[0], correlation - each]
+    thresholds = np.broadcast_to(threshold, frequency.shape)
+    q, above = np.r_[0.0, frequency], np.r_[1.0 - thresholds[0], correlation - thresholds]
     below = np.flatnonzero(above < 0)
     if not below.size:
         return 1.0, False

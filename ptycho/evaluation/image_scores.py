@@ -80,8 +80,8 @@ def _covered_ssim(
     whole = binary_erosion(covered, np.ones((SSIM_WINDOW, SSIM_WINDOW), bool))
     for rows in bands(truth.shape, halo):
         pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
-        _, each = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range, full=True)
-        total += float(each[halo:-halo].sum(where=whole[rows][halo:-halo]))
+        _, ssim_map = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range, full=True)
+        total += float(ssim_map[halo:-halo].sum(where=whole[rows][halo:-halo]))
     return total / np.count_nonzero(whole) if whole.any() else None
 
 
@@ -124,10 +124,10 @@ def _ms_ssim(
 
 def _single(channel: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
     """A real channel of an image ``(H, W)``, float32."""
-    found = np.empty(image.shape, np.float32)
+    values = np.empty(image.shape, np.float32)
     for rows in bands(image.shape):
-        found[rows] = channel(image[rows].astype(complex))
-    return found
+        values[rows] = channel(image[rows].astype(complex))
+    return values
 
 
 def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray, covered: Covered) -> list[float]:

@@ -135,19 +135,19 @@ def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
     varies = spread(truth)
     flat = level[1] * true_level[0] < CONTRAST * true_level[1] * level[0]
     flat_phase = angles[1] < CONTRAST * true_angles[1]
-    found = {COLLAPSED: varies[0] and flat, COLLAPSED_PHASE: varies[1] and flat_phase}
-    return [name for name, present in found.items() if present]
+    collapses = {COLLAPSED: varies[0] and flat, COLLAPSED_PHASE: varies[1] and flat_phase}
+    return [name for name, present in collapses.items() if present]
 
 
 def _statistics(values: np.ndarray) -> list[tuple[float, float]]:
     """Mean and standard deviation of the amplitudes and of the phases of ``values (K,)``."""
-    most, found = brightest(values), []
+    most, statistics = brightest(values), []
     for channel in (np.abs, lambda part: angles_of(part, most)):
         sizes, sums = zip(*((part.size, part.sum()) for part in map(channel, parts_of(values))), strict=True)
         mean = sum(sums) / sum(sizes)
         square = sum(np.sum((part - mean) ** 2) for part in map(channel, parts_of(values)))
-        found.append((mean, math.sqrt(square / sum(sizes))))
-    return found
+        statistics.append((mean, math.sqrt(square / sum(sizes))))
+    return statistics
 
 
 def _limits(values: dict[str, Any], truth: np.ndarray, covered: np.ndarray | None) -> list[str]:
