@@ -80,7 +80,7 @@ class Examples(Distributions[PretrainConfig]):
         passes = rng.integers(low, high + 1) if solved else 0
         started = 1.0 if solved else measurement.start_share
         every = [self._example(form, started, child) for child in rng.spawn(form.batch)]
-        stacked = {key: np.stack([one[key] for one in every]) for key in every[0]}
+        stacked = {key: np.stack([example[key] for example in every]) for key in every[0]}
         return Example(again=np.asarray(again), passes=np.int32(passes), **stacked)  # type: ignore[typeddict-item]
 
     def _rng(self, step: int) -> np.random.Generator:
@@ -145,12 +145,12 @@ def place_positions(
     points = draw_lattice(LATTICES[rng.integers(len(LATTICES))], 2 * form.C + 16, rng)
     middle = points[rng.integers(len(points) // 4)] + rng.uniform(-0.5, 0.5, 2)
     nearest = np.argsort(np.hypot(*(points - middle).T))[: form.C]
-    found = step * points[nearest]
-    found = rng.permutation(found - found.mean(axis=0))
-    reach = np.abs(found).max()
+    positions = step * points[nearest]
+    positions = rng.permutation(positions - positions.mean(axis=0))
+    reach = np.abs(positions).max()
     if reach > form.reach - 0.5:
-        found *= (form.reach - 0.5) / reach
-    return found + rng.uniform(-0.5, 0.5, 2)
+        positions *= (form.reach - 0.5) / reach
+    return positions + rng.uniform(-0.5, 0.5, 2)
 
 
 def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -232,11 +232,11 @@ def roughen(target: np.ndarray, illumination: np.ndarray, rng: np.random.Generat
     blurred = gaussian_filter(target, sigma) if sigma else target
     slow = gaussian_filter(rng.normal(size=target.shape), 16, mode="wrap")
     slow = (slow - slow.mean()) * rng.uniform(0, 0.4) / slow.std()
-    found = (mean + gamma * (blurred - mean)) * np.exp(1j * slow)
+    estimate = (mean + gamma * (blurred - mean)) * np.exp(1j * slow)
     contrast = math.exp(rng.uniform(math.log(0.01), math.log(0.5))) * float(np.std(target))
     noise = rng.normal(size=(2, *target.shape))
     if rng.random() < 0.5:
         noise = gaussian_filter(noise, (0, 1, 1)) * 3
     level = contrast / np.sqrt(np.maximum(illumination / illumination.max(), 0.01))
-    found = found + level * (noise[0] + 1j * noise[1])
-    return np.where(illumination > 1e-3 * illumination.max(), found, 0).astype(np.complex64)
+    estimate = estimate + level * (noise[0] + 1j * noise[1])
+    return np.where(illumination > 1e-3 * illumination.max(), estimate, 0).astype(np.complex64)

@@ -76,12 +76,12 @@ def read_entries(
         ConfigError: a kind or a parameter that there is not, or a range that is not within what is allowed.
     """
     check(len(values) > 0, key, "{}", f"at least one of {', '.join(table)}")
-    found = []
+    entries = []
     for name, value in values.items():
         section = value is None or isinstance(value, Mapping)
         check(section, f"{key}.{name}", value, "a section: {weight: 1, parameter: [low, high]}")
-        found.append(_read_entry(table, name, dict(value or {}), f"{key}.{name}"))
-    return found
+        entries.append(_read_entry(table, name, dict(value or {}), f"{key}.{name}"))
+    return entries
 
 
 def _read_entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where: str) -> Entry:

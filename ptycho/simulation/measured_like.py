@@ -201,8 +201,8 @@ class MeasuredLike:
         for wave, (row, col) in zip(waves, whole, strict=True):
             part = np.s_[row : row + q * N, col : col + q * N]
             wave *= first[part]
-            for one in others:
-                wave[:] = one[part] * np.fft.ifft2(transfer * np.fft.fft2(wave))
+            for layer in others:
+                wave[:] = layer[part] * np.fft.ifft2(transfer * np.fft.fft2(wave))
         return np.abs(_crop_far(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator, most: int = 2**21) -> Iterator[np.ndarray]:
@@ -283,15 +283,15 @@ def simulate_measured_like(
 
 
 def state_scan(
-    settings: ScanSettings, made: MeasuredLike, micrometre: float
+    settings: ScanSettings, scan: MeasuredLike, micrometre: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions ``(J, 2)`` and the probe ``(N, N)``, √photons, that are stated for the true ones.
 
     ``micrometre``: Fresnel number of one micrometre.
     """
-    wrong, count = settings.imperfections, len(made.positions)
-    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
-    positions = record_positions(made.positions, wrong, row_of(count), settings.seed)
+    wrong, count = settings.imperfections, len(scan.positions)
+    first = scan.photon_probe.reshape(-1, scan.N, scan.N)[0]
+    positions = record_positions(scan.positions, wrong, row_of(count), settings.seed)
     return positions, misstate_probe(first, wrong, micrometre, settings.seed)
 
 

@@ -46,14 +46,14 @@ def lines(side: int, rng: np.random.Generator, *, density: float) -> np.ndarray:
 
 def polygons(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw convex plates of random heights that lie on each other; ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     for _ in range(_count(side, size, density)):
         angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 7)))
         radii = size * rng.uniform(0.6, 1.6)
         row, col = rng.uniform(0, side, 2)
-        inside = polygon(row + radii * np.sin(angles), col + radii * np.cos(angles), found.shape)
-        found[inside] += rng.uniform(0.3, 1)
-    return _smooth(found, blur)
+        inside = polygon(row + radii * np.sin(angles), col + radii * np.cos(angles), thickness.shape)
+        thickness[inside] += rng.uniform(0.3, 1)
+    return _smooth(thickness, blur)
 
 
 def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
@@ -69,37 +69,37 @@ def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -
 
 def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
     """Draw Siemens stars; ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (max(2, round((side / (6 * size)) ** 2)), 2)):
         angle, radius = np.arctan2(rows - row, cols - col), np.hypot(rows - row, cols - col)
         spokes = np.sin(rng.integers(6, 24) * angle + rng.uniform(0, 2 * np.pi)) > 0
-        found = np.where(radius < 4 * size, rng.uniform(0.5, 1) * spokes, found)
-    return _smooth(found, blur)
+        thickness = np.where(radius < 4 * size, rng.uniform(0.5, 1) * spokes, thickness)
+    return _smooth(thickness, blur)
 
 
 def cells(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw round bodies, thickest in the middle, with a nucleus and grains; ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (_count(side, 1.5 * size, density), 2)):
         radius = size * rng.uniform(0.6, 1.6)
         body = np.maximum(1 - ((rows - row) ** 2 + (cols - col) ** 2) / radius**2, 0)
-        found += rng.uniform(0.3, 1) * np.sqrt(body)
+        thickness += rng.uniform(0.3, 1) * np.sqrt(body)
         for _ in range(4):
             inner = (row + rng.uniform(-0.5, 0.5) * radius, col + rng.uniform(-0.5, 0.5) * radius)
-            found[disk(inner, max(radius * rng.uniform(0.1, 0.35), 1), shape=found.shape)] += 0.3
-    return _smooth(found, blur)
+            thickness[disk(inner, max(radius * rng.uniform(0.1, 0.35), 1), shape=thickness.shape)] += 0.3
+    return _smooth(thickness, blur)
 
 
 def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw islands with edges: smoothed noise above a threshold, of two sizes; ``(side, side)``."""
     share = 0.1 + 0.6 * density / 2
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     for scale in (0.4 * size, size):
         noise = gaussian_filter(rng.normal(size=(side, side)), scale, mode="wrap")
-        found += noise > np.quantile(noise, 1 - share)
-    return _smooth(found, blur)
+        thickness += noise > np.quantile(noise, 1 - share)
+    return _smooth(thickness, blur)
 
 
 def grains(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
@@ -146,28 +146,35 @@ def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -
     A texture is nothing, a slope, noise with the spectrum ``1/q^b``, or bars.
     """
     rows, cols = np.mgrid[:side, :side] / side - 0.5
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     fractals = [_fractal(side, rng) for _ in range(4)]
     for _ in range(min(round(3 * (side / size) ** 2) + 1, 1500)):
         long = np.clip(size * 0.5 * rng.pareto(1.5) + 1.5, 1.5, side)
         row, col = rng.uniform(0, side, 2)
         if rng.random() < 0.5:
             inside = ellipse(
-                row, col, long, max(1, long * rng.uniform(0.3, 1)), found.shape, rotation=rng.uniform(-3, 3)
+                row,
+                col,
+                long,
+                max(1, long * rng.uniform(0.3, 1)),
+                thickness.shape,
+                rotation=rng.uniform(-3, 3),
             )
         else:
             angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 6)))
-            inside = polygon(row + long * np.sin(angles), col + long * np.cos(angles), found.shape)
+            inside = polygon(row + long * np.sin(angles), col + long * np.cos(angles), thickness.shape)
         if inside[0].size:
             angle, place = rng.uniform(0, 2 * np.pi), (rows[inside], cols[inside])
             along = place[0] * np.sin(angle) + place[1] * np.cos(angle)
-            found[inside] = rng.uniform(0, 1) + rng.normal(0, 0.3) * along
+            thickness[inside] = rng.uniform(0, 1) + rng.normal(0, 0.3) * along
             kind, strength = rng.random(), 0.3 * rng.random() ** 2
             if kind < 0.35:
-                found[inside] += strength * fractals[rng.integers(len(fractals))][inside]
+                thickness[inside] += strength * fractals[rng.integers(len(fractals))][inside]
             elif kind < 0.5:
-                found[inside] += strength * np.sign(np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12)))
-    return _smooth(np.clip(found, -0.2, 1.2), blur)
+                thickness[inside] += strength * np.sign(
+                    np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12))
+                )
+    return _smooth(np.clip(thickness, -0.2, 1.2), blur)
 
 
 def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
@@ -182,7 +189,7 @@ def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
 
 def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw bent threads; ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     for _ in range(3 * _count(side, 2 * size, density)):
         point, angle = rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)
         bend, height = rng.normal(0, 0.15), rng.uniform(0.4, 1)
@@ -191,19 +198,19 @@ def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, den
             after = point + size / 2 * np.array([np.sin(angle), np.cos(angle)])
             rows, cols, share = line_aa(*np.round(np.concatenate([point, after])).astype(int))
             inside = (rows >= 0) & (rows < side) & (cols >= 0) & (cols < side)
-            found[rows[inside], cols[inside]] += height * share[inside]
+            thickness[rows[inside], cols[inside]] += height * share[inside]
             point = after
-    return _smooth(found, max(blur, 0.8))
+    return _smooth(thickness, max(blur, 0.8))
 
 
 def rings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
     """Draw rings about a few centres, finer and finer outwards, as in a zone plate; ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
     for row, col in rng.uniform(0, side, (max(2, round((side / (5 * size)) ** 2)), 2)):
         radius = np.hypot(rows - row, cols - col)
-        found = np.where(radius < 3 * size, np.sin(np.pi * (radius / size) ** 2 * 2) > 0, found)
-    return _smooth(found, blur)
+        thickness = np.where(radius < 3 * size, np.sin(np.pi * (radius / size) ** 2 * 2) > 0, thickness)
+    return _smooth(thickness, blur)
 
 
 def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
@@ -216,14 +223,14 @@ def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np
 
 def leaves(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
     """Draw ellipses that cover each other, of sizes without a scale ("dead leaves"); ``(side, side)``."""
-    found = np.zeros((side, side))
+    thickness = np.zeros((side, side))
     for _ in range(round(6 * (side / size) ** 2)):
         long = np.clip(size * 0.4 * rng.pareto(2.0) + 1.5, 1.5, side / 3)
         row, col = rng.uniform(0, side, 2)
         wide = max(long * rng.uniform(0.4, 1), 1)
-        inside = ellipse(row, col, long, wide, found.shape, rotation=rng.uniform(-np.pi, np.pi))
-        found[inside] = rng.uniform(0, 1)
-    return _smooth(found, blur)
+        inside = ellipse(row, col, long, wide, thickness.shape, rotation=rng.uniform(-np.pi, np.pi))
+        thickness[inside] = rng.uniform(0, 1)
+    return _smooth(thickness, blur)
 
 
 def _count(side: int, size: float, density: float) -> int:
@@ -254,15 +261,15 @@ def _photograph(name: str) -> np.ndarray:
     if name in ("china.jpg", "flower.jpg"):
         from sklearn.datasets import load_sample_image
 
-        found = np.asarray(load_sample_image(name))
+        picture = np.asarray(load_sample_image(name))
     elif name in ("ascent", "aero"):
         import pywt.data
 
-        found = np.asarray(getattr(pywt.data, name)())
+        picture = np.asarray(getattr(pywt.data, name)())
     else:
-        found = getattr(data, name)()
-        found = np.asarray(found[0] if isinstance(found, tuple) else found)
-    return (color.rgb2gray(found) * 255 if found.ndim == 3 else found).astype(float)
+        picture = getattr(data, name)()
+        picture = np.asarray(picture[0] if isinstance(picture, tuple) else picture)
+    return (color.rgb2gray(picture) * 255 if picture.ndim == 3 else picture).astype(float)
 
 
 DENSITY = Parameter(0.3, 2.0, log=True)

@@ -102,13 +102,13 @@ def mirrors(
     aspect, waves = rng.uniform(0.6, 1.0), rng.normal(size=(2, 4)) * strength
     sign, c = rng.choice([-1, 1]), diameter * N / 2 / reach
 
-    def one(window: int, reach: float, waves: np.ndarray) -> np.ndarray:
+    def mirror(window: int, reach: float, waves: np.ndarray) -> np.ndarray:
         nu = np.fft.fftshift(np.fft.fftfreq(window)) / reach
         figure = sum(a * np.cos(np.pi * (k + 1) * nu + k) for k, a in enumerate(waves))
         return (np.abs(nu) <= 1) * np.exp(1j * (sign * np.pi * c * (nu * reach) ** 2 + figure))
 
     window = 2 * N  # computed wider, and cropped
-    pupil = one(window, reach, waves[0])[:, None] * one(window, reach * aspect, waves[1])
+    pupil = mirror(window, reach, waves[0])[:, None] * mirror(window, reach * aspect, waves[1])
     return central_wave(pupil, N)
 
 

@@ -60,19 +60,19 @@ class Truth:
         return named | {OBJECT: np.asarray(self.object)}
 
 
-def truth_of(made: MeasuredLike) -> Truth:
+def truth_of(scan: MeasuredLike) -> Truth:
     """Return the truth of a scan that was simulated."""
-    count, N = len(made.positions), made.N
+    count, N = len(scan.positions), scan.N
     return Truth(
-        probe=made.photon_probe.reshape(-1, N, N).astype(np.complex64),
-        positions=made.positions,
-        flux=np.ones(count) if made.flux is None else made.flux,
-        background=float(made.background),
-        hot=made.hot,
+        probe=scan.photon_probe.reshape(-1, N, N).astype(np.complex64),
+        positions=scan.positions,
+        flux=np.ones(count) if scan.flux is None else scan.flux,
+        background=float(scan.background),
+        hot=scan.hot,
         opr_modes=None
-        if made.drift is None
-        else (np.sqrt(made.scale) * made.drift[None]).astype(np.complex64),
-        opr_weights=None if made.drift is None else made.times[:, None],
+        if scan.drift is None
+        else (np.sqrt(scan.scale) * scan.drift[None]).astype(np.complex64),
+        opr_weights=None if scan.drift is None else scan.times[:, None],
     )
 
 
@@ -84,15 +84,15 @@ def read_truth(path: str | Path) -> Truth:
             imperfections, and then its own probe and positions are true.
     """
     try:
-        found = _from_hdf5(path) if h5py.is_hdf5(path) else _from_npz(path)
+        values = _from_hdf5(path) if h5py.is_hdf5(path) else _from_npz(path)
     except (NpzError, OSError, KeyError) as error:
         why = " ".join(str(error).split())
         raise ConfigError(
             f"{path}: holds no truth of a scan simulated with imperfections ({why}); without them the file's "
             "own probe and positions are true"
         ) from error
-    background = float(found.pop("background"))
-    return Truth(background=background, **found)
+    background = float(values.pop("background"))
+    return Truth(background=background, **values)
 
 
 def _from_hdf5(path: str | Path) -> dict[str, np.ndarray]:
