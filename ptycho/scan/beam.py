@@ -91,9 +91,9 @@ class Beam:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of files: probe, positions, flux ``(J,)``; background, OPR modes if any."""
-        found = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
+        arrays = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
         others = {key: getattr(self, key) for key in ("background", "opr_modes", "opr_weights")}
-        return found | {key: array for key, array in others.items() if array is not None}
+        return arrays | {key: array for key, array in others.items() if array is not None}
 
 
 def join_parts(parts: Sequence[tuple[np.ndarray, Beam]]) -> Beam:

@@ -42,9 +42,9 @@ def covered_part(image: np.ndarray, data: Dataset) -> Reconstruction:
 def illumination(data: Dataset) -> np.ndarray:
     """Return ``Σ_k Σ_m |P_m|²`` at the nearest whole positions, ``(I, M, M)`` float32."""
     dose = np.zeros((data.n_images, data.object_size, data.object_size), np.float32)
-    one = intensity_of(data.probe).astype(np.float32)
+    intensity = intensity_of(data.probe).astype(np.float32)
     for image, (row, col) in zip(data.image, np.round(data.positions).astype(int), strict=True):
-        dose[image, row : row + data.N, col : col + data.N] += one
+        dose[image, row : row + data.N, col : col + data.N] += intensity
     return dose
 
 

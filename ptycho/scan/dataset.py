@@ -79,8 +79,8 @@ class Dataset:
         values |= {"probe": self.beam.probe, "positions": self.beam.positions}
         shape = self.amplitudes.shape
         statistics = self.amplitudes.statistics if len(shape) == 3 else None
-        if found := problems(values, shape, statistics):
-            raise ConfigError(f"dataset: {'; '.join(found)}")
+        if faults := problems(values, shape, statistics):
+            raise ConfigError(f"dataset: {'; '.join(faults)}")
 
     @property
     def N(self) -> int:

@@ -24,17 +24,17 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
         statistics: of the amplitudes; None if they could not be read.
     """
     given = {key: value for key, value in values.items() if value is not None}
-    found: list[str] = []
+    faults: list[str] = []
     if amplitudes is not None:
         shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
-        found += shape_problems(shapes | {"amplitudes": amplitudes}, given.get("object_size", 0)).values()
-    fitting = amplitudes is not None and not found
-    found += _number_problems(given) + _amplitude_problems(statistics)
+        faults += shape_problems(shapes | {"amplitudes": amplitudes}, given.get("object_size", 0)).values()
+    fitting = amplitudes is not None and not faults
+    faults += _number_problems(given) + _amplitude_problems(statistics)
     if fitting:
-        found += _scan_problems(given)
-    if not found and statistics is not None and {"probe", "photon_scale"} <= given.keys():
-        found = _range_problems(given, statistics)
-    return found
+        faults += _scan_problems(given)
+    if not faults and statistics is not None and {"probe", "photon_scale"} <= given.keys():
+        faults = _range_problems(given, statistics)
+    return faults
 
 
 def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
@@ -49,31 +49,31 @@ def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, s
         "probe": (K, N, N)[-max(len(probe), 2) :],
         "good": (N, N),
     } | {"tiling": (5,)}
-    found = {
+    faults = {
         key: f"{key} has shape {shapes[key]}; must be {shape} (J={J}, N={N})"
         for key, shape in wanted.items()
         if key in shapes and (shapes[key] != shape or 0 in shape)
     }
     if "groups" in shapes and (len(shapes["groups"]) != 2 or 0 in shapes["groups"]):
-        found["groups"] = f"groups has shape {shapes['groups']}; must be (G, C) with G >= 1 and C >= 1"
+        faults["groups"] = f"groups has shape {shapes['groups']}; must be (G, C) with G >= 1 and C >= 1"
     objects = shapes.get("objects")
     if objects is not None and (len(objects) != 3 or objects[1:] != (M, M) or not objects[0]):
-        found["objects"] = f"objects has shape {objects}; must be (I, {M}, {M})"
-    return found
+        faults["objects"] = f"objects has shape {objects}; must be (I, {M}, {M})"
+    return faults
 
 
 def _number_problems(given: Mapping[str, Any]) -> list[str]:
     """Values that are impossible whatever the others are."""
-    found = []
+    faults = []
     probe, scale = given.get("probe"), given.get("photon_scale", 1.0)
     if probe is not None and not (np.isfinite(probe).all() and probe.any()):
-        found.append("probe is zero, or holds NaN or infinity; must be finite and not zero")
+        faults.append("probe is zero, or holds NaN or infinity; must be finite and not zero")
     if not (np.isfinite(scale) and scale > 0):
-        found.append(f"photon_scale={scale}; must be a finite number > 0")
+        faults.append(f"photon_scale={scale}; must be a finite number > 0")
     for key in ("objects", "positions"):
         if key in given and not np.isfinite(given[key]).all():
-            found.append(f"{key} holds NaN or infinity; must be finite")
-    return found
+            faults.append(f"{key} holds NaN or infinity; must be finite")
+    return faults
 
 
 def _amplitude_problems(statistics: Statistics | None) -> list[str]:
@@ -95,21 +95,21 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     if not {"positions", "image", "groups", "probe", "object_size", "region_size"} <= given.keys():
         return []
     positions, image, groups, M = (given[key] for key in ("positions", "image", "groups", "object_size"))
-    J, N, found = len(positions), given["probe"].shape[-1], []
+    J, N, faults = len(positions), given["probe"].shape[-1], []
     if groups.min() < 0 or groups.max() >= J:
-        found.append(f"groups points outside the {J} patterns")
+        faults.append(f"groups points outside the {J} patterns")
     n_images = len(given["objects"]) if "objects" in given else int(image.max()) + 1
     if image.min() < 0 or image.max() >= n_images:
-        found.append(f"image points outside the {n_images} objects")
+        faults.append(f"image points outside the {n_images} objects")
     if n_images * M**2 > 2**28:  # 2 GiB of complex64
-        found.append(f"object_size={M}: {n_images} objects of {M} × {M} pixels; at most 2^28 pixels in all")
+        faults.append(f"object_size={M}: {n_images} objects of {M} × {M} pixels; at most 2^28 pixels in all")
     if np.isfinite(positions).all() and (positions.min() < 0 or positions.max() > M - N):
         outside = int(np.any((positions < 0) | (positions > M - N), axis=1).sum())
-        found.append(
+        faults.append(
             f"positions reach from {positions.min():g} to {positions.max():g}; must lie within [0, {M - N}] "
             f"so that every patch is inside its object ({outside} of {J} do not)"
         )
-    return found or _group_problems(positions, image, groups, given["region_size"], N)
+    return faults or _group_problems(positions, image, groups, given["region_size"], N)
 
 
 def _group_problems(

@@ -37,20 +37,20 @@ class Finding:
 
 def findings_of(decisions: Iterable[Finding]) -> list[Finding]:
     """Return the decisions that are no warnings."""
-    return [one for one in decisions if not one.warns]
+    return [decision for decision in decisions if not decision.warns]
 
 
 def warnings_of(decisions: Iterable[Finding]) -> list[str]:
     """Return the texts of the warnings."""
-    return [str(one) for one in decisions if one.warns]
+    return [str(decision) for decision in decisions if decision.warns]
 
 
 def flags_of(decisions: Iterable[Finding]) -> list[str]:
     """Return the flags of all decisions, each once."""
-    return list(dict.fromkeys(flag for one in decisions for flag in one.flags))
+    return list(dict.fromkeys(flag for decision in decisions for flag in decision.flags))
 
 
 def report(decisions: Iterable[Finding], log: logging.Logger) -> None:
     """Log decisions, warnings as warnings."""
-    for one in decisions:
-        log.log(logging.WARNING if one.warns else logging.INFO, "%s", one)
+    for decision in decisions:
+        log.log(logging.WARNING if decision.warns else logging.INFO, "%s", decision)

@@ -109,7 +109,7 @@ def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int, own:
     """
     from scipy.spatial import cKDTree
 
-    found = []
+    groups = []
     for i in np.unique(image):
         mine = np.flatnonzero(image == i)
         allowed = f"from 1 to {len(mine)}, the patterns of image {i}"
@@ -119,8 +119,8 @@ def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int, own:
         for part in _halved(places, np.arange(len(mine)), most):
             _, near = tree.query(places[part].mean(axis=0), k=[*range(1, min(2 * group_size, len(mine)) + 1)])
             others = near[~np.isin(near, part)][: group_size - len(part)]
-            found.append(mine[np.concatenate([part, others])])
-    return np.array(found, np.int32)
+            groups.append(mine[np.concatenate([part, others])])
+    return np.array(groups, np.int32)
 
 
 def _halved(positions: np.ndarray, part: np.ndarray, most: int) -> list[np.ndarray]:

@@ -44,8 +44,10 @@ class Statistics:
             total = total + squares.sum(axis=0)
             whole = whole and bool(np.array_equal(block, np.rint(block)))
             largest = max(largest, float(block.max(initial=0)))
-        found = np.concatenate(energies)
-        return cls(found, negative, whole, largest, partial(np.divide, total, max(len(found), 1)))
+        all_energies = np.concatenate(energies)
+        return cls(
+            all_energies, negative, whole, largest, partial(np.divide, total, max(len(all_energies), 1))
+        )
 
     @cached_property
     def mean_intensity(self) -> np.ndarray:

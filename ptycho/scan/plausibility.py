@@ -61,12 +61,12 @@ def contradictions(
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
-    if found := too_large(statistics.largest, name):
-        return found
+    if faults := too_large(statistics.largest, name):
+        return faults
     if photon_scale is not None:
-        found = _no_roots(statistics, name)
-        found = found or _too_bright(statistics, probe, photon_scale, name, options.transmission)
-    return found + _in_the_corner(statistics, probe, name, options)
+        faults = _no_roots(statistics, name)
+        faults = faults or _too_bright(statistics, probe, photon_scale, name, options.transmission)
+    return faults + _in_the_corner(statistics, probe, name, options)
 
 
 def too_large(largest: float, name: str, most: float = 1e18) -> list[str]:

@@ -76,9 +76,9 @@ def tilt(slope: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndar
 def tilted(image: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """Return ``image (H, W) · exp(i slope·r)``, in the precision of the image."""
     rows, cols = (turn.astype(image.dtype) for turn in tilt(slope, image.shape))
-    found = image * rows
-    found *= cols
-    return found
+    product = image * rows
+    product *= cols
+    return product
 
 
 def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -89,31 +89,33 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return image
 
 
-def move_ramp(made: Reconstruction, least_px: float = 0.02) -> Reconstruction:
+def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconstruction:
     """Return the same with the ramp of its one object in its probe.
 
     A finding reports a ramp of more than ``least_px`` detector pixels.
 
     Of slices it is taken from the first, which the probe meets: so patterns stay as they are.
     """
-    assert made.beam is not None
-    image = np.where(made.covered, made.object, 0)
+    assert reconstruction.beam is not None
+    image = np.where(reconstruction.covered, reconstruction.object, 0)
     if not image.any():
-        return made
+        return reconstruction
     slope = phase_slope(image, np.abs(image))
-    flat = tilted(made.object, -slope)
-    turns = tilt(slope, made.beam.probe.shape[-2:])
-    beam = made.beam.with_probe(made.beam.probe * turns[0] * turns[1])
+    flat = tilted(reconstruction.object, -slope)
+    turns = tilt(slope, reconstruction.beam.probe.shape[-2:])
+    beam = reconstruction.beam.with_probe(reconstruction.beam.probe * turns[0] * turns[1])
     if beam.opr_modes is not None:
         beam = replace(beam, opr_modes=(beam.opr_modes * turns[0] * turns[1]).astype(np.complex64))
-    pixels = slope * made.beam.N / (2 * np.pi)
+    pixels = slope * reconstruction.beam.N / (2 * np.pi)
     findings = (_finding(pixels),) if np.abs(pixels).max() > least_px else ()
     return replace(
-        made,
+        reconstruction,
         objects=flat[None].astype(np.complex64),
         beam=beam,
-        slices=None if made.slices is None else np.stack([tilted(made.slices[0], -slope), *made.slices[1:]]),
-        decisions=(*made.decisions, *findings),
+        slices=None
+        if reconstruction.slices is None
+        else np.stack([tilted(reconstruction.slices[0], -slope), *reconstruction.slices[1:]]),
+        decisions=(*reconstruction.decisions, *findings),
     )
 
 
