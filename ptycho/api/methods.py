@@ -26,11 +26,11 @@ def reconstruct_and_assess(
     """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
     network = load_model(config.run) if config.run else None
     prepared = prepare(scan.name, scan.geometry, config, context)
-    inputs, made = MethodInputs(config, context, network), dict[str, Reconstruction]()
+    inputs, reconstructions = MethodInputs(config, context, network), dict[str, Reconstruction]()
     for name in (SOLVER, NETWORK) if method == NETWORK else (method,):
         if name != SOLVER or config.solver.steps:
-            made[name] = METHODS[name](prepared, made, inputs)
-    done = assess(prepared, made, inputs, method, with_halves)
+            reconstructions[name] = METHODS[name](prepared, reconstructions, inputs)
+    done = assess(prepared, reconstructions, inputs, method, with_halves)
     scores, last = done.rows[method], done.reconstructions[method]
     if with_halves:
         pixel = prepared.scan.pixel.metres
@@ -40,7 +40,11 @@ def reconstruct_and_assess(
     context.on_event(Event("scores", method, scores))
     decisions = (
         *prepared.decisions,
-        *(one for made in done.reconstructions.values() for one in made.decisions),
+        *(
+            decision
+            for reconstruction in done.reconstructions.values()
+            for decision in reconstruction.decisions
+        ),
     )
     exported = product_of(
         prepared.scan, prepared.whole, last.object, prepared.scan.pixel.metres, prepared.name, last.beam

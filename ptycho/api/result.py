@@ -141,7 +141,7 @@ class Result:
     @property
     def advice(self) -> dict[str, str]:
         """Remedies of the flags in ``scores["flags"]``, the gravest first."""
-        return {one.flag: one.remedy for one in advice_of(self.scores, WORDS)}
+        return {advice.flag: advice.remedy for advice in advice_of(self.scores, WORDS)}
 
     def plot(self) -> Figure:
         """Draw amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or save."""

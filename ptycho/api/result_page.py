@@ -62,6 +62,8 @@ def _metrics(result: Result) -> dict[str, Any]:
         "product": result.method,
         "half_scan_frc": result.scores.get("half_scan_frc"),
         "pixel_m": None if result.pixel_m is None else list(result.pixel_m),
-        "findings": {one.what: [one.value, one.why] for one in (*result.findings, *result.decisions)},
+        "findings": {
+            finding.what: [finding.value, finding.why] for finding in (*result.findings, *result.decisions)
+        },
         "warnings": list(result.warnings),
     }

@@ -105,8 +105,8 @@ class Scan:
                 "positions_m: the object's pixel is unknown; pass pixel_m=, or energy_eV=, distance_m= and "
                 "detector_pixel_m=; or positions= in object pixels"
             )
-        found = interpret(raw, data)
-        return cls(ARRAYS, data, found if pixel is None else _with_pixel(found, pixel), raw.object)
+        geometry = interpret(raw, data)
+        return cls(ARRAYS, data, geometry if pixel is None else _with_pixel(geometry, pixel), raw.object)
 
     @property
     def findings(self) -> list[Finding]:
@@ -254,12 +254,12 @@ def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
         ConfigError: an unknown key, a wrong value, or a file that cannot be interpreted; the message is one
             line that names the key.
     """
-    files = [str(file)] if isinstance(file, str | Path) else [str(one) for one in file]
+    files = [str(file)] if isinstance(file, str | Path) else [str(path) for path in file]
     config = from_mapping(plain({"data": {"file": files, **data}}))
     assert isinstance(config, ScanRunConfig)
     allow([config.data.format])
-    found = interpret(open_raw(config.data), config.data)
-    return Scan(config.data.name, config.data, found, found.raw.object)
+    geometry = interpret(open_raw(config.data), config.data)
+    return Scan(config.data.name, config.data, geometry, geometry.raw.object)
 
 
 def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:

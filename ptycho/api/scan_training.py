@@ -41,8 +41,8 @@ def train_on_scan(
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
-            each = prepare(name, scan, config, RunContext(path, folder.timed, bar))
-            parts = split_scan(each.fitted(each.whole.beam), config.val_fraction, config.seed)
+            prepared = prepare(name, scan, config, RunContext(path, folder.timed, bar))
+            parts = split_scan(prepared.fitted(prepared.whole.beam), config.val_fraction, config.seed)
             history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]
             folder.json(names.METRICS, {NETWORK: {key: best[key] for key in ("epoch", "loss", "val_loss")}})

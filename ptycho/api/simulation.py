@@ -70,15 +70,15 @@ def simulate(
     known = make_probe(plate, N) if probe is None else check_probe(probe, N)[0]
     check(probe is None or slices == 1, "slices", slices, "1 with a probe of your own; remove probe")
     energy, pixel = 1e3 * plate.energy_keV, 1e-9 * ZONE_PLATE_WINDOW_NM / N
-    made = simulate_measured_like(settings, known, energy, (pixel, pixel))
+    simulated = simulate_measured_like(settings, known, energy, (pixel, pixel))
     lengths: dict[str, Any] = {"energy_eV": energy} if slices > 1 else {}
     scan = Scan.from_arrays(
-        np.concatenate(list(made.counts(settings.rng("photons")))),
-        *state_scan(settings, made, fresnel_number(plate, N)),
+        np.concatenate(list(simulated.counts(settings.rng("photons")))),
+        *state_scan(settings, simulated, fresnel_number(plate, N)),
         counts=True,
         pixel_m=pixel if probe is None else None,
-        good=made.good,
-        truth=made.object,
+        good=simulated.good,
+        truth=simulated.object,
         **lengths,
     )
     return replace(scan, name=SIMULATED)

@@ -157,7 +157,7 @@ def _to_arrays(result: Result) -> dict[str, np.ndarray]:
         "assessment": list(result.assessment),
     }
     for key in ("decisions", "findings"):
-        about[key] = [[one.what, one.value, one.why] for one in getattr(result, key)]
+        about[key] = [[finding.what, finding.value, finding.why] for finding in getattr(result, key)]
     arrays = {"object": result.object, "mask": result.mask, "illuminated": result.illuminated}
     arrays |= result.beam.arrays()
     if errors is not None:
