@@ -80,8 +80,8 @@ class DenoiserTraining(KindsTraining):
             progress = Progress(f"scans, part {kind + 1} of 2", len(missing), unit="scan")
             with closing(progress), ThreadPoolExecutor(cores()) as pool:
                 try:
-                    for made in [pool.submit(make, number) for number in missing]:
-                        made.result()
+                    for future in [pool.submit(make, number) for number in missing]:
+                        future.result()
                         progress.advance(1)
                         self.pause()
                 finally:
@@ -154,7 +154,7 @@ def cut_window(example: Example, side: int, rng: np.random.Generator) -> Window:
     height, width = example.light.shape[:2]
     row, column = (int(rng.integers(max(1, n - side + 1))) for n in (height, width))
     turns, mirrored, conjugate = int(rng.integers(4)), rng.random() < 0.5, rng.random() < 0.5
-    found = []
+    parts = []
     for array in arrays:
         part = array[row : row + side, column : column + side]
         part = np.pad(part, [*((0, side - n) for n in part.shape[:2]), (0, 0)])
@@ -163,5 +163,5 @@ def cut_window(example: Example, side: int, rng: np.random.Generator) -> Window:
         if conjugate and array.shape[-1] > 1:
             signs = np.repeat([1, -1], array.shape[-1] // 2).astype(np.float32)
             part = signs * part
-        found.append(part)
-    return tuple(found)
+        parts.append(part)
+    return tuple(parts)

@@ -140,10 +140,10 @@ class LoadedModel:
             ConfigError: its N or group size is another than the weights are bound to.
         """
         view = self._competitor.view(self.config, data)
-        found = {key: getattr(view, key) for key in self.fixed}
-        if found != self.fixed:
+        sizes = {key: getattr(view, key) for key in self.fixed}
+        if sizes != self.fixed:
             raise ConfigError(
-                f"the data have {_named(found)}; {self.name} was trained for {_named(self.fixed)}"
+                f"the data have {_named(sizes)}; {self.name} was trained for {_named(self.fixed)}"
             )
         return view
 
@@ -206,8 +206,8 @@ class LoadedModel:
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)
         asked = self.config.stitch
-        made = stitch(regions, view, method or asked.method, asked.passes)
-        return replace(made, beam=beam, general=self.general)
+        reconstruction = stitch(regions, view, method or asked.method, asked.passes)
+        return replace(reconstruction, beam=beam, general=self.general)
 
     def _read(self, scan: MeasuredScan) -> Dataset:
         """All patterns of a scan, in groups as those of the training."""
@@ -232,8 +232,8 @@ class LoadedModel:
             amplitudes = amplitudes[:, None]
         shape, fixed = amplitudes.shape, self.fixed
         square = len(shape) == 4 and shape[2] == shape[3] and 0 not in shape
-        found = {"N": shape[-1], "group_size": shape[1]} if square else {}
-        if not square or found | fixed != found:
+        sizes = {"N": shape[-1], "group_size": shape[1]} if square else {}
+        if not square or sizes | fixed != sizes:
             C, N = fixed.get("group_size", "C"), fixed.get("N", "N")
             raise ConfigError(
                 f"patterns has shape {np.shape(patterns)}; must be (G, {C}, {N}, {N}), "
@@ -257,9 +257,9 @@ def _checked_offsets(offsets: np.ndarray, groups: int, group_size: int) -> np.nd
 
 
 def _positive(name: str, value: float | None, default: float) -> float:
-    found = default if value is None else value
-    check(math.isfinite(found) and found > 0, name, found, "a finite number > 0")
-    return float(found)
+    number = default if value is None else value
+    check(math.isfinite(number) and number > 0, name, number, "a finite number > 0")
+    return float(number)
 
 
 def _checked_probe(probe: np.ndarray, N: int) -> np.ndarray:

@@ -77,9 +77,9 @@ class CrewOf:
                     busy.append(rank)
                 yield solve_task(mine(), advance)
                 while busy:
-                    found = self._answer(busy.pop(0))
-                    advance(found.evaluations * len(found.estimate.positions))
-                    yield found
+                    fit = self._answer(busy.pop(0))
+                    advance(fit.evaluations * len(fit.estimate.positions))
+                    yield fit
         finally:  # who sends waits until it is received, and it is no answer to what is sent next
             for rank in busy:
                 _receive(self._world, rank)

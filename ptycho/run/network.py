@@ -148,24 +148,24 @@ def read_network(run: Path, name: str) -> StoredNetwork:
         check_allowed("model.target", config.model.target)
     if not folder.is_dir():
         raise ConfigError(f"{run}: holds no trained network {name} ({folder} is no folder)")
-    found: list[str] = []
-    weights = _arrays(folder / WEIGHTS, "f", found)
-    arrays = _arrays(folder / SETUP, KINDS, found)
-    description = _description(folder / DESCRIPTION, found)
+    faults: list[str] = []
+    weights = _arrays(folder / WEIGHTS, "f", faults)
+    arrays = _arrays(folder / SETUP, KINDS, faults)
+    description = _description(folder / DESCRIPTION, faults)
     for file in (WEIGHTS, SETUP):
         changed = problem(run, f"{name}/{file}", record)
-        if changed and not any(text.startswith(file) for text in found):
-            found.append(changed.removeprefix(f"{name}/"))
+        if changed and not any(text.startswith(file) for text in faults):
+            faults.append(changed.removeprefix(f"{name}/"))
     if weights is not None:
         broken = [key for key, value in weights.items() if not np.isfinite(value).all()]
         if broken:
-            found.append(f"{WEIGHTS}: {broken[0]} holds NaN or infinity ({len(broken)} arrays do)")
+            faults.append(f"{WEIGHTS}: {broken[0]} holds NaN or infinity ({len(broken)} arrays do)")
     stated = (description or {}).get("weights_sha256")
-    if not found and record.get(f"{name}/{WEIGHTS}", stated) != stated:
-        found.append(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
-    setup = _setup(arrays, config, found) if arrays is not None else None
-    if found or weights is None or setup is None or description is None:
-        raise ConfigError(f"{folder}: {'; '.join(found)}")
+    if not faults and record.get(f"{name}/{WEIGHTS}", stated) != stated:
+        faults.append(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
+    setup = _setup(arrays, config, faults) if arrays is not None else None
+    if faults or weights is None or setup is None or description is None:
+        raise ConfigError(f"{folder}: {'; '.join(faults)}")
     return StoredNetwork(run, name, config.of(name), setup, weights, description)
 
 
@@ -202,28 +202,28 @@ def read_probe(run: Path, name: str) -> np.ndarray:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _arrays(path: Path, kinds: dict[str, str] | str, found: list[str]) -> dict[str, np.ndarray] | None:
+def _arrays(path: Path, kinds: dict[str, str] | str, faults: list[str]) -> dict[str, np.ndarray] | None:
     try:
         return read_all(path, kinds)
     except NpzError as error:
-        found.append(f"{path.name}: {error}")
+        faults.append(f"{path.name}: {error}")
         return None
 
 
-def _description(path: Path, found: list[str]) -> dict[str, Any] | None:
+def _description(path: Path, faults: list[str]) -> dict[str, Any] | None:
     try:
         description = read_json(path)
         if not isinstance(description.get("weights_sha256"), str):
             raise ValueError("it states no weights_sha256")
         return description
     except FileNotFoundError:
-        found.append(f"{path.name}: no such file")
+        faults.append(f"{path.name}: no such file")
     except (OSError, ValueError) as error:
-        found.append(f"{path.name}: is damaged ({one_line(str(error))[:200]})")
+        faults.append(f"{path.name}: is damaged ({one_line(str(error))[:200]})")
     return None
 
 
-def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, found: list[str]) -> Setup | None:
+def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, faults: list[str]) -> Setup | None:
     """The setup in the arrays of ``setup.npz``, if it is what the configuration makes of it."""
     side, offsets = arrays["probe"].shape[-1:], arrays["offsets"].shape
     N = config.N if isinstance(config, RunConfig) else (*side, 0)[0]
@@ -235,25 +235,25 @@ def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, found: list[str
         if arrays[key].shape != shape
     ]
     if wrong:
-        found += wrong
+        faults += wrong
         return None
     values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
     setup = Setup(**values)
     positive = (setup.photon_scale, setup.normalisation)
     if not (np.isfinite(setup.probe).all() and setup.probe.any() and np.isfinite(setup.offsets).all()):
-        found.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
+        faults.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
     if not all(np.isfinite(value) and value > 0 for value in positive):
-        found.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
+        faults.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
     if isinstance(config, RunConfig):
         most, known = config.group_size, {1, config.group_size}
     else:  # a scan of few patterns has smaller groups than were asked for
         most = config.patterns_in_group if isinstance(config, ScanRunConfig) else C
         known = set(range(1, most + 1))
     if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
-        found.append(
+        faults.append(
             f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
             f"config.yaml makes groups of {most}"
         )
     if not (0 < setup.support <= N and setup.support % 2 == 0):
-        found.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")
+        faults.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")
     return setup

@@ -144,13 +144,13 @@ def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) ->
 
 def _model_of(stored: StoredNetwork, model: GeneratorConfig, run: str | None) -> GeneratorConfig:
     """Return the section ``model`` of the ``run`` whose network is used; refuse another."""
-    found = stored.config.model
-    if model not in (found, FAST):
+    trained = stored.config.model
+    if model not in (trained, FAST):
         raise ConfigError(
             f"model={model.kind} and run={run}: the network of that run has other settings "
-            f"({found}); remove the keys of model"
+            f"({trained}); remove the keys of model"
         )
-    return found
+    return trained
 
 
 def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:

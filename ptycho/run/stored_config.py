@@ -17,12 +17,12 @@ REMOVED = {("object", "kind"): "lines", ("denoise",): False}
 
 def read_config(run: Path) -> AnyConfig:
     """Read the configuration as :func:`read_job`, of a run with networks of patterns."""
-    found = read_job(run)
-    if isinstance(found, DenoiserConfig):
+    job = read_job(run)
+    if isinstance(job, DenoiserConfig):
         raise ConfigError(
             f"{run}: is the training of a denoiser; solver.denoiser_weights=… uses it, nothing else"
         )
-    return found
+    return job
 
 
 def read_job(run: Path) -> Job:
