@@ -50,10 +50,10 @@ def finish(state: LiveState, context: LiveContext, seconds: float, speed: float)
     for share, wanted, stage in _stages(objective, refined, context.options):
         limit = time.monotonic() + (until - time.monotonic()) * share / left
         left -= share
-        found = within(limit, stage, reached, wanted)
-        score = 0.0 if holdout is None else float(holdout.score(found, wanted).mean())
+        candidate = within(limit, stage, reached, wanted)
+        score = 0.0 if holdout is None else float(holdout.score(candidate, wanted).mean())
         if score <= best:
-            reached, best = found, score
+            reached, best = candidate, score
             state = _placed(state, reached, fitted)
             yield state
 
@@ -69,8 +69,8 @@ def final_positions(state: LiveState, context: LiveContext) -> np.ndarray:
     chosen = held_out(state, context)
     holdout = _holdout(state, context, chosen)
     if holdout is not None:
-        found = holdout.places(state.estimate, Refine(False, True, object=False))
-        moves[chosen] = found.positions - state.nominal[chosen]
+        estimate = holdout.places(state.estimate, Refine(False, True, object=False))
+        moves[chosen] = estimate.positions - state.nominal[chosen]
     return moves
 
 
@@ -136,13 +136,13 @@ def _holdout(state: LiveState, context: LiveContext, chosen: np.ndarray) -> Hold
     return HoldOut(_together(state, context, chosen, state.nominal)[0].likelihood) if len(chosen) else None
 
 
-def _placed(state: LiveState, found: Estimate, fitted: np.ndarray) -> LiveState:
+def _placed(state: LiveState, estimate: Estimate, fitted: np.ndarray) -> LiveState:
     height, width = state.illumination.shape
     positions = state.estimate.positions.copy()
-    positions[fitted] = found.positions
-    image = found.object[:height, :width]
+    positions[fitted] = estimate.positions
+    image = estimate.object[:height, :width]
     return replace(
-        state, estimate=replace(state.estimate, object=image, modes=found.modes, positions=positions)
+        state, estimate=replace(state.estimate, object=image, modes=estimate.modes, positions=positions)
     )
 
 

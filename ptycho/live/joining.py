@@ -65,8 +65,8 @@ def locate(frames: np.ndarray, positions: np.ndarray, longest_step: float = 5.0)
     """
     places = np.full((len(frames), 2), np.nan)
     theirs = positions[np.isin(positions["index"], frames["index"])]
-    _, found, which = np.intersect1d(frames["index"], theirs["index"], return_indices=True)
-    places[found] = np.stack([theirs["row"][which], theirs["col"][which]], axis=1)
+    _, placed, which = np.intersect1d(frames["index"], theirs["index"], return_indices=True)
+    places[placed] = np.stack([theirs["row"][which], theirs["col"][which]], axis=1)
     timed = positions[(positions["index"] < 0) & np.isfinite(positions["time"])]
     if len(timed) < 2:
         return places

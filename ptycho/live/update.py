@@ -100,8 +100,8 @@ def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.
     """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
     illumination = np.zeros(block.shape, np.float32)
     corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
-    one = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
-    add_windows_to(illumination, np.broadcast_to(one, (len(corners), *one.shape)), corners)
+    intensity = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
+    add_windows_to(illumination, np.broadcast_to(intensity, (len(corners), *intensity.shape)), corners)
     return illumination
 
 

@@ -59,7 +59,7 @@ class GrowingFolder(Source):
         """Frames that read whole now, and whether there are more to be looked at."""
         kinds = (*SUFFIXES, ".npy")
         paths = [p for p in self._path.iterdir() if p.suffix.lower() in kinds and p.name not in self._done]
-        found, size = list[Frame](), 0
+        frames, size = list[Frame](), 0
         for path in sorted(paths, key=lambda p: (len(p.name), p.name)):
             number = NUMBER.search(path.stem)
             known = number is not None and self._options.has(int(number[1])) and path.name not in self._broken
@@ -67,12 +67,12 @@ class GrowingFolder(Source):
                 faults["file without a number"] += number is None
                 self._done.add(path.name)
             elif (data := self._whole(path, faults)) is not None:
-                found.append(Frame(int(number[1]), data))
+                frames.append(Frame(int(number[1]), data))
                 self._done.add(path.name)
                 size += data.nbytes
             if size > self._at_once:
-                return found, True
-        return found, False
+                return frames, True
+        return frames, False
 
     def _whole(self, path: Path, faults: Counter[str], most_bytes: int = 2**30) -> np.ndarray | None:
         """Return the frame ``(H, W)`` of a file; None: it is not whole yet, or never will be."""

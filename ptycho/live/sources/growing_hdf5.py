@@ -99,19 +99,19 @@ class GrowingHdf5(Source):
         end = min(len(frames), self._next + room)
         rows = [row for row in [*self._holes, *range(self._next, end)] if not self._options.has(row)]
         self._next = max(self._next, end)
-        found, self._holes = list[Frame](), []
+        new_frames, self._holes = list[Frame](), []
         for row in rows:
             try:
                 if _is_written(frames, row):
                     self._chunks.check(frames, [slice(row, row + 1)])
-                    found.append(Frame(row, frames[row]))
+                    new_frames.append(Frame(row, frames[row]))
                     continue
             except DAMAGE as error:
                 log.debug("%s: frame %d: %s", self._path, row, error)
             self._holes.append(row)
-        if found:
-            self._last = found[-1].number, found[-1].data.tobytes()
-        return tuple(found)
+        if new_frames:
+            self._last = new_frames[-1].number, new_frames[-1].data.tobytes()
+        return tuple(new_frames)
 
     def _new_positions(self, file: h5py.File, frames: h5py.Dataset, now: bool) -> np.ndarray:
         """Positions that came, as a reader of measured scans reads them; ``now``: do not wait for more."""
@@ -130,11 +130,11 @@ class GrowingHdf5(Source):
         new = ~np.isin(rows, self._taken)
         if len(rows) < 2 or rows[0] >= len(frames) or not new.any():
             return NO_POSITIONS
-        found = self._read(file, frames, names, rows)
-        if found is None:
+        coordinates = self._read(file, frames, names, rows)
+        if coordinates is None:
             return NO_POSITIONS
         self._taken = np.union1d(self._taken, rows)
-        return make_positions(rows[new], found[new, 0], found[new, 1])
+        return make_positions(rows[new], coordinates[new, 0], coordinates[new, 1])
 
     def _read(
         self, file: h5py.File, frames: h5py.Dataset, names: list[str], rows: np.ndarray
@@ -178,14 +178,14 @@ def _is_written(frames: h5py.Dataset, row: int) -> bool:
 
 def datasets(file: h5py.File, dimensions: tuple[int, ...]) -> dict[str, h5py.Dataset]:
     """Return the arrays of numbers with so many dimensions, by their paths."""
-    found: dict[str, h5py.Dataset] = {}
+    by_name: dict[str, h5py.Dataset] = {}
 
     def visit(name: str, node: object) -> None:
         if isinstance(node, h5py.Dataset) and node.ndim in dimensions and node.dtype.kind in "fiu":
-            found[name] = node
+            by_name[name] = node
 
     file.visititems(visit)
-    return found
+    return by_name
 
 
 def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
@@ -201,10 +201,13 @@ def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
 def find_frames(file: h5py.File, key: str | None) -> h5py.Dataset | None:
     """Return the frames ``(J, H, W)``: at the user's key, or the largest array that grows; None: none yet."""
     if key is not None:
-        found = file.get(key)
-        return found if isinstance(found, h5py.Dataset) and found.ndim == 3 else None
-    candidates = [one for one in datasets(file, (3,)).values() if min(one.shape[1:]) >= 8]
-    rank = [(one.maxshape[0] is None, one.shape[1] * one.shape[2], one.shape[0]) for one in candidates]
+        node = file.get(key)
+        return node if isinstance(node, h5py.Dataset) and node.ndim == 3 else None
+    candidates = [dataset for dataset in datasets(file, (3,)).values() if min(dataset.shape[1:]) >= 8]
+    rank = [
+        (dataset.maxshape[0] is None, dataset.shape[1] * dataset.shape[2], dataset.shape[0])
+        for dataset in candidates
+    ]
     return candidates[rank.index(max(rank))] if candidates else None
 
 
@@ -230,22 +233,22 @@ def snapshot(
 
     def copy(node: Any, out: h5py.File, name: str) -> None:
         if isinstance(node, h5py.Group):
-            made: Any = out.require_group(name)
+            written: Any = out.require_group(name)
         elif node == frames:
-            made = out.create_dataset(
+            written = out.create_dataset(
                 name, (len(rows), *node.shape[1:]), node.dtype, chunks=(1, *node.shape[1:])
             )
             for place, row in enumerate(rows[rows < len(node)][:shown].tolist()):
                 Chunks().check(node, [slice(row, row + 1)])
-                made[place] = node[row]
+                written[place] = node[row]
         elif name in per_frame:
-            made = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
+            written = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
         elif node.size * node.dtype.itemsize <= largest:
             file.copy(node, out, name, without_attrs=True)
-            made = out[name]
+            written = out[name]
         else:
             return
-        made.attrs.update(dict(node.attrs))
+        written.attrs.update(dict(node.attrs))
 
     def fill(out: h5py.File) -> None:
         def visit(name: str, link: Any) -> None:

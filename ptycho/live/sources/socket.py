@@ -105,10 +105,10 @@ def tcp_address(watch: str) -> str:
     Raises:
         ConfigError: it is none.
     """
-    found = ADDRESS.fullmatch(watch)
-    if found is None or not 0 < int(found[2]) < 65536:
+    match = ADDRESS.fullmatch(watch)
+    if match is None or not 0 < int(match[2]) < 65536:
         raise ConfigError(f"{watch}: must be zmq://host:port, as zmq://127.0.0.1:5555")
-    return f"tcp://{found[1]}:{found[2]}"
+    return f"tcp://{match[1]}:{match[2]}"
 
 
 def require_zmq() -> Any:
