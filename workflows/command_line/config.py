@@ -58,8 +58,8 @@ def resumed_config(run: Path, overrides: list[str], environ: Mapping[str, str]) 
     named = {key: f"{key}={program}" for key, program in programs_in(stored).items()}
     values = to_mapping(stored)
     _apply_switches(values, [], environ)
-    others = [one for one in overrides if not one.startswith("resume=")]
-    wrong = [one for one in others if re.sub("[\"']", "", one) != named.get(key_of(one))]
+    others = [override for override in overrides if not override.startswith("resume=")]
+    wrong = [override for override in others if re.sub("[\"']", "", override) != named.get(key_of(override))]
     wrong += differences(to_mapping(stored), values)
     if wrong:
         raise ConfigError(
@@ -123,11 +123,11 @@ def explained(error: Exception, schema: type = RunConfig) -> str:
     message = str(error)
     if isinstance(error, OverrideParseException):
         return _to_be_quoted(str(error.override), one_line(message.split("See https://")[0]))
-    if found := re.search(AMBIGUOUS, message):
-        return _to_be_quoted(found[1], "a comma parts values of a list [a,b], or of a sweep with --multirun")
-    if found := re.search(NO_OPTION, message):
-        group, option, options = found.groups()
+    if match := re.search(AMBIGUOUS, message):
+        return _to_be_quoted(match[1], "a comma parts values of a list [a,b], or of a sweep with --multirun")
+    if match := re.search(NO_OPTION, message):
+        group, option, options = match.groups()
         return f"{group}={option}: must be one of {', '.join(options.split())}"
-    if (found := re.search(NO_KEY, message)) and found[1] not in fields_of(schema):
-        return unknown_key(schema, *found.groups())
+    if (match := re.search(NO_KEY, message)) and match[1] not in fields_of(schema):
+        return unknown_key(schema, *match.groups())
     return one_line(message)

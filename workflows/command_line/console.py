@@ -81,7 +81,7 @@ def help_text() -> str:
     """What ``ptycho --help`` says."""
     width = max(map(len, PROGRAMS)) + 2
     titles = {first: f"\n{title}:\n" for title, first in GROUPS.items()}
-    lines = [f"{titles.get(name, '')}  {name:<{width}}{each.text}\n" for name, each in PROGRAMS.items()]
+    lines = [f"{titles.get(name, '')}  {name:<{width}}{program.text}\n" for name, program in PROGRAMS.items()]
     return f"""usage: {NAME} COMMAND [key=value …]
 
 PtychoPINN: from diffraction patterns to a complex image of the sample.

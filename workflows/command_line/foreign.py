@@ -56,8 +56,10 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
     if flags.multirun:
         raise ConfigError("-m: a sweep takes no --config-dir; start a run for each file of settings")
     own = [word for word in flags.overrides if key_of(word).split("/")[0].split(".")[0] == "hydra"]
-    found = f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"
-    allowed, asked = (_hydra_section(conf, config_name, words) for words in (own, [*flags.overrides, found]))
+    searchpath = f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"
+    allowed, asked = (
+        _hydra_section(conf, config_name, words) for words in (own, [*flags.overrides, searchpath])
+    )
     if changed := differences(allowed, asked):
         key = changed[0].split(": ")[0]
         raise ConfigError(
@@ -71,5 +73,5 @@ def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
     with initialize_config_dir(version_base="1.3", config_dir=str(place)):
         composed = compose(name, words, return_hydra_config=True)
     values = flat(cast(dict[str, Any], OmegaConf.to_container(composed.hydra, resolve=False)))
-    own = tuple(f"{one}." for one in OF_THE_CALL)
+    own = tuple(f"{section}." for section in OF_THE_CALL)
     return {key: value for key, value in values.items() if not f"{key}.".startswith(own)}

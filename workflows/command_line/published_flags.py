@@ -49,13 +49,13 @@ WITHOUT = {  # flag: what to do
 def translate(words: Sequence[str]) -> list[str]:
     """Return a command line with the flags of the published program as overrides; other words stay."""
     known, flags = [*KEYS, *WORDS, PROBE, *WITHOUT], [*get_args_parser()._option_string_actions]
-    made, rest = [], list(words)
+    overrides, rest = [], list(words)
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.removeprefix("--").partition("=")
         name = flag.replace("_", "-")
         if not word.startswith("--") or (name not in known and f"--{flag}" in flags):
-            made.append(word)
+            overrides.append(word)
             continue
         if name not in known:
             near = {key.replace("_", "-"): f"{key}=…" for key in fields_of(RunConfig)}
@@ -67,8 +67,8 @@ def translate(words: Sequence[str]) -> list[str]:
             if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"--{flag}: needs a value, as in --{flag} VALUE")
             value = rest.pop(0)
-        made += _read(name, value)
-    return list(dict.fromkeys(made))
+        overrides += _read(name, value)
+    return list(dict.fromkeys(overrides))
 
 
 def _read(name: str, value: str) -> Iterator[str]:

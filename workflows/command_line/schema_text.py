@@ -18,13 +18,13 @@ COLUMN, WIDTH = 27, 120  # of the texts, of a line
 
 
 def yaml_lines(
-    cls: type, made: Any, left_out: Collection[str] = (), indent: str = "", level: int = len(LEVELS)
+    cls: type, values: Any, left_out: Collection[str] = (), indent: str = "", level: int = len(LEVELS)
 ) -> Iterator[str]:
-    """The keys of a section up to a level, a line each; the values of ``made``, or else the defaults."""
+    """The keys of a section up to a level, a line each; the values of ``values``, or else the defaults."""
     for name, field in in_order(cls):
         if name in left_out:
             continue
-        value = getattr(made, name) if made is not None else default_of(field)
+        value = getattr(values, name) if values is not None else default_of(field)
         text = comment(field)
         section = type(value) if is_dataclass(value) else inner_section(field)
         if section and value is not None:
@@ -42,10 +42,10 @@ def yaml_lines(
 
 def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
     """The kind first, then what the class has of its own, then what it has from others; sections last."""
-    found = fields_of(cls)
-    own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
-    names = dict.fromkeys([*({"kind"} & set(found)), *own])
-    return sorted(((name, found[name]) for name in names), key=lambda entry: bool(inner_section(entry[1])))
+    fields = fields_of(cls)
+    own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in fields]
+    names = dict.fromkeys([*({"kind"} & set(fields)), *own])
+    return sorted(((name, fields[name]) for name in names), key=lambda entry: bool(inner_section(entry[1])))
 
 
 def inner_section(field: FieldInfo) -> type | None:

@@ -36,7 +36,7 @@ def split_flags(words: Iterable[str]) -> tuple[list[str], list[str]]:
 
 def quoted(text: str) -> str:
     """Return a text as Hydra's grammar wants it; backslashes before a quote are doubled."""
-    escaped = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text)
+    escaped = re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + ('\\"' if match[2] else ""), text)
     return f'"{escaped}"'
 
 

@@ -112,12 +112,12 @@ def export(config: ExportConfig) -> list[str]:
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
     """The files that an export may read."""
-    found = [run / names.CONFIG, *run.rglob("recon.npz")]
+    files = [run / names.CONFIG, *run.rglob("recon.npz")]
     if isinstance(stored, RunConfig):
-        return found + [run / names.dataset(stored.N, stored.gridsize, role) for role in ROLES]
+        return files + [run / names.dataset(stored.N, stored.gridsize, role) for role in ROLES]
     data = stored.data
     measured_files = (*data.file, data.patterns_file, data.positions_file, data.mask_file)
-    return found + [Path(name) for name in measured_files if name]
+    return files + [Path(name) for name in measured_files if name]
 
 
 def describe_file(output: Path, scan: ExportedScan) -> list[str]:
@@ -135,8 +135,8 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
     """A scan of a measured run, its patterns read again from the measured file."""
     source = config.source
     check(source in (None, "scan"), "source", source, "null or scan: the run is of a measured scan")
-    file, found = stored.data.path, find_product(run)
-    name = config.recon or ("" if found is None else found[0])
+    file, product = stored.data.path, find_product(run)
+    name = config.recon or ("" if product is None else product[0])
     if not name:
         raise ConfigError(f"run={run}: holds no reconstruction of {file}; resume it: resume={run}")
     object_ = read_object(run, name, 0)
@@ -171,9 +171,9 @@ def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> Expo
         raise ConfigError(f"{path}: has no true object; choose recon=pinn")
     else:
         object_ = data.objects[config.image]
-    found = from_dataset(data, config.image, object_)
+    exported = from_dataset(data, config.image, object_)
     comments = f"Simulated ({role}, image {config.image}). Object: {name}."
-    return replace(found, comments=comments, **plate_units(stored.probe_of(role), stored.N))
+    return replace(exported, comments=comments, **plate_units(stored.probe_of(role), stored.N))
 
 
 def plate_units(probe: ProbeConfig, N: int) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def read_object(run: Path, name: str, image: int) -> np.ndarray:
     """The object ``(M, M)`` that a run has stored as ``recons/<name>``."""
     path = run / names.recon(name)
     if not path.is_file():
-        held = sorted(each.parent.name for each in (run / names.RECONS).glob("*/recon.npz"))
+        held = sorted(file.parent.name for file in (run / names.RECONS).glob("*/recon.npz"))
         raise ConfigError(f"recon={name}: the run has {', '.join(held) or 'none'}")
     _verify(run, names.recon(name))
     try:
@@ -233,6 +233,6 @@ def read_object(run: Path, name: str, image: int) -> np.ndarray:
 
 def _verify(run: Path, name: str) -> Path:
     """Return a file of the run, which must be as the run wrote it."""
-    if found := problem(run, name, read_record(run)):
-        raise ConfigError(f"{run}: {found}")
+    if fault := problem(run, name, read_record(run)):
+        raise ConfigError(f"{run}: {fault}")
     return run / name

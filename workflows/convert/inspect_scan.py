@@ -39,13 +39,13 @@ def report(config: InspectConfig) -> list[str]:
 
 
 def lines(scan: ScanGeometry, config: DataConfig) -> list[str]:
-    found = [f"{config.path}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
-    found += [f"  {finding}" for finding in scan.findings]
-    found += [f"  note: {note}" for note in scan.raw.notes]
-    found += [f"  ! {warning}" for warning in scan.warnings]
+    lines = [f"{config.path}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
+    lines += [f"  {finding}" for finding in scan.findings]
+    lines += [f"  note: {note}" for note in scan.raw.notes]
+    lines += [f"  ! {warning}" for warning in scan.warnings]
     if scan.probe is None:
-        found.append(
+        lines.append(
             "  no probe: it will be estimated from the mean pattern; or set probe=zone_plate, "
             "probe=npz probe.file=…"
         )
-    return found
+    return lines

@@ -61,9 +61,9 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     if target.exists() and not config.overwrite:
         raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
     exported = open_exported(str(config.model), config.threads)
-    found = inspect(str(config.data), exported.description.probe)
+    measurement = inspect(str(config.data), exported.description.probe)
     with tempfile.TemporaryDirectory() as scratch:
-        data = fit_to_model(found, exported.description, Path(scratch))
+        data = fit_to_model(measurement, exported.description, Path(scratch))
         regions, seconds = predict(exported, data)
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
@@ -78,16 +78,16 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     ]
 
 
-def fit_to_model(found: Measurement, d: Description, scratch: Path) -> Dataset:
+def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dataset:
     """The data in groups and regions of the exported network's sizes; ConfigError: they cannot be."""
-    where, N = f"data={found.path}", found.shape[-1]
+    where, N = f"data={measurement.path}", measurement.shape[-1]
     if N != d.N:
         raise ConfigError(f"{where}: has N={N}; the model was exported for N={d.N}")
     if d.modes > 1:
         raise ConfigError(f"{where}: has a probe without modes; the model was exported for modes={d.modes}")
-    found.check_patterns()
-    scale = {} if found.counts else {"photon_scale": found.fitted_photon_scale(d.transmission)}
-    data = found.dataset(scratch, **scale)
+    measurement.check_patterns()
+    scale = {} if measurement.counts else {"photon_scale": measurement.fitted_photon_scale(d.transmission)}
+    data = measurement.dataset(scratch, **scale)
     if d.group_size == 1 != data.group_size:
         data = data.single_patterns(d.patterns_per_group)
     elif data.group_size != d.group_size:

@@ -85,9 +85,9 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     check_output(output, config.overwrite)
     check_no_file_of_a_run("output", output)
     near = config.physics == "near_field"
-    made, lengths = near_field(config) if near else far_field(config)
+    simulated, lengths = near_field(config) if near else far_field(config)
     with closing(Progress("simulating", config.n_positions)) as progress:
-        scan = export(config, made, lengths, progress.advance)
+        scan = export(config, simulated, lengths, progress.advance)
         FORMATS[kind](output, scan)
     keys = ["data.physics=near_field"] * near
     if near and config.magnification != 1:  # z01 = z12/(M − 1)
@@ -99,34 +99,34 @@ def far_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
     """A scan in units of its zone plate, which are those of the default one with another probe."""
     units = plate_units(config.plate, config.N)
     distance = distance_m(units["pixel_m"][0], units["energy_eV"], config.detector_pixel_m, config.N)
-    made = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
-    return made, units | {"distance_m": distance}
+    simulated = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
+    return simulated, units | {"distance_m": distance}
 
 
 def near_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
     """A scan behind a diffuser: z = F dx²/λ, dx = p/M, z12 = M z."""
     step, way = config.step_px64 * config.N / 64, Fresnel(config.fresnel, config.fresnel)
-    made = simulate_near_field(
+    simulated = simulate_near_field(
         config.N, config.n_positions, step, way, config.nphotons, config.seed, config.path, config.sample
     )
     energy, M = 1e3 * config.plate.energy_keV, config.magnification
     pixel = config.detector_pixel_m / M
     distance = M * config.fresnel * pixel**2 / wavelength_m(energy)
-    return made, {"pixel_m": (pixel, pixel), "energy_eV": energy, "distance_m": distance}
+    return simulated, {"pixel_m": (pixel, pixel), "energy_eV": energy, "distance_m": distance}
 
 
 def export(
-    config: SimulateConfig, made: MeasuredLike, lengths: dict[str, Any], advance: Advance
+    config: SimulateConfig, simulated: MeasuredLike, lengths: dict[str, Any], advance: Advance
 ) -> ExportedScan:
     """What a beamline would know of a simulated scan; where that is not the truth, the truth beside it."""
     changed, near = config.imperfections.changed, config.physics == "near_field"
     said = ", ".join(f"{key} {show(value)}" for key, value in changed.items())
     said = f" Imperfections: {said}; the true values are under truth." if said else ""
     finer = f"{config.oversampling} times finer than the object's pixels"
-    positions, probe = state_scan(config, made, fresnel_number(config.probe, config.N))
+    positions, probe = state_scan(config, simulated, fresnel_number(config.probe, config.N))
 
     def shown() -> Iterator[np.ndarray]:
-        for block in made.counts(config.rng("photons")):
+        for block in simulated.counts(config.rng("photons")):
             yield block
             advance(len(block))
 
@@ -134,15 +134,15 @@ def export(
         positions=positions,
         probe=probe[None].astype(np.complex64),
         patterns=shown(),
-        dtype=made.dtype,
+        dtype=simulated.dtype,
         domain="counts",
-        object=made.object.astype(np.complex64),
-        good=None if near else made.good,
+        object=simulated.object.astype(np.complex64),
+        good=None if near else simulated.good,
         detector_pixel_m=(config.detector_pixel_m, config.detector_pixel_m),
         name=Path(str(config.output)).stem,
         comments=f"Simulated{' near field' * near}: {config.sample} on {config.path}, "
         f"{f'λz/dx² = {config.fresnel:g}' if near else finer}, {config.nphotons:g} photons a pattern, "
         f"seed {config.seed}; with its truth.{said}",
-        truth=truth_of(made) if changed else None,
+        truth=truth_of(simulated) if changed else None,
         **lengths,
     )

@@ -67,13 +67,13 @@ def unmet(extra: str = "") -> list[str]:
     from packaging.requirements import Requirement
 
     wrong = []
-    for one in map(Requirement, requires("ptychopinn") or []):
-        if one.marker.evaluate({"extra": extra}) if one.marker else not extra:
+    for requirement in map(Requirement, requires("ptychopinn") or []):
+        if requirement.marker.evaluate({"extra": extra}) if requirement.marker else not extra:
             try:
-                if (found := version(one.name)) not in one.specifier:
-                    wrong.append(f"{one.name} {found} (wanted: {one.specifier})")
+                if (installed := version(requirement.name)) not in requirement.specifier:
+                    wrong.append(f"{requirement.name} {installed} (wanted: {requirement.specifier})")
             except PackageNotFoundError:
-                wrong.append(f"{one.name} is missing")
+                wrong.append(f"{requirement.name} is missing")
     return wrong
 
 
@@ -95,7 +95,7 @@ def check_disk(folder: Path, trial_bytes: int = 2**25, enough: float = 2 * 2**30
     """That files can be written there, flushed, renamed and locked; how fast, and ``enough`` bytes free."""
     import h5py
 
-    place = next(one for one in (folder, *folder.parents) if one.is_dir())
+    place = next(path for path in (folder, *folder.parents) if path.is_dir())
     with tempfile.TemporaryDirectory(dir=place, prefix=".doctor") as scratch, locked(Path(scratch)):
         content, began = os.urandom(trial_bytes), time.perf_counter()
         write_atomically(Path(scratch) / "trial", lambda file: file.write(content))

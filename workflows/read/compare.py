@@ -32,16 +32,16 @@ def write_comparison(config: CompareConfig) -> list[str]:
     table = path.with_suffix(".csv")
     check_page("output", path)
     check_no_file_of_a_run("output", table)
-    found = find_entries(config.runs)
-    if not found.entries:
-        reasons = "; ".join(f"{name}: {why}" for name, why in found.passed_over[:3])
+    selected = find_entries(config.runs)
+    if not selected.entries:
+        reasons = "; ".join(f"{name}: {why}" for name, why in selected.passed_over[:3])
         raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({reasons})")
-    entries = list(found.entries)
-    page = compare_page(entries, found.passed_over, links(entries, path.parent)).encode()
+    entries = list(selected.entries)
+    page = compare_page(entries, selected.passed_over, links(entries, path.parent)).encode()
     rows = table_rows(entries)
     write_atomically(path, lambda file: file.write(page))
     write_text(table, csv_text(rows))
-    lines = [f"skipped: {name}: {why}" for name, why in found.passed_over]
+    lines = [f"skipped: {name}: {why}" for name, why in selected.passed_over]
     shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
     columns = [name for name in shown[0] if any(row[name] for row in shown)]
     lines += markdown(columns, shown).rstrip().split("\n")

@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
 
 
-def store_recon(name: str, made: Reconstruction, folder: RunFolder) -> None:
+def store_recon(name: str, reconstruction: Reconstruction, folder: RunFolder) -> None:
     """Write a reconstruction of a test image; the first object also by its name in the published program."""
-    folder.arrays(names.recon(name), {"YY_pred": made.object} | made.arrays())
+    folder.arrays(names.recon(name), {"YY_pred": reconstruction.object} | reconstruction.arrays())
 
 
 def score_models(
@@ -51,12 +51,14 @@ def score_models(
     """
     store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
-        each = {
+        scores_by_method = {
             name: model_scores(by_method, (moved or {}).get(name, truth), region)
             for name, by_method in stitched.items()
         }
-        folder.table(names.SCORES, list(score_rows(each)))
-        scores = {name: by_method[chosen] | main_scores(by_method) for name, by_method in each.items()}
+        folder.table(names.SCORES, list(score_rows(scores_by_method)))
+        scores = {
+            name: by_method[chosen] | main_scores(by_method) for name, by_method in scores_by_method.items()
+        }
         scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
             values["flags"] += doubts
@@ -79,8 +81,8 @@ def score_models(
 def score_rows(scores: Mapping[str, Mapping[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Yield a row for each model, stitching, image and channel; scores that are None stay empty."""
     for model, by_method in scores.items():
-        for method, found in by_method.items():
-            for image, values in enumerate(found["per_image"]):
+        for method, of_method in by_method.items():
+            for image, values in enumerate(of_method["per_image"]):
                 for number, channel in enumerate(metrics.CHANNELS):
                     place = {"model": model, "stitching": method, "image": image, "channel": channel}
                     yield place | {name: values[name][number] for name in metrics.SCORES}
@@ -105,13 +107,15 @@ def main_scores(by_method: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def in_its_frame(truth: np.ndarray, made: Reconstruction, region: metrics.Region) -> np.ndarray:
+def in_its_frame(truth: np.ndarray, reconstruction: Reconstruction, region: metrics.Region) -> np.ndarray:
     """The truth ``(I, M, M)``, each image moved in the region to where a reconstruction has it.
 
     Who finds probe and positions, or believes wrong ones, is free to move the whole object.
     """
     moved = truth.copy()
-    for image, mask, target in zip(region.crop(made.objects), region.crop(made.mask), moved, strict=True):
+    for image, mask, target in zip(
+        region.crop(reconstruction.objects), region.crop(reconstruction.mask), moved, strict=True
+    ):
         if np.isfinite(image).all() and image[mask].any():
             inside = region.crop(target)  # a view
             placed, known = in_frame(target.copy(), metrics.align(image, inside, mask).object, mask)

@@ -58,7 +58,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         log.info("the run is resumed" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = read_stored_data(config, folder) or simulate_and_store(config, folder)
-        test, found = data["test"], None
+        test, iterated = data["test"], None
         stitched: dict[str, dict[str, Reconstruction]] = {}
         histories: dict[str, History] = {}
         learned: dict[str, np.ndarray] = {}
@@ -71,18 +71,18 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
             if modes is not None and config.test_probe is None:
                 shown, learned[name] = test.under_probe(modes), modes[0]
             stitched[name] = reconstruct(name, model, config, shown, folder)
-        if ITERATIVE in config.models and (found := reconstruct_by_lsqml(config, test, folder)):
-            stitched[ITERATIVE] = {config.stitch.method: found.object}
+        if ITERATIVE in config.models and (iterated := reconstruct_by_lsqml(config, test, folder)):
+            stitched[ITERATIVE] = {config.stitch.method: iterated.object}
         truth, region = _truth(test), Region(*test.tiling.rectangle)
         doubts = doubt_probe(test.probe, data["train"].probe)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
-        beams = beam_errors(folder, test, found, learned) if config.imperfect else {}
+        beams = beam_errors(folder, test, iterated, learned) if config.imperfect else {}
         scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
         draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
     facts = provenance(config, histories) | {"resumed": folder.resumed}
-    folder.manifest(facts if found is None else facts | {ITERATIVE: found.facts})
+    folder.manifest(facts if iterated is None else facts | {ITERATIVE: iterated.facts})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
 
@@ -155,8 +155,8 @@ class Iterated:
     @property
     def beams(self) -> list[Beam]:
         """Those of the images, in their order."""
-        found = (run.reconstruction.beam for run in self.runs.values())
-        return [beam for beam in found if beam is not None]
+        beams = (run.reconstruction.beam for run in self.runs.values())
+        return [beam for beam in beams if beam is not None]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -181,30 +181,35 @@ def reconstruct_by_lsqml(config: RunConfig, test: Dataset, folder: RunFolder) ->
             except lsqml.LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
                 return None
-            made = run.reconstruction
-            runs[int(i)], objects[i], mask[i] = run, made.objects[i], made.mask[i]
-            log.info("lsqml: %d epochs, R %.4f, %.1f s", len(run.r_factors), run.r_factors[-1], made.seconds)
-    found = Iterated(Reconstruction(objects, mask), runs)
+            reconstruction = run.reconstruction
+            runs[int(i)], objects[i], mask[i] = run, reconstruction.objects[i], reconstruction.mask[i]
+            log.info(
+                "lsqml: %d epochs, R %.4f, %.1f s",
+                len(run.r_factors),
+                run.r_factors[-1],
+                reconstruction.seconds,
+            )
+    iterated = Iterated(Reconstruction(objects, mask), runs)
     beam = {
-        "probe": np.stack([beam.probe for beam in found.beams]),
-        "positions": np.concatenate([beam.positions for beam in found.beams]),
+        "probe": np.stack([beam.probe for beam in iterated.beams]),
+        "positions": np.concatenate([beam.positions for beam in iterated.beams]),
     }
-    first = {"YY_pred": found.object.object}
-    folder.arrays(names.recon(ITERATIVE), first | found.object.arrays() | beam)
-    return found
+    first = {"YY_pred": iterated.object.object}
+    folder.arrays(names.recon(ITERATIVE), first | iterated.object.arrays() | beam)
+    return iterated
 
 
 def beam_errors(
-    folder: RunFolder, test: Dataset, found: Iterated | None, learned: dict[str, np.ndarray]
+    folder: RunFolder, test: Dataset, iterated: Iterated | None, learned: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """How far probe and positions are from the true ones: as given, as learned, as LSQ-ML has found them."""
+    """Return the errors of probe and positions: as given, as learned, and as LSQ-ML refined them."""
     truth = read_truth(folder.path / names.TRUTH)
     errors = {"given": _errors(truth, test, [test.probe[0]], test.positions)}
     for name, probe in learned.items():
         errors[name] = _errors(truth, test, [probe], test.positions)
-    if found is not None:
-        positions = np.concatenate([beam.positions for beam in found.beams])  # images follow one another
-        errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in found.beams], positions)
+    if iterated is not None:
+        positions = np.concatenate([beam.positions for beam in iterated.beams])  # images follow one another
+        errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in iterated.beams], positions)
     for name, values in errors.items():
         log.info("%s: probe error %.3f, position error %.3f px", name, *values.values())
     return {"beam": errors, "conventions": CONVENTIONS}

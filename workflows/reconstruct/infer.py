@@ -114,22 +114,27 @@ def described(job: InferJob) -> dict[str, Any]:
 
 def open_data(job: InferJob, folder: RunFolder) -> Dataset:
     """The dataset of a job, its patterns still in a file."""
-    setup, found = job.networks[0].setup, job.data
-    log.info("%s: %d patterns in %d groups", found.path, found.shape[0], len(found.values["groups"]))
+    setup, measurement = job.networks[0].setup, job.data
+    log.info(
+        "%s: %d patterns in %d groups",
+        measurement.path,
+        measurement.shape[0],
+        len(measurement.values["groups"]),
+    )
     if job.general:
-        log.info("the probe of the file is used: %s", described_widths(found.values["probe"]))
+        log.info("the probe of the file is used: %s", described_widths(measurement.values["probe"]))
     else:
-        log.info("%s", describe_probe(found, setup.probe))
+        log.info("%s", describe_probe(measurement, setup.probe))
     changes: dict[str, Any] = {}
-    if not found.counts:
-        changes["photon_scale"] = found.fitted_photon_scale(setup.transmission)
+    if not measurement.counts:
+        changes["photon_scale"] = measurement.fitted_photon_scale(setup.transmission)
         log.info(
             "amplitudes are not counts and leave the scale of probe × object open; it is set so that the "
             "mean transmission is that of the training data (photon_scale=%.4g)",
             changes["photon_scale"],
         )
     with folder.timed("reading"):
-        data = found.dataset(folder.path, **changes)
+        data = measurement.dataset(folder.path, **changes)
     if job.group_size is None:
         return data
     return data.tiled(job.group_size) if job.general else data.regrouped(job.group_size)
@@ -166,10 +171,10 @@ def general_doubts(recons: dict[str, Reconstruction], data: Dataset) -> dict[str
     """The flags of a network for many scans that meets one unlike those, or few photons, with warnings."""
     flags = []
     for recon in recons.values():
-        found = misfit(recon.objects, data)
+        fit = misfit(recon.objects, data)
         apart = None if recon.disagreement is None else float(np.nan_to_num(recon.disagreement).max())
-        log.info("R-factor %.4f, disagreement of overlapping regions %.3f", found.r_factor, apart or 0.0)
-        if outside_training(found.r_factor, found.r_noise, apart):
+        log.info("R-factor %.4f, disagreement of overlapping regions %.3f", fit.r_factor, apart or 0.0)
+        if outside_training(fit.r_factor, fit.r_noise, apart):
             flags.append(OUTSIDE)
         whole = metrics.Region(0, 0, data.object_size, data.object_size)
         if amplitude_in_noise(share_of_noise(recon, data, whole)):

@@ -163,12 +163,12 @@ def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | No
     """An error if the data have another N or group size than the network's weights are bound to."""
     known = {"N": data.shape[-1], "group_size": group_size or data.values["groups"].shape[1]}
     wanted = {key: getattr(network.setup, key) for key in network.config.fixed_sizes(network.name)}
-    found = {key: known[key] for key in wanted}
+    sizes = {key: known[key] for key in wanted}
     fewest = fewest_patterns(data)
     if group_size is not None:
         check(group_size <= fewest, "group_size", group_size, f"from 1 to {fewest}, the patterns of an image")
-    if found != wanted:
-        has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (found, wanted))
+    if sizes != wanted:
+        has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (sizes, wanted))
         raise ConfigError(f"data={data.path}: has {has}; {network.name} was trained for {needs}")
 
 

@@ -64,11 +64,11 @@ def run(
         prepare_tensorflow()
         around = RunContext(folder.path, folder.timed, executor=executor or serial, cache=cache)
         prepared, inputs = _prepare(scan, config, around), MethodInputs(config, around)
-        made = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
-        data = prepared.fitted(prepared.beam_under(made.get(SOLVER)))
+        reconstructions = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
+        data = prepared.fitted(prepared.beam_under(reconstructions.get(SOLVER)))
         model, history, modes = network(config, data, folder, stop)
         inputs = replace(inputs, network=model, modes=modes)
-        result, recons = reconstruct(prepared, made, inputs, history, folder)
+        result, recons = reconstruct(prepared, reconstructions, inputs, history, folder)
         rows = result | {"conventions": EXPLAINED}
         folder.json(names.METRICS, rows)
     seconds = {name: round(recon.seconds, 2) for name, recon in recons.items()}
@@ -117,31 +117,33 @@ def network(
 
 def reconstruct(
     prepared: Prepared,
-    made: dict[str, Reconstruction],
+    reconstructions: dict[str, Reconstruction],
     inputs: MethodInputs,
     history: dict[str, History],
     folder: RunFolder,
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
     """One scan: its objects by solver and network, judged, stored and drawn; its metrics.
 
-    ``made``: by the solver before any network, where it is asked for.
+    ``reconstructions``: by the solver before any network, where it is asked for.
     """
-    config, made = inputs.config, dict(made)
+    config, reconstructions = inputs.config, dict(reconstructions)
     wanted: list[str] = [LSQML] if LSQML in config.models else []
     wanted += [] if inputs.network is None else [NETWORK]
     for name in wanted:
         with folder.timed("inference" if name == NETWORK else name):
             try:
-                made[name] = METHODS[name](prepared, made, inputs)
+                reconstructions[name] = METHODS[name](prepared, reconstructions, inputs)
             except LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
-    done = assess(prepared, made, inputs)
+    done = assess(prepared, reconstructions, inputs)
     result = metrics_of(prepared, done)
-    made = done.reconstructions
-    for name, one in made.items():
-        folder.arrays(names.recon(name), one.arrays())
-    folder.arrays(names.ASSESSMENT, assessment_arrays(prepared, made, done.fits, done.halves, done.caustic))
-    best, pixel = made[done.product], prepared.scan.pixel.metres
+    reconstructions = done.reconstructions
+    for name, reconstruction in reconstructions.items():
+        folder.arrays(names.recon(name), reconstruction.arrays())
+    folder.arrays(
+        names.ASSESSMENT, assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
+    )
+    best, pixel = reconstructions[done.product], prepared.scan.pixel.metres
     exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     thickness = prepared.slice_thickness_m(best)
@@ -149,4 +151,4 @@ def reconstruct(
     product.write(target, exported)
     tiff.write(target, exported)
     draw(prepared, done, history, result, folder)
-    return result, made
+    return result, reconstructions

@@ -22,16 +22,16 @@ from ptycho.training.history import History
 
 def metrics_of(prepared: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was interpreted."""
-    pixel, made = prepared.scan.pixel.metres, done.reconstructions.values()
+    pixel, reconstructions = prepared.scan.pixel.metres, done.reconstructions.values()
     decisions = [
         *prepared.scan.decisions,
         *prepared.decisions,
-        *(decision for one in made for decision in one.decisions),
+        *(decision for reconstruction in reconstructions for decision in reconstruction.decisions),
     ]
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
-        "findings": {one.what: [one.value, one.why] for one in findings_of(decisions)},
+        "findings": {finding.what: [finding.value, finding.why] for finding in findings_of(decisions)},
         "warnings": warnings_of(decisions),
         "product": done.product,
     }
@@ -47,14 +47,15 @@ def draw(
     """The objects with a scale bar, the probe, the error map, the misfit, half-scan FRC and the losses."""
     pixel, recons, halves = prepared.scan.pixel.metres, done.reconstructions, done.halves
     with folder.timed("drawing"):
-        for name, made in recons.items():
+        for name, reconstruction in recons.items():
             image = scan_figures.draw_reconstruction(
-                picture_of(made, prepared), pixel, _title(name, result[name])
+                picture_of(reconstruction, prepared), pixel, _title(name, result[name])
             )
             folder.figure(names.figure(f"amp_phase_{name}"), image)
         if len(recons) > 1:
             pictures = {
-                _title(name, result[name]): picture_of(made, prepared) for name, made in recons.items()
+                _title(name, result[name]): picture_of(reconstruction, prepared)
+                for name, reconstruction in recons.items()
             }
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         best = recons[done.product]
@@ -66,9 +67,11 @@ def draw(
         if done.caustic is not None:
             folder.figure(names.figure("probe_caustic"), draw_caustic(done.caustic, f"{done.product}: probe"))
         if best.slices is not None:
-            each = [picture_of(replace(best, objects=one[None]), prepared) for one in best.slices]
+            slice_pictures = [
+                picture_of(replace(best, objects=layer[None]), prepared) for layer in best.slices
+            ]
             title = f"{done.product}: slices along the beam"
-            folder.figure(names.figure("slices"), scan_figures.draw_slices(each, pixel, title))
+            folder.figure(names.figure("slices"), scan_figures.draw_slices(slice_pictures, pixel, title))
         if best.beam is not None and best.beam.opr_modes is not None and best.beam.opr_weights is not None:
             varied = best.beam.probe[0], best.beam.opr_modes, best.beam.opr_weights
             title = f"{done.product}: the probe varies by {100 * best.beam.variation:.2g} % (rms)"

@@ -60,8 +60,8 @@ def rows_of(study: Study) -> list[dict[str, Any]]:
     rows = [first | {"seconds": round(held[SECONDS], 2)}]
     for trial in study.get_trials(deepcopy=False):
         seconds = trial.duration.total_seconds() if trial.duration else ""
-        found = {"trial": trial.number + 1, "state": trial.state.name.lower(), "deviance": trial.value}
-        rows.append(found | {"seconds": seconds} | {key: _word(value) for key, value in trial.params.items()})
+        row = {"trial": trial.number + 1, "state": trial.state.name.lower(), "deviance": trial.value}
+        rows.append(row | {"seconds": seconds} | {key: _word(value) for key, value in trial.params.items()})
     return rows
 
 

@@ -22,19 +22,19 @@ def read_space(values: Mapping[str, Any], prefix: str = "") -> Space:
     ``[1,4]``: two numbers are a range; other lists are choices; ``{low: …, high: …, log: true}`` and
     ``{choices: […]}`` say which. ConfigError: what is neither, or an empty range.
     """
-    found: Space = {}
+    space: Space = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and not set(value) & {"low", "high", "choices"}:
-            found |= read_space(value, f"{prefix}{name}.")
+            space |= read_space(value, f"{prefix}{name}.")
         elif value is not None:
             try:
-                found[f"{prefix}{name}"] = distribution(value)
+                space[f"{prefix}{name}"] = distribution(value)
             except (TypeError, ValueError, KeyError) as error:
                 raise ConfigError(
                     f"tune.space.{prefix}{name}={value}: must be [low,high], a list of choices, "
                     f"{{low: …, high: …}} or null ({error})"
                 ) from error
-    return found
+    return space
 
 
 def distribution(value: Any, log_from: float = 100.0) -> Distribution:
@@ -43,7 +43,9 @@ def distribution(value: Any, log_from: float = 100.0) -> Distribution:
         is_range = len(value) == 2 and all(type(end) in (int, float) for end in value)
         value = dict(zip(("low", "high"), value, strict=True)) if is_range else {"choices": value}
     if "choices" in value:
-        if not all(one is None or isinstance(one, bool | int | float | str) for one in value["choices"]):
+        if not all(
+            choice is None or isinstance(choice, bool | int | float | str) for choice in value["choices"]
+        ):
             raise ValueError("choices must be single values")
         return CategoricalDistribution(**value)
     low, high = value["low"], value["high"]
@@ -69,10 +71,10 @@ def suggest(trial: Trial, key: str, values: Distribution) -> Any:
 
 def nested(settings: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return ``{"probe.modes": 2}`` as ``{"probe": {"modes": 2}}``, in place of those among ``values``."""
-    made = OmegaConf.create(dict(values or {}))
+    config = OmegaConf.create(dict(values or {}))
     for key, value in settings.items():
-        OmegaConf.update(made, key, value, merge=False, force_add=True)
-    return cast(dict[str, Any], OmegaConf.to_container(made))
+        OmegaConf.update(config, key, value, merge=False, force_add=True)
+    return cast(dict[str, Any], OmegaConf.to_container(config))
 
 
 def with_settings(values: Mapping[str, Any], settings: Mapping[str, Any]) -> ScanRunConfig:
