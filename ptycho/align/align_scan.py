@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -135,11 +136,11 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     aligned = look_at_rotation(check_probe(aligned))
     if aligned.rotation.transposed and aligned.config.data.orientation == "auto":
         aligned = _transposed(aligned, context)
-    for step, name, least in STEPS:
-        if values_per_parameter(aligned.data) < least:
+    for step in STEPS:
+        if values_per_parameter(aligned.data) < step.least or not step.applies(aligned):
             continue
-        with context.timed(name):
-            aligned = step(aligned, context)
+        with context.timed(step.phase):
+            aligned = step.run(aligned, context)
         if aligned.data.beam.opr_modes is not None:  # the steps that follow are for one probe
             break
     return aligned
@@ -216,10 +217,8 @@ def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) ->
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Estimate the probe where neither file nor configuration has one."""
+    """Return a scan whose probe is estimated from its patterns."""
     config, coarse = aligned.config, aligned.rotation
-    if aligned.scan.probe is not None or not isinstance(config.probe, OwnProbe):
-        return aligned
     turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees))[1]
     if config.data.shared in ONE_OBJECT:  # the places of the scans are not known yet
         index = aligned.scan.scan_index
@@ -231,8 +230,6 @@ def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Place several scans of one object on the one that has the most patterns."""
     config = aligned.config
-    if config.data.shared not in ONE_OBJECT:
-        return aligned
     index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
     view = coarser(aligned.data)
     scan_data = aligned.data if view is None else view.data
@@ -379,12 +376,33 @@ def _alternative_again(aligned: AlignedScan) -> Alternative | None:
     return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
 
 
-STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str, float], ...] = (
-    (estimate_probe, "probe_and_orientation", 0),
-    (join_scans, "several_scans", 0),
-    (correct_positions, "geometry", 1.8),
-    (correct_orientation, "probe_and_orientation", 1.8),
-    (correct_jumps, "position_jumps", 1.8),
+class Step(NamedTuple):
+    """A step of the alignment.
+
+    Attributes:
+        run: the step.
+        phase: its name in the log.
+        least: measured values per parameter of the object that it needs; with 1.6, short fits end in wrong
+            places, and prefer positions that lie too wide (measured).
+        applies: whether there is anything to do.
+    """
+
+    run: Callable[[AlignedScan, RunContext], AlignedScan]
+    phase: str
+    least: float = 0.0
+    applies: Callable[[AlignedScan], bool] = lambda aligned: True
+
+
+def _has_no_probe(aligned: AlignedScan) -> bool:
+    """Return whether neither the file nor the configuration has a probe."""
+    return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
+
+
+STEPS = (
+    Step(estimate_probe, "initial_probe", applies=_has_no_probe),
+    Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
+    Step(correct_positions, "geometry", 1.8),
+    Step(correct_orientation, "orientation", 1.8),
+    Step(correct_jumps, "position_jumps", 1.8),
 )
-"""What is tried, in order, the name of each phase, and the measured values per parameter of the object it
-needs: with 1.6, short fits end in wrong places, and prefer positions that lie too wide (measured)."""
+"""What is tried, in order."""

@@ -30,7 +30,9 @@ REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replace
 
 PHASES = {  # of a run, as the log names them when they begin
     "reading": "reading the patterns",
-    "probe_and_orientation": "testing the orientation of the detector",
+    "initial_probe": "estimating the probe",
+    "several_scans": "placing the scans on one object",
+    "orientation": "testing the orientation of the detector",
     "geometry": "testing scale, rotation and shear of the positions",
     "position_jumps": "detecting position jumps",
     "solver": "maximum-likelihood solver",

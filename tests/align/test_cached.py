@@ -38,7 +38,8 @@ def stretched(aligned, context):
 @pytest.fixture
 def calls(monkeypatch):
     seen = []
-    monkeypatch.setattr(steps, "STEPS", ((lambda *a: seen.append(1) or stretched(*a), "geometry", 0.0),))
+    step = steps.Step(lambda *a: seen.append(1) or stretched(*a), "geometry")
+    monkeypatch.setattr(steps, "STEPS", (step,))
     return seen
 
 
@@ -48,7 +49,11 @@ def test_a_step_that_needs_more_values_is_left_out(tmp_path, monkeypatch):
     trace = {
         least: lambda aligned, context, least=least: seen.append(least) or aligned for least in (2.5, 9.0)
     }
-    monkeypatch.setattr(steps, "STEPS", tuple((step, "geometry", least) for least, step in trace.items()))
+    trace |= {0.0: lambda aligned, context: seen.append("does not apply") or aligned}
+    every = [
+        steps.Step(step, "geometry", least, lambda _, least=least: least) for least, step in trace.items()
+    ]
+    monkeypatch.setattr(steps, "STEPS", tuple(every))
     aligned_in(tmp_path, scan())
     assert seen == [2.5]
 
