@@ -89,7 +89,7 @@ def run_memory(config: RunConfig) -> Phases:
 
 
 class Cost(NamedTuple):
-    """What a network takes."""
+    """Memory that a network takes."""
 
     parameters: float = 0
     numbers: float = 0  # that the layers of one round give for a group

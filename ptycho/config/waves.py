@@ -68,7 +68,7 @@ class Fresnel:
 
     @property
     def transposed(self) -> Fresnel:
-        """Of transposed waves."""
+        """Numbers of transposed waves: rows and columns exchanged."""
         return Fresnel(self.col, self.row)
 
     def aliases(self, side: int) -> bool:

@@ -57,8 +57,8 @@ def _correlations(a: np.ndarray, b: np.ndarray, slope: float | None) -> tuple[np
     sums = np.zeros((1 if slope is None else 3, 3, side + 1))
     for rows in bands(fa.shape):
         ring = np.floor(np.hypot(down[rows], along) * side + 0.5).astype(int)
-        one, two = fa[rows], fb[rows]
-        terms = both * (one * two.conj()).real, both * np.abs(one) ** 2, both * np.abs(two) ** 2
+        first, second = fa[rows], fb[rows]
+        terms = both * (first * second.conj()).real, both * np.abs(first) ** 2, both * np.abs(second) ** 2
         parts: list = [np.s_[...]]
         if slope is not None:
             row, col = np.broadcast_arrays(np.abs(down[rows]), np.abs(along))

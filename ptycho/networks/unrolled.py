@@ -66,7 +66,7 @@ class ResidualCNN(Layer):
 
 
 class PlacedProbe(NamedTuple):
-    """Where the probe lies, itself, moved by the positions' fractions, and ``Σ_k |P_k|²``."""
+    """Whole positions of the probe, the probe moved by the rest, and ``Σ_k |P_k|²``."""
 
     positions: tf.Tensor
     probe: tf.Tensor

@@ -55,7 +55,9 @@ class Patterns(ABC):
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
-        """Return the patterns, of as many as there are positions, if one of several axes can be theirs."""
+        """Return the patterns along the axis that has as many as there are positions, if several may be
+        theirs.
+        """
         return self
 
     @abstractmethod
@@ -181,7 +183,7 @@ class Archive(ABC):
             raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """Read :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
+        """Read as :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
         try:
             return self.load(key, kinds)
         except ArchiveError as error:

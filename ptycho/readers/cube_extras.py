@@ -97,14 +97,14 @@ def read_by_rosettasciio(path: Path) -> Cube:
     except ImportError as error:
         raise ConfigError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
     ending = path.suffix.lower().lstrip(".")
-    plugin = next(one for one in rsciio.IO_PLUGINS if ending in one["file_extensions"])
+    plugin = next(entry for entry in rsciio.IO_PLUGINS if ending in entry["file_extensions"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
-    cubes = [one for one in signals if np.ndim(one["data"]) in (3, 4)]
+    cubes = [signal for signal in signals if np.ndim(signal["data"]) in (3, 4)]
     if not cubes:
         raise ConfigError("holds no array of three or four axes")
-    signal = max(cubes, key=lambda one: one["data"].size)
+    signal = max(cubes, key=lambda cube: cube["data"].size)
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
     if cube.dtype.kind not in "fiu":
         raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")

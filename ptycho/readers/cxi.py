@@ -93,10 +93,10 @@ def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) 
 
 def _basis(file: Archive, key: str) -> np.ndarray | None:
     """``(2, 3)``, steps of a row and of a column, from ``(2, 3)``, ``(3, 2)``, or one of these a pattern."""
-    found = read_array(file, key)
-    if found is None or found.ndim < 2 or found.shape[-2:] not in ((2, 3), (3, 2)) or not found.size:
+    array = read_array(file, key)
+    if array is None or array.ndim < 2 or array.shape[-2:] not in ((2, 3), (3, 2)) or not array.size:
         return None
-    first = found.reshape(-1, *found.shape[-2:])[0]
+    first = array.reshape(-1, *array.shape[-2:])[0]
     vectors = first.T if first.shape == (3, 2) else first
     return vectors if np.linalg.norm(vectors, axis=1).all() else None
 

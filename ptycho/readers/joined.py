@@ -61,10 +61,10 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     """
     first, counts = scans[0], [scan.patterns.shape[0] for scan in scans]
     for scan, name in zip(scans[1:], names[1:], strict=True):
-        for what, one, two in _differences(first, scan):
+        for what, value, other in _differences(first, scan):
             key = KEYS.get(what, f"data.{what}")
             remedy = f"set {key}" if what in (*KEYS, *LENGTHS) else "reconstruct them one by one"
-            raise ConfigError(f"data.file: {what} is {one} in {names[0]} and {two} in {name}; {remedy}")
+            raise ConfigError(f"data.file: {what} is {value} in {names[0]} and {other} in {name}; {remedy}")
     good = [scan.good for scan in scans if scan.good is not None]
     probes = [scan for scan in scans if scan.probe is not None] or [first]
     return replace(
@@ -86,20 +86,20 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     )
 
 
-def _differences(one: RawScan, two: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
+def _differences(first: RawScan, second: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
     """Return what must be equal and is not: its name, and both values; lengths to a relative ``same``."""
     differences = (
         []
-        if one.patterns.shape[1:] == two.patterns.shape[1:]
-        else [("the size of a frame", one.patterns.shape[1:], two.patterns.shape[1:])]
+        if first.patterns.shape[1:] == second.patterns.shape[1:]
+        else [("the size of a frame", first.patterns.shape[1:], second.patterns.shape[1:])]
     )
-    pairs = [(name, getattr(one, name), getattr(two, name)) for name in EQUAL]
+    pairs = [(name, getattr(first, name), getattr(second, name)) for name in EQUAL]
     differences += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
     for name in LENGTHS:
-        lengths = getattr(one, name), getattr(two, name)
+        lengths = getattr(first, name), getattr(second, name)
         if None in lengths or not np.allclose(*lengths, rtol=same, atol=0):
             differences += [(name, *lengths)] if lengths != (None, None) else []
-    return [(name, _shown(first), _shown(second)) for name, first, second in differences]
+    return [(name, _shown(value), _shown(other)) for name, value, other in differences]
 
 
 def _shown(value: object) -> object:

@@ -62,21 +62,25 @@ def _of_entry(entry: str) -> Layout:
         motors = next((group for group in places if file.holds(f"{group}/x", f"{group}/y")), None)
         if file.first(*moved) or motors is None:
             return read_translation(file, options, source.counts, moved, f"{detector}/basis_vectors")
-        found = read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
+        placement = read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
         sample = _defined(file, entry)
-        if found is not None:
+        if placement is not None:
             file.notes.append(
                 f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}"
             )
-        return replace(found, positions=-found.positions) if found is not None and sample else found
+        return (
+            replace(placement, positions=-placement.positions)
+            if placement is not None and sample
+            else placement
+        )
 
     def more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
         pitch = values["detector_pixel_m"] or (None, None)
         row, col = (_in_pixels(file, *place) for place in zip(centre, pitch, strict=True))
         if file.holds_any(*(f"{entry}/instrument_1/{name}/data" for name in ("monitor", "monitor_1"))):
             file.notes.append("the monitor is not applied")
-        found = find_object(file, source, values) if entry == ENTRIES[0] else {}
-        return found | {"zero_frequency": check_centre(file, source, row, col)}
+        described = find_object(file, source, values) if entry == ENTRIES[0] else {}
+        return described | {"zero_frequency": check_centre(file, source, row, col)}
 
     return replace(
         LAYOUT,

@@ -219,7 +219,7 @@ def _unnamed(path: Path, count: int, axes: str | None, names: Sequence[str] = ()
 def _by_axes(cells: Sequence[str]) -> tuple[int, int] | None:
     """The only (row, col) among names; None: there are none, or several."""
     axes = [{AXES[word] for word in _words(name) if word in AXES} for name in cells]
-    rows, cols = ([k for k, found in enumerate(axes) if found == {axis}] for axis in ("row", "col"))
+    rows, cols = ([k for k, named in enumerate(axes) if named == {axis}] for axis in ("row", "col"))
     return (rows[0], cols[0]) if len(rows) == len(cols) == 1 else None
 
 

@@ -136,7 +136,7 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
 
 
 def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
-    """Read ``(H, W)``, True for pixels that count, from a mask: ``good``, ``bad`` (nonzero), ``cxi`` bits."""
+    """Read a mask ``(H, W)``, True for good pixels, from one of ``good``, ``bad`` (nonzero), ``cxi`` bits."""
     mask = None if key is None else file.read(key, "fiub", needed)
     if key is None or mask is None:
         return None

@@ -18,10 +18,10 @@ def bands(shape: tuple[int, ...], halo: int = 0, pixels: int = 2**20) -> Iterato
         yield slice(row - halo, min(row + height, shape[0] - halo) + halo)
 
 
-def inner_product(one: np.ndarray, two: np.ndarray) -> complex:
+def inner_product(first: np.ndarray, second: np.ndarray) -> complex:
     """Return ``Σ conj(a) b`` of arrays ``(H, …)``, summed in double precision."""
     parts = (
-        np.vdot(one[rows].astype(complex, copy=False), two[rows].astype(complex, copy=False))
-        for rows in bands(one.shape)
+        np.vdot(first[rows].astype(complex, copy=False), second[rows].astype(complex, copy=False))
+        for rows in bands(first.shape)
     )
     return complex(sum(parts))

@@ -195,8 +195,8 @@ def _blurred(image: np.ndarray, pixels: float) -> np.ndarray:
     return image
 
 
-def _correlation(one: np.ndarray, two: np.ndarray) -> float:
+def _correlation(image: np.ndarray, other: np.ndarray) -> float:
     """Pearson's r of two images; 0 where one is flat."""
-    a, b = one - one.mean(), two - two.mean()
+    a, b = image - image.mean(), other - other.mean()
     norm = np.linalg.norm(a) * np.linalg.norm(b)
     return float(np.sum(a * b) / norm) if norm > 0 else 0.0

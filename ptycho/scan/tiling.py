@@ -51,7 +51,7 @@ def estimated_tiling(
     """
     scans = [np.unique(origins[image == i], axis=0) for i in np.unique(image)]
     lattices = [_lattice(scan, N) for scan in scans]
-    pitch = max(1, round(float(np.median([found for found, _ in lattices]))))
+    pitch = max(1, round(float(np.median([spacing for spacing, _ in lattices]))))
     start = region_size // 2 - pitch // 2
     low, high = np.zeros(2, int), np.full(2, object_size)
     for scan, (own, its_steps) in zip(scans, lattices, strict=True):

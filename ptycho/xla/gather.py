@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def read_pixels(images: tf.Tensor, which: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor) -> tf.Tensor:
-    """Read ``out[…] = images[which[…], rows[…], cols[…]]`` by one gather from the flattened images.
+    """Return ``out[…] = images[which[…], rows[…], cols[…]]`` by one gather from the flattened images.
 
     Args:
         images: ``(B, H, W, C)``, any dtype.

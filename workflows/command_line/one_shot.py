@@ -85,8 +85,8 @@ def perform(
         for config in configs:  # none: Hydra has shown something
             try:
                 lines = do(config)
-            except Unfit as found:
-                code, lines = EXIT_FAILED, str(found).splitlines()
+            except Unfit as error:
+                code, lines = EXIT_FAILED, str(error).splitlines()
             except Exception as error:
                 full = "; make room and start again" if isinstance(error, WriteError) else ""
                 return fail(error, MISTAKES, explain, full)

@@ -42,7 +42,11 @@ def tune(words: list[str]) -> list[str]:
 
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)
-    asked = {"scan": values, "space": {key: extremes(one) for key, one in space.items()}, "seed": config.seed}
+    asked = {
+        "scan": values,
+        "space": {key: extremes(distribution) for key, distribution in space.items()},
+        "seed": config.seed,
+    }
     study = open_study(folder, asked, config.seed)
     start_tensorflow()
     logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
