@@ -107,7 +107,7 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
 
     Args:
         data: patterns of a far field; in a near field, or in too few patterns, nothing is found.
-        free_probe: the probe is corrected along with the object.
+        refine_probe: the probe is corrected along with the object.
     """
     count, most = len(data.positions), data.held_by(options.pixels, options.registration.seed)
     nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool), limits=options.registration)

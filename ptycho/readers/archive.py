@@ -183,7 +183,7 @@ class Archive(ABC):
             raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """Read as :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
+        """Read as :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem or a warning."""
         try:
             return self.load(key, kinds)
         except ArchiveError as error:
