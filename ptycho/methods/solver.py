@@ -22,14 +22,14 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.holdout import HoldOut, is_sparse
 from ptycho.reconstruction.maximum_likelihood import Solved, WarmStart, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_anew, fit_further
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -283,6 +283,8 @@ def _completed(
     objective = replace(solved.objective, likelihood=likelihood)
     if blockwise.divides(whole):
         last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
+    elif is_sparse(whole) and whole.fresnel is None and estimate.slices == 1 and not estimate.varies:
+        last = fit_anew(objective, estimate, steps)
     else:
         last = fit_further(objective, estimate, steps)
     solved = _ended(solved, last, whole)

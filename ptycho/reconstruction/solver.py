@@ -241,6 +241,20 @@ def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
     )
 
 
+def fit_anew(objective: Objective, start: Estimate, steps: int) -> Fit:
+    """Fit the object under the beam as it is, from where it is and from the difference map; keep the likelier.
+
+    In a sparse scan, a pattern that a fit lacked leaves a hole in its object, and a descent from there ends
+    in a wrong minimum. The rounds of the learned regulariser follow. Arguments: as :func:`fit`.
+    """
+    starts = start, difference_map(objective.likelihood, start)
+    fits = [fit(objective, one, OBJECT_ALONE, steps) for one in starts]
+    likelier = min(fits, key=lambda fitted: fitted.course[-1])
+    if objective.learned is None:
+        return likelier
+    return _joined(likelier, fit_learned(objective, likelier.estimate, objective.learned))
+
+
 def fit_learned(
     objective: Objective,
     start: Estimate,
