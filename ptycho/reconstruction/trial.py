@@ -129,6 +129,7 @@ class Sample:
             one, two = (places - places.mean(axis=0) for places in (nominal, estimate.positions))
             matrix = np.linalg.lstsq(one, two, rcond=None)[0].T
             positions = (positions - nominal.mean(axis=0)) @ matrix.T + estimate.positions.mean(axis=0)
+            positions = np.clip(positions, 0, np.subtract(estimate.object.shape[-2:], self.data.N))
         there = replace(estimate, positions=positions, flux=self.held_out.data.beam.flux)
         pairs = (self.fitted, estimate), (self.held_out, there)
         scores = [likelihood.evaluate(placed).deviance / likelihood.pixels for likelihood, placed in pairs]

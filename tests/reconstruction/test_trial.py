@@ -8,7 +8,7 @@ from helpers.phase_scans import aberrated, scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, best_of, middle
+from ptycho.reconstruction.trial import Sample, Trial, best_of, constant_object, likelihood_of, middle
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 
@@ -51,6 +51,20 @@ def test_held_out_patterns_lie_where_the_map_has_them(curved):
             *(part.data.amplitudes[:].sum(axis=(1, 2)) for part in (sample.fitted, sample.held_out))
         )
     ).size == 0
+
+
+def test_held_out_patterns_that_the_map_has_outside_lie_on_the_edge(curved):
+    """The fitted ones fill the object once stretched; the others are those farthest from the middle."""
+    data = middle(curved, 36)
+    radius = np.linalg.norm(data.positions - data.positions.mean(axis=0), axis=1)
+    parts = [likelihood_of(data.subset(chosen, 1)) for chosen in np.split(np.argsort(radius), [30])]
+    sample = replace(Sample.of(data), fitted=parts[0], held_out=parts[1])
+    start = constant_object(sample.data, data.object_size)
+    places = 2 * (start.positions - start.positions.min(axis=0))
+    image = np.ones((int(np.ceil(places.max())) + N,) * 2, np.complex64)
+    found = sample.trial(None, replace(start, positions=places, object=image))
+    np.testing.assert_allclose(found.matrix, 2 * np.eye(2), atol=1e-6)
+    assert np.isfinite(found.held_out).all()
 
 
 @pytest.mark.parametrize("counts", [True, False])
