@@ -283,8 +283,9 @@ def _completed(
     objective = replace(solved.objective, likelihood=likelihood)
     if blockwise.divides(whole):
         last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
-    elif is_sparse(whole) and whole.fresnel is None and estimate.slices == 1 and not estimate.varies:
-        last = fit_anew(objective, estimate, steps)
+    elif is_sparse(whole, FIT.anew):
+        simple = whole.fresnel is None and estimate.slices == 1 and not estimate.varies
+        last = fit_anew(objective, estimate, steps, projected=simple and is_sparse(whole))
     else:
         last = fit_further(objective, estimate, steps)
     solved = _ended(solved, last, whole)

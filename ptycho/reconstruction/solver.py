@@ -46,6 +46,7 @@ class FitOptions:
     block_steps: int = 35  # of a block alone, before blocks are joined
     level_steps: int = 10  # of the whole scan, behind them
     short_steps: int = 6  # of a block that is nearly at its end
+    anew: float = 10.0  # patterns on a pixel, below which those that were held out join by a fit to its end
 
 
 FIT = FitOptions()
@@ -241,14 +242,17 @@ def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
     )
 
 
-def fit_anew(objective: Objective, start: Estimate, steps: int) -> Fit:
-    """Fit the object under the beam as it is, from where it is and from the difference map; keep the likelier.
+def fit_anew(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
+    """Fit the object to its end under the beam as it is, and then in the rounds of the learned regulariser.
 
-    In a sparse scan, a pattern that a fit lacked leaves a hole in its object, and a descent from there ends
-    in a wrong minimum. The rounds of the learned regulariser follow. Arguments: as :func:`fit`.
+    A pattern that an earlier fit lacked leaves a hole in its object, which the denoiser would hold as it was.
+    Arguments: as :func:`fit`.
+
+    Args:
+        projected: try the difference map as a start, too, and keep the likelier end.
     """
-    starts = start, difference_map(objective.likelihood, start)
-    fits = [fit(objective, one, OBJECT_ALONE, steps) for one in starts]
+    starts = (start, difference_map(objective.likelihood, start)) if projected else (start,)
+    fits = [fit(objective, initial, OBJECT_ALONE, steps) for initial in starts]
     likelier = min(fits, key=lambda fitted: fitted.course[-1])
     if objective.learned is None:
         return likelier

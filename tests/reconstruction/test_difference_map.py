@@ -3,13 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
-from helpers.likelihood import N, Scan, likelihood_of
+import pytest
+import tensorflow as tf
+from helpers.likelihood import N, Scan, distance, likelihood_of
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.learned import Learned
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, first_noise, select_model
-from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_anew, fit_further
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
@@ -91,6 +95,27 @@ def test_a_textured_object_in_which_a_descent_gets_stuck():
         return likelihood.evaluate(estimate).deviance.mean() / N**2
 
     assert misfit(difference_map(likelihood, start, 150)) < 2 < 8 < misfit(start)
+
+
+@pytest.mark.parametrize("projected", [False, True])
+def test_patterns_that_a_fit_lacked_join_it(projected):
+    """Four of 36 patterns leave holes in the object, which a denoiser that changes nothing holds."""
+    scan = textured(6, 4.2)
+    data = scan.dataset(np.random.default_rng(3))
+    lacked = [7, 16, 21, 28]
+    others = np.delete(np.arange(36), lacked)
+    part = likelihood_of(data.subset(others, 1), compile_xla=True, chunk_pixels=SMALL)
+    begun = Estimate.of(part.data, np.ones(scan.object.shape), normalisation=data.normalisation)
+    lacking = fit(Objective(part), difference_map(part, begun, 150), OBJECT_ALONE, 60).estimate
+    same = Learned(lambda inputs, noise: tf.zeros((*inputs.shape[:-1], 2)), 8.0)
+    whole = Objective(replace(part, data=data), learned=same)
+    joined = Estimate.of(data, lacking.object, normalisation=data.normalisation)
+    fits = fit_anew(whole, joined, 60, projected), fit_further(whole, joined, 60)
+    mask = np.zeros(scan.object.shape, bool)
+    for row, column in np.rint(data.positions[lacked]).astype(int) + N // 2:
+        mask[row - 2 : row + 3, column - 2 : column + 3] = True
+    anew, further = (distance(fitted.estimate.object, scan.object, mask) for fitted in fits)
+    assert anew < 0.7 * further
 
 
 def start_of(data, **options):
