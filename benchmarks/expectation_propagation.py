@@ -24,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ptycho
+from ptycho.scan.ramp import phase_slope, tilted
 
 MIDDLE = slice(128, 384)
 
@@ -45,11 +46,9 @@ def score(result: ptycho.Result, file: Path) -> float:
         rows_.start - top : rows_.stop - top, columns_.start - left : columns_.stop - left
     ]
     probe = result.beam.probe[0]
-    ratio = probe * given.conj()  # a ramp of the object's phase is passed to the probe
-    steps = [np.angle(np.vdot(ratio[:-1], ratio[1:])), np.angle(np.vdot(ratio[:, :-1], ratio[:, 1:]))]
-    ramp = np.exp(1j * np.add.outer(*(step * np.arange(512) for step in steps)))
-    scale = np.vdot(given, probe * ramp[:N, :N].conj()) / np.vdot(given, given)
-    frame *= ramp
+    slope = phase_slope(probe, given)  # of the object, passed to the probe
+    scale = np.vdot(given, tilted(probe, -slope)) / np.vdot(given, given)
+    frame = tilted(frame, slope)
     frame, truth = (scale * frame)[MIDDLE, MIDDLE], truth[MIDDLE, MIDDLE]
     along = np.vdot(frame, truth)
     error = np.abs(truth - frame * along / abs(along)) ** 2

@@ -8,6 +8,7 @@
     python benchmarks/panel.py --lsqml python --peers    theirs alone, beside another process that does ours
     python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
     python benchmarks/panel.py --candidates          every regulariser that was compared (beam known)
+    python benchmarks/panel.py --command          with the whole command (align, hold out, fit, join, assess)
     python benchmarks/panel.py --pictures            six reconstructions at 10⁴ photons, and their errors
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
@@ -44,6 +45,7 @@ from scipy.ndimage import shift, zoom
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import ptycho
 from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
@@ -71,6 +73,7 @@ WAYS = {
     "likelihood": "likelihood alone",
     "classical": "edge-preserving",
     "product": "product",
+    "command": "whole command",
     "lsqml": "LSQ-ML",
     "pmace": "PMACE",
 }
@@ -286,6 +289,32 @@ def run(cell: Cell) -> dict[str, object]:
     return row
 
 
+def run_command(cell: Cell) -> dict[str, object]:
+    """All that a user's command does, on the counts as its file has them, but its pictures and halves."""
+    data, truth, probe = scan_of(cell)
+    counts = np.rint(np.square(data.amplitudes[:]))
+    scan = ptycho.Scan.from_arrays(counts, data.positions, data.probe[0], counts=True)
+    known = (
+        {"learn_probe": False, "positions": False, "flux": False, "background": False}
+        if cell.wrong == "nothing"
+        else {}
+    )
+    began = time.perf_counter()
+    result = ptycho.reconstruct(scan, progress=False, half_scans=False, error_map=False, **known)
+    seconds = time.perf_counter() - began
+    moved = np.rint(np.median(result.beam.positions - data.positions, axis=0)).astype(int)
+    found = np.zeros_like(truth)
+    height, width = result.object.shape
+    rows, columns = (np.arange(length) - shift for length, shift in zip((height, width), moved, strict=True))
+    inside = np.ix_((rows >= 0) & (rows < len(truth)), (columns >= 0) & (columns < len(truth)))
+    found[np.ix_(rows[inside[0].ravel()], columns[inside[1].ravel()])] = result.object[inside]
+    return {
+        "command": error_of(found, truth, data.beam, probe),
+        "command_s": seconds,
+        "flags": result.scores["flags"],
+    }
+
+
 def run_pmace(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
     with tempfile.TemporaryDirectory() as scratch:
@@ -489,6 +518,8 @@ def measure(cell: Cell, store: framework.Store, options: argparse.Namespace) -> 
     wanted: dict[str, Callable[[], dict[str, object]]] = {}
     if not options.peers:
         wanted["product"] = lambda: run(cell)
+    if options.command:
+        wanted["command"] = lambda: run_command(cell)
     if options.lsqml:
         wanted["lsqml"] = lambda: run_lsqml(cell, options.lsqml)
     if options.pmace:
@@ -511,6 +542,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
     parser.add_argument("--course", action="store_true", help="error against seconds of three cells, alone")
     parser.add_argument("--candidates", action="store_true", help="every regulariser that is compared")
+    parser.add_argument("--command", action="store_true", help="the whole command, too")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     parser.add_argument("--pmace", metavar="PYTHON", help="an interpreter with xptycho")
     parser.add_argument("--peers", action="store_true", help="no program but those of --lsqml and --pmace")

@@ -39,7 +39,8 @@ class AffineOptions:
     """Options of the fit of the map, and limits of which maps are reported."""
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
-    growing: tuple[tuple[int, int, int], ...] = ((16, 8, 15), (36, 8, 20))  # patterns; steps of O, and with A
+    growing: tuple[int, ...] = (9, 16, 25, 36)  # patterns; a shear of .3 is not found with fewer stages,
+    growing_steps: int = 20  # of the object and A, in each stage
     object_steps: int = 8  # of a trial, of the object alone,
     steps: int = 25  # and with A and the probe
     factor: float = 1.08  # of the scale along the valley
@@ -69,6 +70,7 @@ class PositionMap:
         matrix: A, ``(2, 2)``.
         scale_error, turn_error: standard errors, relative and in degrees.
         gain: in logarithms of the deviance of the same patterns, over positions without it.
+        deviance: per pixel, of held-out patterns under it.
         probe: ``(N, N)`` that goes with it, in the units of the dataset.
         skewness: of the object's phase.
         by_shift: patterns that shift on the detector with the position would explain more than positions of
@@ -83,6 +85,7 @@ class PositionMap:
     probe: np.ndarray
     skewness: float
     by_shift: bool = False
+    deviance: float = np.inf
     options: AffineOptions = OPTIONS
 
     @property
@@ -197,10 +200,11 @@ class _Search:
     def grow(self) -> np.ndarray:
         """Return the map ``(2, 2)`` under the initial probe, from few patterns to more."""
         matrix = self.nominal.matrix
-        for count, alone, steps in self.options.growing:
+        for count in self.options.growing:
             sample = Sample.of(middle(self.data, count), self.options.trial)
             start = _placed(sample.data, Start(matrix, self.nominal.modes))
-            estimate = sample.fit(start, OBJECT_ALONE, alone)
+            estimate = sample.fit(start, OBJECT_ALONE, self.options.object_steps)
+            steps = self.options.growing_steps
             matrix = sample.trial(None, sample.fit(estimate, Refine(False, positions=True), steps)).matrix
         return matrix
 
@@ -277,7 +281,17 @@ def _judged(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
         by_shift = causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
     scale_error, turn_error = _errors(sample, trial.estimate, options)
     probe, skewness = sample.beam_of(trial.estimate).probe[0], _skewness(trial.estimate, sample.data.N)
-    return PositionMap(trial.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
+    return PositionMap(
+        trial.matrix,
+        scale_error,
+        turn_error,
+        gain,
+        probe,
+        skewness,
+        by_shift,
+        float(trial.held_out.mean()),
+        options,
+    )
 
 
 def _causes(sample: Sample, estimate: Estimate) -> Causes | None:

@@ -77,7 +77,7 @@ def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
     arrays |= aligned.data.beam.arrays()
     arrays["object_size"] = np.asarray(aligned.scan.object_size)
     if other is not None:
-        arrays["matrix"] = other.matrix
+        arrays |= {"matrix": other.matrix, "other_deviance": np.asarray(other.deviance)}
         arrays |= {} if other.probe is None else {"other_probe": other.probe}
     return arrays
 
@@ -106,8 +106,14 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
     other = None
     if texts["alternative"] is not None:
         drift, applied, kept = texts["alternative"]
-        probe = arrays.get("other_probe")
-        other = Alternative(arrays["matrix"], probe, drift, _finding(applied), _finding(kept))
+        other = Alternative(
+            arrays["matrix"],
+            arrays.get("other_probe"),
+            drift,
+            _finding(applied),
+            _finding(kept),
+            float(arrays["other_deviance"]),
+        )
     aligned = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
     return aligned.decided(*map(_finding, texts["steps"]))
 

@@ -62,6 +62,7 @@ class Alternative:
         probe: ``(N, N)`` that goes with it, where none was specified; else None.
         drift: A is sheared.
         applied, kept: the decision if they are applied, and if they are not.
+        deviance: per pixel, of held-out patterns in a short fit at these positions; inf: not known.
     """
 
     matrix: np.ndarray
@@ -69,6 +70,7 @@ class Alternative:
     drift: bool
     applied: Finding
     kept: Finding
+    deviance: float = np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +185,7 @@ def find_geometry(
     flags = [SCALE] * position_map.scale_differs + [ORIENTATION] * position_map.turn_differs
     kept = Finding.warning(f"{better}, or data.orientation=auto", *flags)
     drift = position_map.shear_differs and not position_map.by_shift
-    return Geometry(alternative=Alternative(matrix, probe, drift, applied, kept))
+    return Geometry(alternative=Alternative(matrix, probe, drift, applied, kept, position_map.deviance))
 
 
 def _of_electrons(
@@ -217,7 +219,8 @@ def _of_electrons(
         keys = keys_of(position_map.scale * matrix, scan, config)
         better = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
         applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
-        other = Alternative(position_map.scale * np.eye(2), probe, False, applied, kept)
+        matrix_of_scale = position_map.scale * np.eye(2)
+        other = Alternative(matrix_of_scale, probe, False, applied, kept, position_map.deviance)
     return Geometry(matrix, probe, tuple(decisions), other)
 
 

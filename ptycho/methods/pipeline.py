@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ptycho.align.geometry import Alternative
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
@@ -19,7 +20,7 @@ from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
-from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
+from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP, Causes
 from ptycho.reconstruction.residuals import find_outliers
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, flags_of, report
@@ -35,7 +36,8 @@ class Assessed:
     """The reconstructions of one scan with their scores.
 
     Attributes:
-        reconstructions: by name; the phase ramp of each is taken from the object to the probe.
+        reconstructions: by name; the phase ramp of each is taken from the object to the probe, unless
+            ``probe.learn=false``.
         fits: how each explains the patterns that it was fitted to, and the held-out ones.
         halves: ring correlation of two half scans; None: not computed, or they say nothing.
         product: the name of the one that the run stands for.
@@ -82,9 +84,11 @@ def assess(
         with context.timed("half_scans"):
             halves = _halves(prepared, reconstructions.get(SOLVER), inputs)
     reconstructions = {
-        name: move_ramp(replace(reconstruction, beam=prepared.beam_under(reconstruction)))
+        name: replace(reconstruction, beam=prepared.beam_under(reconstruction))
         for name, reconstruction in reconstructions.items()
     }
+    if config.probe.learn is not False:  # else the probe is known, and the ramp is the object's
+        reconstructions = {name: move_ramp(item) for name, item in reconstructions.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, reconstructions, fits, halves, flags, context.words)
         caustics = {
@@ -135,19 +139,28 @@ def _confirmed(
 ) -> tuple[dict[str, Reconstruction], tuple[str, ...]]:
     """Return the reconstructions, the product with a warning of positions that are still doubtful, and flags.
 
-    Another map of the positions that explained more before the fit is believed where it is still a likely
-    cause of what is left, under the beam that was found; else the beam, or another cause, had been at fault.
+    Another map of the positions that explained more before the fit is reported where it is still a likely
+    cause of what is left, under the beam that was found, or where a short fit under the map predicted
+    patterns better than the product explains those that it was fitted to. Else the beam, or another cause,
+    had been at fault.
     """
-    causes, other = fits[SOLVER].causes if SOLVER in fits else None, prepared.alternative
+    solver, other = fits.get(SOLVER), prepared.alternative
+    causes = None if solver is None else solver.causes
     flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
     if other is None:
         return reconstructions, flags
-    if causes is not None and not causes.plausible(POSITION_MAP):
+    if solver is not None and causes is not None and not _plausible(other, causes, solver):
         log.info("%s: not confirmed by the fit, not applied", other.applied.what)
         return reconstructions, flags
     log.warning("%s", other.kept)
     warned = replace(reconstructions[product], decisions=(*reconstructions[product].decisions, other.kept))
     return reconstructions | {product: warned}, (*flags, *other.kept.flags)
+
+
+def _plausible(other: Alternative, causes: Causes, fit: Fit) -> bool:
+    """Return whether other positions may still be right, by what the solver's fit leaves unexplained."""
+    deviance = fit.used.mean_deviance
+    return causes.plausible(POSITION_MAP) or (deviance is not None and deviance > other.deviance)
 
 
 def score_rows(

@@ -29,7 +29,7 @@ from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_anew, fit_further
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -283,11 +283,9 @@ def _completed(
     objective = replace(solved.objective, likelihood=likelihood)
     if blockwise.divides(whole):
         last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
-    elif is_sparse(whole, FIT.anew):
-        simple = whole.fresnel is None and estimate.slices == 1 and not estimate.varies
-        last = fit_anew(objective, estimate, steps, projected=simple and is_sparse(whole))
     else:
-        last = fit_further(objective, estimate, steps)
+        projectable = whole.fresnel is None and estimate.slices == 1 and not estimate.varies
+        last = fit_further(objective, estimate, steps, projected=projectable and is_sparse(whole))
     solved = _ended(solved, last, whole)
     beam = last.estimate.beam(whole.photon_scale, f)
     return solved, replace(_covered(last.estimate, whole), beam=beam)

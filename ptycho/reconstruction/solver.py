@@ -46,7 +46,6 @@ class FitOptions:
     block_steps: int = 35  # of a block alone, before blocks are joined
     level_steps: int = 10  # of the whole scan, behind them
     short_steps: int = 6  # of a block that is nearly at its end
-    anew: float = 10.0  # patterns on a pixel, below which those that were held out join by a fit to its end
 
 
 FIT = FitOptions()
@@ -228,35 +227,32 @@ def fit_to_the_end(
     left = steps - len(fitted.course) + 1
     if refine != OBJECT_ALONE and left:
         fitted = _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, left, watch=watch))
-    if objective.learned is None:
-        return fitted
-    return _joined(fitted, fit_learned(objective, fitted.estimate, objective.learned, watch=watch))
+    return _with_rounds(objective, fitted, watch)
 
 
-def fit_further(objective: Objective, start: Estimate, steps: int) -> Fit:
-    """Fit the object further under the beam as it is, from the end of a fit that lacked a few patterns."""
-    if objective.learned is None:
-        return fit(objective, start, OBJECT_ALONE, steps)
-    return fit_learned(
-        objective, start, objective.learned, 1, steps=min(steps, objective.options.round_steps)
-    )
+def fit_further(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
+    """Fit the object under the beam as it is, from the end of a fit that lacked a few patterns, to its end.
 
-
-def fit_anew(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
-    """Fit the object to its end under the beam as it is, and then in the rounds of the learned regulariser.
-
-    A pattern that an earlier fit lacked leaves a hole in its object, which the denoiser would hold as it was.
-    Arguments: as :func:`fit`.
+    In a sparse scan these leave holes in the object, where a descent may end in a wrong minimum. The rounds
+    of the learned prior follow: the denoiser has not seen what is there now. Arguments: as :func:`fit`.
 
     Args:
         projected: try the difference map as a start, too, and keep the likelier end.
     """
     starts = (start, difference_map(objective.likelihood, start)) if projected else (start,)
     fits = [fit(objective, initial, OBJECT_ALONE, steps) for initial in starts]
-    likelier = min(fits, key=lambda fitted: fitted.course[-1])
+    return _with_rounds(objective, min(fits, key=lambda fitted: fitted.course[-1]))
+
+
+def _with_rounds(
+    objective: Objective,
+    fitted: Fit,
+    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
+) -> Fit:
+    """Return a fit with the rounds of the learned prior behind it, if there is one."""
     if objective.learned is None:
-        return likelier
-    return _joined(likelier, fit_learned(objective, likelier.estimate, objective.learned))
+        return fitted
+    return _joined(fitted, fit_learned(objective, fitted.estimate, objective.learned, watch=watch))
 
 
 def fit_learned(

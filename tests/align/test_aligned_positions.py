@@ -67,7 +67,7 @@ def moves_between(recorded, found):
     return change - change[0]
 
 
-def test_moves_are_made_and_told(recorded, corrected):
+def test_moves_are_made_and_reported(recorded, corrected):
     found = corrected(slips(MOVES))
     np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
@@ -97,7 +97,7 @@ def test_positions_that_are_not_found_are_flagged(recorded, corrected):
     assert found.data is recorded.data and flags_of(found.decisions) == [FEW, POSITIONS]
 
 
-def test_a_drift_is_taken_and_told(recorded, corrected):
+def test_a_drift_is_taken_and_reported(recorded, corrected):
     """With the probe that goes with it, and no flag, since it is corrected."""
     probe = np.full((recorded.data.N,) * 2, 2 + 1j, np.complex64)
     found = corrected(behind=slips(), other=other(True, probe))
@@ -110,7 +110,7 @@ def test_a_drift_is_taken_and_told(recorded, corrected):
     assert warnings_of(found.decisions) == ["few"] and found.alternative is None
 
 
-def test_another_scale_is_told_and_nothing_is_moved(recorded, corrected):
+def test_another_scale_is_reported_and_nothing_is_moved(recorded, corrected):
     """Also where slips alone would explain more than positions as they are: they are not looked for."""
     found = corrected(behind=slips(), other=other())
     assert (

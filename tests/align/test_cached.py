@@ -19,7 +19,7 @@ from ptycho.scan.finding import Finding
 
 APPLIED = Finding("affine position correction", "a drift", "deviance × 0.5")
 KEPT = Finding.warning("another map", "scale_doubtful")
-OTHER = Alternative(np.diag([1.5, 1.25]), np.full((16, 16), 2 + 1j, np.complex64), True, APPLIED, KEPT)
+OTHER = Alternative(np.diag([1.5, 1.25]), np.full((16, 16), 2 + 1j, np.complex64), True, APPLIED, KEPT, 1.25)
 
 
 def scan(seed=2):
@@ -76,6 +76,7 @@ def test_what_was_decided_is_taken_from_the_cache(tmp_path, calls):
     assert again.decisions == first.decisions
     assert (again.alternative.applied, again.alternative.kept) == (APPLIED, KEPT)
     np.testing.assert_array_equal(again.alternative.matrix, OTHER.matrix)
+    assert again.alternative.deviance == OTHER.deviance
     np.testing.assert_array_equal(again.alternative.probe, OTHER.probe)
 
 

@@ -97,7 +97,7 @@ def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
     assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
-def test_the_scale_of_electrons_is_told(monkeypatch):
+def test_the_scale_of_electrons_is_reported(monkeypatch):
     """Beyond the rotation, which is taken."""
     found = recorded(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)

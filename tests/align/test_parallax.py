@@ -50,7 +50,7 @@ def test_the_turn_and_the_magnification_are_found(scan):
     assert own.lead > 1.5 and own.height > 1.5 * mirrored.height
 
 
-def test_transposed_patterns_are_told(scan):
+def test_transposed_patterns_are_reported(scan):
     transposed = replace(scan, amplitudes=np.swapaxes(scan.amplitudes[:], 1, 2).copy())
     own, mirrored = parallax(transposed)
     assert mirrored.degrees == pytest.approx(TURN, abs=5) and mirrored.height > 1.5 * own.height

@@ -100,7 +100,7 @@ def known(scan):
     return registration
 
 
-def test_the_search_goes_back_by_what_was_told_too_much(known):
+def test_the_search_goes_back_by_what_was_reported_too_much(known):
     move, share = known.search(44, np.zeros(2))
     np.testing.assert_array_equal(move, (-5, 7))
     assert share == pytest.approx(0, abs=0.02)

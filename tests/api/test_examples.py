@@ -203,7 +203,7 @@ def test_dead_pixels_are_minus_one_in_every_pattern_of_a_group():
     assert 0.02 < min(shares) < 0.06 and 0.12 < max(shares) < 0.16
 
 
-def test_a_wrong_probe_changes_what_is_told_and_not_what_is_measured():
+def test_a_wrong_probe_changes_what_is_specified_and_not_what_is_measured():
     _, right = batch_of("modes", step=2)
     _, wrong = batch_of("modes", step=2, probe_error_share=1.0, probe_error_rad=(0.3, 0.3))
     np.testing.assert_array_equal(wrong["x"], right["x"])
@@ -213,7 +213,7 @@ def test_a_wrong_probe_changes_what_is_told_and_not_what_is_measured():
     assert 0.05 < relative(wrong["probe"], right["probe"]) < 0.6
 
 
-def test_wrong_positions_change_what_is_told_and_not_what_is_measured():
+def test_wrong_positions_change_what_is_specified_and_not_what_is_measured():
     found = []
     for step in range(30):
         _, right = batch_of("group", step)

@@ -322,7 +322,7 @@ def test_the_relative_error_by_hand():
     assert metrics.relative_error(np.ones((2, 3), complex), np.full((2, 3), 2 + 1j)) is None
 
 
-def test_slow_phases_are_told_from_fast_ones():
+def test_low_frequencies_are_distinguished_from_high_ones():
     """A wave of one period over 81 samples is below a twentieth of Nyquist, one of 20 periods above."""
     cols = np.arange(81) * np.ones((64, 1))
     truth = np.ones((64, 81), complex)

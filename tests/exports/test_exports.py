@@ -302,7 +302,7 @@ def test_what_a_format_needs_and_the_scan_lacks(scan, tmp_path):
         product.write(tmp_path / "scan", replace(scan, object=None))
 
 
-def test_the_format_is_told_by_the_name(tmp_path):
+def test_the_name_gives_the_format(tmp_path):
     assert set(SUFFIXES.values()) == set(FORMATS)
     assert [format_of(None, f"a/b{suffix}") for suffix in (".h5", ".CXI", ".nxs", ".npz")] == [*FORMATS]
     assert format_of("cxi", "scan.npz") == "cxi"

@@ -1,5 +1,6 @@
 """Doubts about the positions that arose before the fit: believed where its misfit still looks like them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,20 +22,23 @@ DOUBT = Alternative(
 MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
 
 
-def flags_of(gains, other=DOUBT):
-    """The flags and the product's warnings, for gains of some causes; None: nothing is known of them."""
+def flags_of(gains, other=DOUBT, deviance=1.0):
+    """The flags and the product's warnings, for gains of some causes; None: nothing is known of them.
+
+    ``deviance``: mean of the patterns under the product.
+    """
     causes = None
     if gains is not None:
         causes = Causes(
             dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}, 20_000.0, np.ones((4, 4))
         )
-    fits = {"solver": SimpleNamespace(causes=causes)}
+    fits = {"solver": SimpleNamespace(causes=causes, used=SimpleNamespace(mean_deviance=deviance))}
     made, flags = pipeline._confirmed(SimpleNamespace(alternative=other), MADE, fits, "solver")
     return flags, tuple(warnings_of(made["solver"].decisions))
 
 
 @pytest.mark.parametrize("gains", [{"position_map": 5000.0}, {"position_map": 100.0}, None])
-def test_a_doubt_that_the_fit_confirms_is_told(gains):
+def test_a_doubt_that_the_fit_confirms_is_reported(gains):
     assert flags_of(gains) == (("scale_doubtful",), ("another scale",))
     assert flags_of(gains, None) == ((), ())
 
@@ -43,6 +47,14 @@ def test_a_doubt_that_the_fit_confirms_is_told(gains):
 def test_a_doubt_that_the_beam_had_caused_is_not(gains):
     """Of a detector's point spread: positions would explain less than a background."""
     assert flags_of(gains) == ((), ())
+
+
+def test_a_doubt_is_reported_where_the_product_explains_less_than_a_short_fit_of_it():
+    """A background would explain more of what is left, but other positions explained nearly all."""
+    gains, other = {"position_map": 390.0, "background": 1424.0}, replace(DOUBT, deviance=1.2)
+    assert flags_of(gains, other, deviance=5.2) == (("scale_doubtful",), ("another scale",))
+    assert flags_of(gains, other, deviance=1.1) == ((), ())
+    assert flags_of(gains, other, deviance=None) == ((), ())
 
 
 @pytest.mark.parametrize(

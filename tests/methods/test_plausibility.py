@@ -78,7 +78,7 @@ def test_intensities_are_too_bright(scan):
     assert judged(0.999 * amplitudes**2, probe)[0] == []  # without a scale nothing says what is bright
 
 
-def test_ten_times_the_light_is_the_limit():
+def test_ten_times_the_intensity_is_the_limit():
     """A flat object of transmission T: one pattern, |F P|² itself."""
     probe = np.exp(-(np.hypot(*np.mgrid[-16:16, -16:16]) ** 2) / 50).astype(np.complex64)
     field = np.sqrt(far_field_intensity(probe)) / 32

@@ -158,7 +158,7 @@ def slow_misfit(batch, b, reach):
 
 @pytest.mark.parametrize("bad", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["group", "single"])
-def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
+def test_the_cnns_receive_the_misfit(name, bad, monkeypatch):
     form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
     network = network_of(geometry_of_form(form), stages=1)
     shown = []

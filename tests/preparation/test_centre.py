@@ -47,7 +47,7 @@ def test_dead_columns_anywhere_in_the_beam(beam, column):
 
 
 @every_beam
-def test_diffuse_light_and_a_sloping_background_do_not_pull(beam):
+def test_diffuse_intensity_and_a_sloping_background_do_not_pull(beam):
     """Half the intensity of the beam in one, as much in the other."""
     diffuse = np.exp(-(radius((67, 41)) ** 2) / (2 * 20**2))
     slope = np.broadcast_to(np.arange(W) / W, (H, W))
@@ -73,6 +73,6 @@ def test_two_ways_that_do_not_agree_are_a_warning():
     assert found[:2] == TRUE and "sharp outline" in found.why
 
 
-def test_no_light_is_refused():
+def test_no_intensity_is_refused():
     with pytest.raises(ConfigError, match="mean pattern is dark"):
         find_centre(np.zeros((H, W)), np.ones((H, W), bool))

@@ -72,7 +72,7 @@ def test_what_is_missing_is_named():
         config(physics=None, source_distance_m=0.1)
 
 
-def test_a_transfer_function_that_aliases_is_told():
+def test_a_transfer_function_that_aliases_is_reported():
     warnings = interpret(raw(distance_m=3.0), config()).warnings
     assert any("λz/dx² = 300" in line and "data.N=300" in line for line in warnings)
     assert not interpret(raw(), config()).warnings
@@ -110,7 +110,7 @@ def test_the_mean_pattern_brought_back_gives_it_again():
     assert measured_power(probe, None, good) == pytest.approx(np.sum(modulus**2), rel=1e-5)
 
 
-def test_light_to_the_edge_looks_like_a_near_field():
+def test_intensity_to_the_edge_looks_like_a_near_field():
     warnings = interpret(raw(), config(physics=None)).warnings
     assert sum("data.physics=near_field" in line for line in warnings) == 1
     assert not interpret(raw(), config(physics="far_field")).warnings

@@ -185,7 +185,7 @@ def test_turns_and_shears_that_are_none_are_refused(changes, message):
         ({"good": np.zeros((H, W), bool)}, "no pixel is good .the file's mask.; is it inverted"),
     ],
 )
-def test_what_cannot_be_told_is_asked_for(changes, message):
+def test_what_cannot_be_determined_must_be_specified(changes, message):
     with pytest.raises(ConfigError, match=message):
         interpret(raw(**changes), config())
 

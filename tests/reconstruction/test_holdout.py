@@ -55,7 +55,7 @@ def test_what_is_clear_and_what_matters():
 # ---- keeping out
 
 
-def test_patterns_are_kept_out_whole(scans):
+def test_patterns_are_held_out_whole(scans):
     _, whole, kept, holdout = kept_out(scans, "patterns")
     assert holdout.kind == "patterns" and holdout.kept_share == 1
     count = round(0.1 * 64)
@@ -70,7 +70,7 @@ def test_patterns_are_kept_out_whole(scans):
 
 
 @pytest.mark.parametrize("unit", [1.0, 3e-3])
-def test_photons_are_kept_out_of_every_count(scans, unit):
+def test_photons_are_held_out_of_every_count(scans, unit):
     scan = scans[5]
     data = scan.dataset(np.random.default_rng(2), counts=unit == 1)
     data = replace(data, amplitudes=data.amplitudes[:] * unit)
@@ -88,7 +88,7 @@ def test_photons_are_kept_out_of_every_count(scans, unit):
     assert holdout.likelihood.unit == kept.unit == whole.unit
 
 
-def test_photons_kept_out_are_independent_of_the_rest():
+def test_photons_held_out_are_independent_of_the_rest():
     """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
     plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
     data, mean = plain.dataset(np.random.default_rng(4)), plain.intensity()
@@ -99,7 +99,7 @@ def test_photons_kept_out_are_independent_of_the_rest():
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(bright.sum())
 
 
-def test_noise_kept_out_is_independent_of_the_rest(scans):
+def test_noise_held_out_is_independent_of_the_rest(scans):
     """Amplitudes with normal noise of a known size: neither part depends on the other's noise."""
     scan, rng = scans[5], np.random.default_rng(5)
     clean, sigma = 50 + np.zeros((25, N, N)), 0.7
@@ -120,7 +120,7 @@ def test_noise_kept_out_is_independent_of_the_rest(scans):
     np.testing.assert_allclose(both, noisy.amplitudes[:], rtol=1e-5)
 
 
-def test_what_is_kept_out_is_drawn_by_the_seed(scans):
+def test_what_is_held_out_is_drawn_by_the_seed(scans):
     for kind in KINDS:
         one, same, other = (kept_out(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
         arrays = [x.data.positions if kind == "patterns" else x.instead for x in (one, same, other)]
@@ -171,7 +171,7 @@ def test_a_wrong_estimate_scores_worse(scans, kind):
     assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
 
 
-def test_photons_are_judged_with_their_share_of_light_and_background(scans):
+def test_photons_are_scored_with_their_share_of_intensity_and_background(scans):
     """The estimate of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
     scan, whole, _, holdout = kept_out(scans, "photons")
     estimate = replace(scan.estimate(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
@@ -181,7 +181,7 @@ def test_photons_are_judged_with_their_share_of_light_and_background(scans):
     assert found.object is estimate.object and found.modes is estimate.modes
 
 
-def test_patterns_kept_out_find_their_own_places(scans):
+def test_patterns_held_out_find_their_own_places(scans):
     """Positions and flux where they are refined, at two units of deviance a number; else the nominal."""
     scan, whole, _, holdout = kept_out(scans, "patterns")
     rng, data = np.random.default_rng(7), holdout.likelihood.data

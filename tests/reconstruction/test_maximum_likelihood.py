@@ -60,7 +60,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < bound
 
 
-def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
+def test_a_wrong_probe_is_refined_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, ModelOptions(), 0)
     decisions = decided(found)
@@ -76,7 +76,7 @@ def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     np.testing.assert_allclose(kept.estimate.modes, data.model_probe, rtol=1e-5, atol=1e-6)
 
 
-def test_wrong_flux_is_freed():
+def test_wrong_flux_is_refined():
     plain = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
     flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
@@ -85,7 +85,7 @@ def test_wrong_flux_is_freed():
     assert np.corrcoef(found.estimate.flux, flux)[0, 1] > 0.96
 
 
-def test_a_background_is_freed(scan):
+def test_a_background_is_refined(scan):
     background = np.full((N, N), 30.0)
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
     found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
@@ -94,7 +94,7 @@ def test_a_background_is_freed(scan):
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
 
-def test_a_second_mode_is_freed():
+def test_a_second_mode_is_refined():
     first, second = beam(), beam(1.5, 2.0, width=6)
     second = second - first * np.vdot(first, second)
     modes = np.array([np.sqrt(0.7) * first, np.sqrt(0.3) * second / np.linalg.norm(second)])
@@ -256,7 +256,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
 
 
-def test_progress_and_course_are_told(scan, wrong_probe):
+def test_progress_and_course_are_reported(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
     wishes = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
     found = run(data, wishes, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))

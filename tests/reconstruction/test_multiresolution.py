@@ -49,7 +49,7 @@ def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], blockwise
     assert error_of(mirrored, truth) > 0.5
 
 
-def test_photons_that_are_kept_out_stay_out(scan: tuple[Dataset, np.ndarray]) -> None:
+def test_photons_that_are_held_out_stay_out(scan: tuple[Dataset, np.ndarray]) -> None:
     """Amplitudes in place of the dataset's, which are the mean pattern each time: the object is theirs."""
     data, truth = scan
     mean = np.sqrt(data.amplitudes.statistics.mean_intensity).astype(np.float32)

@@ -103,7 +103,7 @@ def test_it_is_infinite_outside_of_the_mask_and_without_illumination(scan, data)
     np.testing.assert_array_equal(errors.phase, again.phase)
 
 
-def test_what_goes_with_the_light_is_not_blurred():
+def test_what_goes_with_the_intensity_is_not_blurred():
     illumination = 1.0 + (ROWS - 4) ** 2 + 3 * np.sin(COLS) ** 2
     mask = np.hypot(ROWS - 11, COLS - 14) < 9
     found = smooth(5 / illumination, illumination, mask)

@@ -52,7 +52,7 @@ def test_modes_and_background_are_those_of_the_middle(scan: tuple[Dataset, np.nd
     assert middle.sum() == 3 and middle[0, 0] == 1 and middle[3, SIDE - 2] == 2
 
 
-def test_the_coarsest_that_explains_most_of_the_light(scan: tuple[Dataset, np.ndarray]) -> None:
+def test_the_coarsest_that_explains_most_of_the_intensity(scan: tuple[Dataset, np.ndarray]) -> None:
     data, _ = scan
     view = coarser(data)
     assert view is not None and view.data.N == SIDE

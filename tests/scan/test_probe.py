@@ -244,7 +244,7 @@ def test_a_stop_that_closes_the_pupil_is_refused() -> None:
         make_probe(config, 64)
 
 
-def test_light_at_the_edge_of_a_disk():
+def test_intensity_at_the_edge_of_a_disk():
     """By hand: nothing of a narrow disk, all of a full window, and some of a disk as wide as the window."""
     axis = np.arange(64) - 32
     radius = np.hypot(axis[:, None], axis)

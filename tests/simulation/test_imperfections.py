@@ -208,7 +208,7 @@ def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
     np.testing.assert_allclose(sums, made.flux, atol=6 / np.sqrt(3e5))
 
 
-def test_the_point_spread_is_a_gaussian_and_loses_no_light(perfect):
+def test_the_point_spread_is_a_gaussian_and_loses_no_intensity(perfect):
     point = np.zeros((1, 33, 33))
     point[0, 16, 16] = 7.0
     spread, axis = module.blur(point, 1.2)[0], np.arange(33) - 16

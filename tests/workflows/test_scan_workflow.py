@@ -90,7 +90,7 @@ def finished(scan, tmp_path_factory, in_process_once):
 
 
 @pytest.mark.usefixtures("read_rightly")
-def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
+def test_no_pattern_is_both_fitted_and_held_out(scan, tmp_path):
     """An R-factor called free, of patterns that were fitted, would praise every overfit."""
     from ptycho.align.context import RunContext
     from ptycho.config import ScanRunConfig

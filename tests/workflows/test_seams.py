@@ -15,6 +15,7 @@ from helpers.scans import Frames
 import workflows.reconstruct.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.config.sections import OwnProbe
 from ptycho.datasets import load_dataset
 from ptycho.methods import pipeline, solver
 from ptycho.methods.pipeline import choose
@@ -110,10 +111,10 @@ def file(tmp_path_factory):
     return path
 
 
-def run_of(file, folder, patch, network=1.0):
+def run_of(file, folder, patch, network=1.0, **settings):
     """The stand-ins after a run of the workflow, its folder and its metrics."""
-    found = StandIns(patch, network)
-    asked = ScanRunConfig(data=DataConfig(file=(file,), N=N), run="pretrained", holdout_fraction=0.1)
+    found, data = StandIns(patch, network), DataConfig(file=(file,), N=N)
+    asked = ScanRunConfig(data=data, run="pretrained", holdout_fraction=0.1, **settings)
     config, scan = interpret_scan(plan(asked))
     workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
@@ -192,6 +193,16 @@ def test_the_ramp_of_every_object_is_stored_with_its_probe(file, tmp_path, monke
             turn = np.vdot(wave, expected) / np.vdot(wave, wave).real
             assert abs(turn) == pytest.approx(1, abs=1e-4)
             np.testing.assert_allclose(turn * wave, expected, atol=2e-3 * np.abs(expected).max())
+
+
+def test_the_ramp_stays_in_the_object_under_a_known_probe(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
+    monkeypatch.setattr(StandIns, "ramp", 0.4)
+    found, folder, metrics = run_of(file, tmp_path / "out", monkeypatch, probe=OwnProbe(learn=False))
+    assert "phase ramp" not in metrics["findings"]
+    held, own = stored(folder, "solver"), found.solved
+    np.testing.assert_array_equal(held["probe"], own.beam.probe)
+    np.testing.assert_array_equal(held["object"], own.objects)
 
 
 # ---- the flag of a network outside of its training
