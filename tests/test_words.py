@@ -60,6 +60,7 @@ BELOW = [  # second level, written alike
     "notes/near_fields.md",
     "notes/flags.md",
     "notes/positions.md",
+    "notes/solver.md",
 ]
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
