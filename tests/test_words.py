@@ -52,7 +52,13 @@ FORBIDDEN = {  # private word: the field's word
     r"(says?|states?) it|would state it": "set the key to …",
     r"asked for": "specified",
 }
-BELOW = ["large.md", "walkthroughs.md", "gallery.md", "development.md"]  # second level, written alike
+BELOW = [  # second level, written alike
+    "large.md",
+    "walkthroughs.md",
+    "gallery.md",
+    "development.md",
+    "benchmarks.md",
+]
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
 MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
