@@ -58,6 +58,7 @@ BELOW = [  # second level, written alike
     "gallery.md",
     "development.md",
     "benchmarks.md",
+    "architecture.md",
 ]
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
