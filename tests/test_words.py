@@ -59,6 +59,8 @@ BELOW = [  # second level, written alike
     "development.md",
     "benchmarks.md",
     "architecture.md",
+    "notes/grid_lines.md",
+    "notes/pretrained.md",
 ]
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
