@@ -61,6 +61,12 @@ BELOW = [  # second level, written alike
     "notes/flags.md",
     "notes/positions.md",
     "notes/solver.md",
+    "benchmarks.md",
+    "architecture.md",
+    "notes/grid_lines.md",
+    "notes/pretrained.md",
+    "xla.md",
+    "export.md",
 ]
 GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 PROSE = re.compile(r"[a-z,;:)]\s+[a-z(]", re.I)  # two words at least
