@@ -1,7 +1,7 @@
-"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user reads.
+"""Measured scans that must be refused, or accepted with a warning: a function for each, and the message.
 
-Every case starts from a good file of one of the formats (:class:`ScanWorld`) and spoils one thing. Nothing
-here imports TensorFlow.
+Every case starts from a valid file of one format (:class:`ScanWorld`) and damages one thing. Nothing here
+imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrays = dict[str, Any]
 
 @functools.cache
 def made_up() -> SimpleNamespace:
-    """Some ten thousand photons in each of 30 patterns (32, 32), five rows of six, off the pixel grid."""
+    """Return a scan of 30 patterns (32, 32) of about 10⁴ photons, five rows of six, off the pixel grid."""
     rng = np.random.default_rng(7)
     object_ = np.exp(1j * rng.uniform(-1, 1, (64, 68))) * rng.uniform(0.5, 1, (64, 68))
     rows, cols = np.indices((N, N)) - N // 2
@@ -44,7 +44,7 @@ def made_up() -> SimpleNamespace:
     return SimpleNamespace(counts=counts, places=places, metres=places * PIXEL, probe=probe, object=object_)
 
 
-# ---- the good files: arrays by key, ``path@name`` for an attribute, and what the user says of them
+# ---- the valid files: arrays by key (``path@name``: an attribute), and the overrides that they need
 
 
 def pinn() -> tuple[Arrays, list[str]]:
@@ -188,7 +188,7 @@ FORMATS = NPZ | HDF5 | {"tiff": tiff}
 
 
 class ScanWorld:
-    """A folder with a table of positions in it, to make good or spoilt scans in."""
+    """A folder with a table of positions, in which valid or damaged scans are made."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "in"
@@ -201,10 +201,10 @@ class ScanWorld:
         return self.folder / ("scan.npz" if form in NPZ else "scan.tif" if form == "tiff" else "scan.h5")
 
     def made(self, form: str, changes: Mapping[str, Any] | None = None, *said: str) -> list[str]:
-        """A file of a format, and the overrides that read it.
+        """Write a file of a format, and return the overrides that read it.
 
         Args:
-            changes: arrays by key; a function makes it of the good one, None leaves it out.
+            changes: arrays by key, functions of the valid arrays, or None, which omits an array.
             said: further overrides.
         """
         arrays, options = FORMATS[form]()
@@ -236,10 +236,10 @@ def _hdf5(path: Path, arrays: Arrays) -> None:
 
 @dataclass(frozen=True)
 class ScanCase:
-    """What is wrong, the overrides that read it, and a pattern of the line that the user sees.
+    """The fault, a function that returns the overrides, and a pattern of the line that the user sees.
 
     Attributes:
-        doubtful: the scan is taken, and the line is a warning.
+        doubtful: the scan is accepted, and the line is a warning.
     """
 
     name: str
@@ -248,7 +248,7 @@ class ScanCase:
     doubtful: bool = False
 
 
-# ---- ways to spoil a scan
+# ---- damaged scans
 
 
 def bad(form: str, changes: Mapping[str, Any], *said: str) -> Callable[[ScanWorld], list[str]]:
@@ -256,7 +256,7 @@ def bad(form: str, changes: Mapping[str, Any], *said: str) -> Callable[[ScanWorl
 
 
 def put(index: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """One element, or slice, of an array with another value; whole numbers stay what they are."""
+    """Replace one element, or slice, of an array; integers stay integers if the value is one."""
 
     def change(array: np.ndarray) -> np.ndarray:
         array = np.array(array, np.result_type(array, np.asarray(value)))
@@ -275,7 +275,7 @@ def first(count: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def cut(form: str, fraction: float) -> Callable[[ScanWorld], list[str]]:
-    """A file that was copied only in part."""
+    """Cut a file off after a fraction of its bytes."""
 
     def make(world: ScanWorld) -> list[str]:
         said, path = world.made(form), world.path(form)
@@ -288,7 +288,7 @@ def cut(form: str, fraction: float) -> Callable[[ScanWorld], list[str]]:
 
 @dataclass(frozen=True)
 class Declared:
-    """An HDF5 dataset of which nothing was written."""
+    """An HDF5 data set without written chunks."""
 
     shape: tuple[int, ...]
     dtype: str = "u2"
@@ -300,7 +300,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Packed:
-    """The patterns by an HDF5 filter that nobody has."""
+    """Patterns packed by an HDF5 filter that is not installed."""
 
     code: int
 
@@ -317,7 +317,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Patterns in a raw file, which HDF5 would read wherever it is."""
+    """Patterns in an external raw file, which HDF5 would read from any folder."""
 
     name: str
 
@@ -326,7 +326,7 @@ class Elsewhere:
 
 
 def linked_away(world: ScanWorld) -> list[str]:
-    """A master whose second half is in a file outside its folder."""
+    """Link the second half of an Eiger master file to a file outside its folder."""
     outside = world.folder.parent / "secret.h5"
     _hdf5(outside, {"entry/data/data": made_up().counts[15:]})
     return world.made(
@@ -335,7 +335,7 @@ def linked_away(world: ScanWorld) -> list[str]:
 
 
 def damaged_chunk(world: ScanWorld) -> list[str]:
-    """Patterns of which one cannot be unpacked."""
+    """Write packed patterns, one of which is damaged."""
     said = world.made("foldslice", {"dp": None})
     with h5py.File(world.path("foldslice"), "a") as file:
         file.create_dataset("dp", data=made_up().counts, chunks=(1, N, N), compression="gzip")
@@ -344,7 +344,7 @@ def damaged_chunk(world: ScanWorld) -> list[str]:
 
 
 def flipped(form: str, key: str) -> Callable[[ScanWorld], list[str]]:
-    """One bit of the patterns changed."""
+    """Change one bit of the patterns."""
 
     def make(world: ScanWorld) -> list[str]:
         said, path = world.made(form), world.path(form)
@@ -368,7 +368,7 @@ def virtual_of_nowhere(world: ScanWorld) -> list[str]:
 
 
 def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Callable[[ScanWorld], list[str]]:
-    """A member that declares more than it holds."""
+    """Write a member whose header declares more bytes than it has."""
 
     def make(world: ScanWorld) -> list[str]:
         said = world.made(form, {key: None})
@@ -382,7 +382,7 @@ def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Callable[[ScanWor
 
 
 def bomb(world: ScanWorld) -> list[str]:
-    """Patterns of zeros that expand a thousandfold."""
+    """Write packed patterns of zeros that expand a thousandfold."""
     arrays, _ = pinn()
     arrays["diff3d"] = np.zeros((J, 2048, 2048), np.uint8)
     np.savez_compressed(world.path("pinn"), **arrays)
@@ -390,7 +390,7 @@ def bomb(world: ScanWorld) -> list[str]:
 
 
 def long_name_flipped(world: ScanWorld) -> list[str]:
-    """The name in a local header of the archive, long and of line ends, is not that of the directory."""
+    """Write an archive with a member of a very long name, and a header of 9000 line ends."""
     said = world.made("pinn", {"diff3d": None})
     name = "diff3d.npy"
     with zipfile.ZipFile(world.path("pinn"), "a") as archive:
@@ -410,7 +410,7 @@ def strange_datasets(world: ScanWorld) -> list[str]:
 
 
 def table(content: str, form: str = "tiff") -> Callable[[ScanWorld], list[str]]:
-    """Another table of positions beside a good file."""
+    """Write another table of positions beside a valid file."""
 
     def make(world: ScanWorld) -> list[str]:
         said = world.made(form)
@@ -434,7 +434,7 @@ def masked(image: np.ndarray) -> Callable[[ScanWorld], list[str]]:
 
 
 def pipe(option: str, form: str) -> Callable[[ScanWorld], list[str]]:
-    """A named pipe, which nobody ever writes to."""
+    """Name a pipe as a file, which would wait for ever."""
 
     def make(world: ScanWorld) -> list[str]:
         import os
@@ -546,7 +546,7 @@ SHAPES = [
         r"encoder \(10000000000, 2\) takes 160000000000 bytes; at most",
     ),
     ScanCase(
-        "keys_hdf5: declares 10⁹ of both",
+        "keys_hdf5: declares 10⁹ patterns and positions",
         bad(
             "keys_hdf5", {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
         ),
@@ -864,7 +864,7 @@ MASKS = [
 ]
 SCAN_CASES = [*FILES, *SHAPES, *NUMBERS, *POSITIONS, *UNITS, *MASKS]
 
-OVERRIDDEN = {  # what the user states stands above what the file has, however wrong that is
+OVERRIDDEN = {  # specified lengths take precedence over those of the file, however wrong these are
     "cxi": ({f"{SRC}/energy": 8.0, f"{DET}/distance": 1e9, f"{DET}/x_pixel_size": 75.0}, LENGTHS),
     "nexus": (
         {f"{BEAM}/energy@units": "cubit", f"{DET}/distance": 1e30, f"{DET}/x_pixel_size": 75.0},

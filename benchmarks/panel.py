@@ -93,7 +93,7 @@ ILLUMINATED = 0.1  # scored are pixels above this fraction of the strongest illu
 
 
 class Cell(NamedTuple):
-    """A scan: object, probe, photons per pattern, step (px), what is wrong in its file, side N of a pattern."""
+    """A scan: object, probe, photons per pattern, step (px), what is wrong in its file, and N."""
 
     object: str
     probe: str
