@@ -41,13 +41,13 @@ def scans(config: RunConfig) -> dict[str, Dataset]:
     own = test()
     jittered = test(scan=replace(config.scan, jitter=3.0))
     wide = {"N": 2 * config.N, "size": config.size + 2 * config.N}
-    found = {"as in training": own, "positions jittered by up to 3 px": jittered}
+    found = {"as in training": own, "positions shifted by up to 3 px": jittered}
     for count in (3, 4, 7):
         found[f"groups of the {count} nearest patterns"] = own.regrouped(count)
-        found[f"groups of the {count} nearest, jittered"] = jittered.regrouped(count)
+        found[f"groups of the {count} nearest, shifted"] = jittered.regrouped(count)
     return found | {
         f"N = {2 * config.N}": test(**wide),
-        f"N = {2 * config.N}, jittered": test(**wide, scan=replace(config.scan, jitter=3.0)),
+        f"N = {2 * config.N}, shifted": test(**wide, scan=replace(config.scan, jitter=3.0)),
     }
 
 
