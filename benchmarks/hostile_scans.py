@@ -200,12 +200,12 @@ class ScanWorld:
     def path(self, form: str) -> Path:
         return self.folder / ("scan.npz" if form in NPZ else "scan.tif" if form == "tiff" else "scan.h5")
 
-    def made(self, form: str, changes: Mapping[str, Any] | None = None, *said: str) -> list[str]:
+    def made(self, form: str, changes: Mapping[str, Any] | None = None, *overrides: str) -> list[str]:
         """Write a file of a format, and return the overrides that read it.
 
         Args:
             changes: arrays by key, functions of the valid arrays, or None, which omits an array.
-            said: further overrides.
+            overrides: further overrides.
         """
         arrays, options = FORMATS[form]()
         for key, value in (changes or {}).items():
@@ -218,7 +218,7 @@ class ScanWorld:
             tifffile.imwrite(path, arrays["pages"])
         else:
             _hdf5(path, arrays)
-        filled = [text.format(table=self.table, folder=self.folder) for text in (*options, *said)]
+        filled = [text.format(table=self.table, folder=self.folder) for text in (*options, *overrides)]
         return [f"data.file={path}", *filled]
 
 
@@ -251,8 +251,8 @@ class ScanCase:
 # ---- damaged scans
 
 
-def bad(form: str, changes: Mapping[str, Any], *said: str) -> Callable[[ScanWorld], list[str]]:
-    return lambda world: world.made(form, changes, *said)
+def bad(form: str, changes: Mapping[str, Any], *overrides: str) -> Callable[[ScanWorld], list[str]]:
+    return lambda world: world.made(form, changes, *overrides)
 
 
 def put(index: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -278,10 +278,10 @@ def cut(form: str, fraction: float) -> Callable[[ScanWorld], list[str]]:
     """Cut a file off after a fraction of its bytes."""
 
     def make(world: ScanWorld) -> list[str]:
-        said, path = world.made(form), world.path(form)
+        overrides, path = world.made(form), world.path(form)
         content = path.read_bytes()
         path.write_bytes(content[: int(len(content) * fraction)])
-        return said
+        return overrides
 
     return make
 
@@ -336,47 +336,47 @@ def linked_away(world: ScanWorld) -> list[str]:
 
 def damaged_chunk(world: ScanWorld) -> list[str]:
     """Write packed patterns, one of which is damaged."""
-    said = world.made("foldslice", {"dp": None})
+    overrides = world.made("foldslice", {"dp": None})
     with h5py.File(world.path("foldslice"), "a") as file:
         file.create_dataset("dp", data=made_up().counts, chunks=(1, N, N), compression="gzip")
         file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
-    return said
+    return overrides
 
 
 def flipped(form: str, key: str) -> Callable[[ScanWorld], list[str]]:
     """Change one bit of the patterns."""
 
     def make(world: ScanWorld) -> list[str]:
-        said, path = world.made(form), world.path(form)
+        overrides, path = world.made(form), world.path(form)
         with zipfile.ZipFile(path) as archive:
             start = archive.getinfo(f"{key}.npy").header_offset
         content = bytearray(path.read_bytes())
         content[start + 5000] ^= 4
         path.write_bytes(content)
-        return said
+        return overrides
 
     return make
 
 
 def virtual_of_nowhere(world: ScanWorld) -> list[str]:
-    said = world.made("foldslice", {"dp": None})
+    overrides = world.made("foldslice", {"dp": None})
     layout = h5py.VirtualLayout((J, N, N), "u2")
     layout[:] = h5py.VirtualSource("gone.h5", "d", shape=(J, N, N))
     with h5py.File(world.path("foldslice"), "a") as file:
         file.create_virtual_dataset("dp", layout)
-    return said
+    return overrides
 
 
 def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Callable[[ScanWorld], list[str]]:
     """Write a member whose header declares more bytes than it has."""
 
     def make(world: ScanWorld) -> list[str]:
-        said = world.made(form, {key: None})
+        overrides = world.made(form, {key: None})
         header = {"descr": "<u2", "fortran_order": False, "shape": shape}
         with zipfile.ZipFile(world.path(form), "a") as archive, archive.open(f"{key}.npy", "w") as member:
             np.lib.format.write_array_header_1_0(member, header)
             member.write(b"0123")
-        return said
+        return overrides
 
     return make
 
@@ -391,12 +391,12 @@ def bomb(world: ScanWorld) -> list[str]:
 
 def long_name_flipped(world: ScanWorld) -> list[str]:
     """Write an archive with a member of a very long name, and a header of 9000 line ends."""
-    said = world.made("pinn", {"diff3d": None})
+    overrides = world.made("pinn", {"diff3d": None})
     name = "diff3d.npy"
     with zipfile.ZipFile(world.path("pinn"), "a") as archive:
         archive.writestr(zipfile.ZipInfo("x" * 3000), b"")
         archive.writestr(name, b"\x93NUMPY\x01\x00\xff\xff{" + b"\n" * 9000)
-    return said
+    return overrides
 
 
 def strange_keys(world: ScanWorld) -> list[str]:
@@ -413,9 +413,9 @@ def table(content: str, form: str = "tiff") -> Callable[[ScanWorld], list[str]]:
     """Write another table of positions beside a valid file."""
 
     def make(world: ScanWorld) -> list[str]:
-        said = world.made(form)
+        overrides = world.made(form)
         world.table.write_text(content)
-        return said
+        return overrides
 
     return make
 
@@ -440,17 +440,17 @@ def pipe(option: str, form: str) -> Callable[[ScanWorld], list[str]]:
         import os
 
         os.mkfifo(world.folder / "pipe")
-        said = [text for text in world.made(form) if not text.startswith(f"data.{option}=")]
-        return [*said, f"data.{option}={world.folder}/pipe"]
+        overrides = [text for text in world.made(form) if not text.startswith(f"data.{option}=")]
+        return [*overrides, f"data.{option}={world.folder}/pipe"]
 
     return make
 
 
 def tiff_with(array: np.ndarray, **how: Any) -> Callable[[ScanWorld], list[str]]:
     def make(world: ScanWorld) -> list[str]:
-        said = world.made("tiff")
+        overrides = world.made("tiff")
         tifffile.imwrite(world.path("tiff"), array, **how)
-        return said
+        return overrides
 
     return make
 
@@ -470,12 +470,12 @@ FILES = [
     ScanCase("pinn: cut in half", cut("pinn", 0.5), r"not a readable \.npz \(it is cut short or damaged\)"),
     ScanCase("tiff: cut in half", cut("tiff", 0.5), r"scan\.tif: .*cut short.*; copy it anew"),
     ScanCase(
-        "foldslice: a filter that nobody has",
+        "foldslice: a filter that is not installed",
         bad("foldslice", {"dp": Packed(32123)}),
         r"dp is packed by the HDF5 filter 32123, not installed: pip install hdf5plugin",
     ),
     ScanCase(
-        "cxi: a filter that nobody has",
+        "cxi: a filter that is not installed",
         bad("cxi", {"entry_1/data_1/data": Packed(32987)}),
         r"entry_1/data_1/data is packed by the HDF5 filter 32987, not installed",
     ),

@@ -76,7 +76,7 @@ def exported(name: str, function: Callable, inputs: Inputs, rows: int, repeat: i
 
 
 def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
-    """Return value and gradients for ``count`` patterns of N², off the pixel grid, ``rows`` different ones."""
+    """Return value and gradients for ``count`` patterns of N², ``rows`` of them different, off the grid."""
     rng = np.random.default_rng([N, modes])
     normal = rng.standard_normal
     y, x = np.indices((N, N)) - (N - 1) / 2

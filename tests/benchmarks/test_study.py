@@ -158,5 +158,5 @@ def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130 and (bench / "stopped").exists()
-    assert f"To go on:\n    python -m benchmarks.study {' '.join(words)}" in error
+    assert f"To continue:\n    python -m benchmarks.study {' '.join(words)}" in error
     assert "Traceback" not in error and not (bench / "out/gs2_ideal/seed0.json").exists()
