@@ -1,4 +1,4 @@
-"""Errors of functions name the functions' own arguments, and leave all other words alone."""
+"""Errors of functions name the arguments of the functions, and change no other word."""
 
 import inspect
 import re
@@ -55,6 +55,6 @@ def test_every_remedy_of_a_flag_names_arguments():
 
 
 def arguments_of(function):
-    """Those that are written out, and those that go on as keys of a section."""
+    """Return the named arguments, and those that become keys of a section."""
     names = set(inspect.signature(function).parameters)
     return names | {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}

@@ -47,9 +47,9 @@ def test_the_notebook_is_the_page():
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory, in_process_once, read_rightly_once):
-    """The folder in which every cell was run, of a smaller scan with less to decide, and what the cells said.
+    """The folder in which all cells ran, on a smaller scan with fewer decisions, and the output of the cells.
 
-    In this process: one for each command would load and compile the same functions again.
+    They run in this process, because one per command would load and compile the same functions again.
     """
     place, said = tmp_path_factory.mktemp("user"), []
     for cell in nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4).cells:

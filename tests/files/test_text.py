@@ -1,4 +1,4 @@
-"""Names of files may hold letters that steer a terminal; none reaches it."""
+"""Names of files may hold control characters; none reaches the terminal."""
 
 import logging
 

@@ -43,8 +43,8 @@ def test_halves_that_are_not_done_tell_nothing(scan, caplog, converged):
 def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
     """After as many steps as it takes, and after two."""
     data = scan.dataset(np.random.default_rng(2))
-    wishes = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
-    solved = solve(data, wishes, 0)
+    options = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
+    solved = solve(data, options, 0)
     made = replace(covered_part(solved.estimate.object, data), fit=solved)
     half = data.subset(np.arange(0, 121, 2), 1)
     assert half_object(made, 60)(half).converged

@@ -100,7 +100,7 @@ def test_the_parts_of_a_beam_make_the_whole_in_its_order(prepared):
     same(replace(prepared, kept=np.arange(20)).beam_of(beam, None), beam)
 
 
-def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
+def test_a_finished_reconstruction_is_scored_by_the_one_before(prepared):
     """Before, the patterns that were held out were not fitted; it is judged under the beam of its own."""
     mask = np.ones((1, SIDE, SIDE), bool)
     right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)

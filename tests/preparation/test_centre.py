@@ -47,7 +47,7 @@ def test_dead_columns_anywhere_in_the_beam(beam, column):
 
 
 @every_beam
-def test_diffuse_intensity_and_a_sloping_background_do_not_pull(beam):
+def test_diffuse_intensity_and_a_sloping_background_do_not_shift_the_centre(beam):
     """Half the intensity of the beam in one, as much in the other."""
     diffuse = np.exp(-(radius((67, 41)) ** 2) / (2 * 20**2))
     slope = np.broadcast_to(np.arange(W) / W, (H, W))

@@ -141,7 +141,7 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"dark": np.ones((N, N))}, {"flat": np.ones((N, N))}])
-def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
+def test_an_uncertain_gain_must_be_specified(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
     scan = interpreted(raw(frames, "intensity", **changes))
     assert not scan.counts and scan.detector.gain == 1

@@ -25,7 +25,7 @@ def scan_with(far):
     )
 
 
-def test_a_position_far_from_all_others_which_is_left_out_takes_no_memory():
+def test_an_excluded_isolated_position_takes_no_memory():
     check_memory_for(CONFIG, scan_with([4]))
 
 

@@ -209,11 +209,11 @@ def test_a_damaged_fit_is_made_again(scan, objective, tmp_path, caplog):
 
 
 def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
-    wishes = ModelOptions(
+    options = ModelOptions(
         prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
     )
     used = []
-    found = solve(data, wishes, 0, False, used.append, blockwise=Blockwise(MOST))
+    found = solve(data, options, 0, False, used.append, blockwise=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 

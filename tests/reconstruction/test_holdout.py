@@ -20,7 +20,7 @@ def scans():
     return {count: Scan.of(np.random.default_rng(1), 3e4, count=count, step=2.2) for count in (8, 5)}
 
 
-def kept_out(scans, kind, seed=0, **changes):
+def split(scans, kind, seed=0, **changes):
     """The scan of a kind, its likelihood, what is fitted of it, and the judge."""
     scan = scans[8 if kind == "patterns" else 5]
     data = scan.dataset(np.random.default_rng(2), counts=kind != "noise", **changes)
@@ -56,7 +56,7 @@ def test_what_is_clear_and_what_matters():
 
 
 def test_patterns_are_held_out_whole(scans):
-    _, whole, kept, holdout = kept_out(scans, "patterns")
+    _, whole, kept, holdout = split(scans, "patterns")
     assert holdout.kind == "patterns" and holdout.kept_share == 1
     count = round(0.1 * 64)
     assert len(holdout.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
@@ -122,7 +122,7 @@ def test_noise_held_out_is_independent_of_the_rest(scans):
 
 def test_what_is_held_out_is_drawn_by_the_seed(scans):
     for kind in KINDS:
-        one, same, other = (kept_out(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
+        one, same, other = (split(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
         arrays = [x.data.positions if kind == "patterns" else x.instead for x in (one, same, other)]
         np.testing.assert_array_equal(*arrays[:2])
         assert np.any(arrays[0] != arrays[2])
@@ -157,7 +157,7 @@ def test_coverage_is_how_many_beams_overlap(dataset_of):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_estimate_scores_worse(scans, kind):
-    scan, whole, kept, holdout = kept_out(scans, kind)
+    scan, whole, kept, holdout = split(scans, kind)
     assert holdout.kind == kind
     f, rng = whole.normalisation, np.random.default_rng(6)
     estimate = Estimate.of(kept.data, scan.object, normalisation=f)
@@ -173,7 +173,7 @@ def test_a_wrong_estimate_scores_worse(scans, kind):
 
 def test_photons_are_scored_with_their_share_of_intensity_and_background(scans):
     """The estimate of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
-    scan, whole, _, holdout = kept_out(scans, "photons")
+    scan, whole, _, holdout = split(scans, "photons")
     estimate = replace(scan.estimate(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
     found = holdout.places(estimate, Refine(False))
     np.testing.assert_allclose(found.flux**2, 0.1 / (1 - 0.1), rtol=1e-5)
@@ -183,7 +183,7 @@ def test_photons_are_scored_with_their_share_of_intensity_and_background(scans):
 
 def test_patterns_held_out_find_their_own_places(scans):
     """Positions and flux where they are refined, at two units of deviance a number; else the nominal."""
-    scan, whole, _, holdout = kept_out(scans, "patterns")
+    scan, whole, _, holdout = split(scans, "patterns")
     rng, data = np.random.default_rng(7), holdout.likelihood.data
     nominal = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
     holdout = HoldOut(replace(holdout.likelihood, data=data.under(replace(data.beam, positions=nominal))))
@@ -212,7 +212,7 @@ def test_flux_that_is_known_is_used(scans):
 
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
     """Two patterns of 1.3 and 1.1 times the amplitude that the others have on average."""
-    scan, whole, _, holdout = kept_out(scans, "patterns")
+    scan, whole, _, holdout = split(scans, "patterns")
     data = holdout.likelihood.data.subset(np.arange(2), 1)
     flux = np.array([1.3, 1.1], np.float32)
     brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])

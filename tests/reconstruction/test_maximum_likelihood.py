@@ -178,7 +178,7 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     assert tried[:2] == ["2", "3"] and len(found.estimate.modes) == count and found.refine.background
 
 
-def test_what_is_asked_for_is_done(scan):
+def test_specified_options_are_kept(scan):
     data = scan.dataset(np.random.default_rng(2))
     asked = ModelOptions(
         *(True, True, True, True),
@@ -235,8 +235,8 @@ def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
-    wishes = ModelOptions(positions=False, background=False, modes=1, steps=10)
-    one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
+    options = ModelOptions(positions=False, background=False, modes=1, steps=10)
+    one, two, other = (run(data, options, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.estimate.object, two.estimate.object)
     assert one.decisions == two.decisions != other.decisions
 
@@ -245,10 +245,10 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     """The noise is learnt from residuals, with the unit of the amplitudes."""
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe, counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
-    wishes = replace(EDGES, positions=False, flux=False, background=False, modes=1)
+    options = replace(EDGES, positions=False, flux=False, background=False, modes=1)
     units = []
     for one in (data, milli):
-        found = run(one, wishes, 0)
+        found = run(one, options, 0)
         assert decided(found)["probe"] == "refined" and found.objective.likelihood.noise == "gaussian"
         assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1
         units.append(found.objective.likelihood.unit)
@@ -258,8 +258,8 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 
 def test_progress_and_course_are_reported(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
-    wishes = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
-    found = run(data, wishes, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
+    options = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
+    found = run(data, options, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
     assert seen == found.fit.course and set(done) == {64}
 
 

@@ -81,7 +81,7 @@ def test_frames_in_another_order_are_missed(scan):
     assert of(scan, shuffled).share > 0.5
 
 
-def test_a_few_spoilt_frames_are_missed_by_the_worst_tenth_alone(scan):
+def test_only_the_worst_tenth_shows_a_few_damaged_frames(scan):
     data = scan.dataset(np.random.default_rng(7))
     amplitudes = np.array(data.amplitudes[:])
     amplitudes[:6] = amplitudes[30:36]

@@ -200,7 +200,7 @@ def test_a_distance_belongs_to_slices(settings, text):
         SolverConfig(**settings)
 
 
-def test_what_knows_thin_objects_alone_is_refused():
+def test_methods_for_thin_objects_alone_are_refused():
     with pytest.raises(ConfigError, match=r"solver\.slices=2: only the solver knows slices; remove"):
         ScanRunConfig(solver=SolverConfig(**THICKNESS), models=("lsqml",))
     scan = ptycho.simulate(32, 20, nphotons=1e4)

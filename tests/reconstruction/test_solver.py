@@ -225,7 +225,7 @@ def test_wrong_positions_come_back(scan, data):
     assert np.std(without_common_moves(found, scan.positions)) < 0.2 * np.std(wrong)
 
 
-def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
+def test_a_scale_of_all_positions_is_kept_or_found(scan, data):
     scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scaled)
     first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)

@@ -68,7 +68,7 @@ def test_held_out_patterns_that_the_map_has_outside_lie_on_the_edge(curved):
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
+def test_a_refined_probe_explains_more_than_a_wrong_one(curved, counts):
     wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
     data = middle(replace(curved, beam=curved.beam.with_probe(wrong), counts=counts), 40)
     alone, together = (tried(data, *steps) for steps in ((7,), (3, 4)))

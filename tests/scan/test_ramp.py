@@ -56,7 +56,7 @@ def test_patterns_stay_and_the_object_is_flat(random):
     assert np.array_equal(flat.mask, made.mask) and not flat.object[~flat.covered].any()
 
 
-def test_rows_and_columns_are_told_as_such(random):
+def test_rows_and_columns_are_distinguished(random):
     made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 0.4, -0.7), complex_noise(random, N, N)))
     assert made.decisions[0].value == "0.40, -0.70 detector pixels"
 

@@ -151,7 +151,7 @@ def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
 
 
 @pytest.mark.parametrize("count", [2, 3, 1000])
-def test_drift_is_slow_and_of_the_rms_asked_for(count):
+def test_drift_is_slow_and_has_the_specified_rms(count):
     moved = module.draw_drift(count, 0.5, np.random.default_rng(6))
     np.testing.assert_allclose(np.sqrt(np.mean(moved**2, axis=0)), 0.5)
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-12)
@@ -180,7 +180,7 @@ def test_backlash_moves_every_second_row_of_a_snake():
     np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
 
 
-def test_a_probe_drifts_by_what_is_asked_for(perfect):
+def test_a_probe_drifts_by_the_specified_amount(perfect):
     """At each time the patterns are those of a probe that stays; nothing else of the scan changes."""
     made, norm = scan(probe_variation=0.2), np.linalg.norm(perfect.made.probe)
     first, last = (made.probe + t * made.drift for t in (-0.5, 0.5))
@@ -196,7 +196,7 @@ def test_a_probe_drifts_by_what_is_asked_for(perfect):
 # Dose and detector
 
 
-def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
+def test_flux_varies_as_specified_and_dims_whole_patterns(perfect):
     factor = module.draw_flux(50000, 0.2, np.random.default_rng(0))
     assert factor.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and factor.min() > 0
     assert factor.std() == pytest.approx(0.2, rel=0.03)

@@ -143,7 +143,7 @@ def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made):
 
 
 @pytest.mark.parametrize("path", module.PATHS)
-def test_positions_are_irregular_and_as_dense_as_asked_for(path):
+def test_positions_are_irregular_and_as_dense_as_specified(path):
     rng = np.random.default_rng(1)
     places = module.PATHS[path](2000, 4.0, rng)
     nearest = cKDTree(places).query(places, k=2)[0][:, 1]

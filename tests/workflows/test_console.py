@@ -48,7 +48,7 @@ def test_a_command_runs_its_script():
         (["python"], None),
     ],
 )
-def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
+def test_commands_are_shown_as_they_were_typed(original, expected, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", original)
     monkeypatch.setattr(sys, "argv", ["scripts/scan_workflow.py"])
     assert format_command("resume=x") == (expected or f"{sys.executable} scripts/scan_workflow.py resume=x")

@@ -105,16 +105,16 @@ def test_no_pattern_is_both_fitted_and_held_out(scan, tmp_path):
     interpreted = interpret(open_raw(config.data), config.data)
     each = prepare("scan", interpreted, config, RunContext(tmp_path))
     data, held_out = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
-    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, held_out))
+    fitted, withheld = ({tuple(position) for position in part.positions} for part in (data, held_out))
     count = len(each.whole.positions)
-    assert len(kept_out) == round(0.05 * count) > 3
-    assert not fitted & kept_out and len(fitted | kept_out) == count
+    assert len(withheld) == round(0.05 * count) > 3
+    assert not fitted & withheld and len(fitted | withheld) == count
     assert sorted([*each.kept, *each.out]) == list(range(count))
     np.testing.assert_array_equal(each.whole.positions[each.out], held_out.positions)
     assert data.group_size == 3 and held_out.group_size == 1
 
 
-def test_a_run_judges_itself_without_the_truth(finished):
+def test_a_run_is_scored_without_the_truth(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     for row in (metrics["pinn"], metrics["solver"]):
         assert 0 < row["r_factor"] < 0.5 and 0 < row["r_free"] < 0.5
@@ -127,17 +127,17 @@ def test_a_run_judges_itself_without_the_truth(finished):
 
 def test_what_scores_are_the_sums_of_is_kept(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
-    judged = read_all(finished / "assessment.npz", "fiu")
-    count = len(judged["nominal_positions"])
+    assessment = read_all(finished / "assessment.npz", "fiu")
+    count = len(assessment["nominal_positions"])
     for name in ("pinn", "solver"):
-        fitted, out = judged[f"{name}_patterns"], judged[f"{name}_holdout_patterns"]
-        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(judged["held_out"])
-        ratio = judged[f"{name}_r_factor"]
+        fitted, out = assessment[f"{name}_patterns"], assessment[f"{name}_holdout_patterns"]
+        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(assessment["held_out"])
+        ratio = assessment[f"{name}_r_factor"]
         assert ratio.min() < metrics[name]["r_factor"] < ratio.max()
         if metrics[name]["deviance_holdout"] is not None:
-            mean = judged[f"{name}_holdout_deviance"].mean()
+            mean = assessment[f"{name}_holdout_deviance"].mean()
             assert mean == pytest.approx(metrics[name]["deviance_holdout"], rel=1e-5)
-    course = judged["solver_course"]
+    course = assessment["solver_course"]
     assert course[-1] < course[0] and np.isfinite(course).all()
     assert "assessment.npz" in json.loads((finished / "files.json").read_text())
 
@@ -243,7 +243,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, finished
     assert not (tmp_path / "out").exists()
 
 
-def test_inspection_says_what_was_understood_and_changes_nothing(in_process, scan, tmp_path):
+def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_path):
     before = scan.read_bytes()
     code, out, _ = in_process(
         INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)

@@ -208,7 +208,7 @@ def test_the_ramp_stays_in_the_object_under_a_known_probe(file, tmp_path, monkey
 # ---- the flag of a network outside of its training
 
 
-def test_a_network_is_judged_against_the_solver(run, file, tmp_path, monkeypatch):
+def test_a_network_is_compared_with_the_solver(run, file, tmp_path, monkeypatch):
     """Where the solver explains the patterns no better, it is the measurement that is wrong."""
     _, _, worse = run_of(file, tmp_path / "out", monkeypatch, network=1.5)
     for metrics, flagged in ((run[2], False), (worse, True)):

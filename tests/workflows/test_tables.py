@@ -40,7 +40,7 @@ def test_kinds_are_those_that_their_sections_call_themselves():
         assert [section.kind for section in named.values()] == [*named]
 
 
-def test_competitors_are_the_models_of_a_run():
+def test_models_of_a_run_are_in_the_table():
     assert {*COMPETITORS} == {*config.MODELS, *NAMED}
     bound = {name: RunConfig().fixed_sizes(name) for name in COMPETITORS}
     assert bound["pinn"] == bound["unrolled"] == () and bound["baseline"] == ("N",)
