@@ -1,4 +1,4 @@
-"""The programs live.py and replay.py: what they refuse at once, and a folder watched to its end."""
+"""The programs live.py and replay.py: settings that they refuse, and a folder watched to its end."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""Which probe of a near field is found without being asked for: the one that nobody specified."""
+"""In a near field, the probe is refined by default only if none is specified."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Patterns that cannot be, or hardly are, what they are taken for; and no false alarm."""
+"""Patterns that contradict, or hardly fit, their description are refused or flagged; and no false alarm."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from ptycho.simulation.simulate import noise_free_amplitudes, simulate
 
 
 def problems(amplitudes, probe, photon_scale=None):
-    """Lines that refuse, and flags."""
+    """Return lines that refuse the patterns, and flags."""
     statistics = Statistics.of([np.asarray(amplitudes, np.float32)])
     return contradictions(statistics, probe, photon_scale), set(doubts(statistics, probe))
 
@@ -39,7 +39,7 @@ SCANS = [
 @pytest.mark.parametrize("changes", SCANS, ids=str)
 @pytest.mark.parametrize("kind", PROBES)
 def test_simulated_scans_raise_no_alarm(kind, changes):
-    """All patterns together, four of them, and each of some alone."""
+    """All patterns together, four of them, and some one by one."""
     config = small_run(probe=PROBES[kind], train=TrainConfig(val_groups=16), **changes)
     data = simulate(config)["val"]
     for part in (slice(None), slice(4), *(slice(k, k + 1) for k in range(8))):
@@ -47,7 +47,7 @@ def test_simulated_scans_raise_no_alarm(kind, changes):
             assert problems(data.amplitudes[part], data.probe, scale) == ([], set()), part
 
 
-# ---- what is wrong
+# ---- wrong patterns
 
 
 @pytest.fixture(scope="module", params=["disk", "curved"])
