@@ -1,4 +1,4 @@
-"""Which pixels and frames are left out: defects that are drawn, and intensity that only looks like one."""
+"""Excluded pixels and frames: drawn defects, and intensity that resembles one."""
 
 import logging
 
@@ -20,7 +20,7 @@ SPOT = np.exp(-(ROWS**2 + 1.3 * COLS**2) / 40)
 
 
 def intensity(photons=300.0, seed=0):
-    """Photons expected in ``J`` frames: a spot in the middle, of which each has more or less."""
+    """Return the expected photons of ``J`` frames: a spot in the middle, of varying intensity."""
     return photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (J, 1, 1))
 
 
@@ -88,7 +88,7 @@ def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, c
 
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_hot_and_dead_pixels_are_found_and_no_others(zero):
-    """Hot: one in the dark, one in a bright region; dead in a bright region; dark in the dark is no sign."""
+    """Hot: one in a dark, one in a bright region; dead: in a bright region; dark in the dark is no sign."""
     frames, rng = counts(), np.random.default_rng(7)
     frames[:, 5, 40] = rng.poisson(60, J)
     frames[:, CENTRE[0] + 3, CENTRE[1] + 5] += rng.poisson(4000, J)

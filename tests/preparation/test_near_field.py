@@ -1,4 +1,4 @@
-"""Lengths of a near field by hand, its window and its probe; what looks like one, and what does not."""
+"""Lengths, window and probe of a near field by hand; scans that look like a near field, and others."""
 
 import numpy as np
 import pytest
@@ -118,7 +118,7 @@ def test_intensity_to_the_edge_looks_like_a_near_field():
 
 
 def test_far_fields_do_not_look_like_one():
-    """Of a zone plate, and of diffusers with grains down to less than a pixel in apertures of every width."""
+    """A zone plate, and diffusers with grains down to less than a pixel in apertures of every width."""
     rng, N = np.random.default_rng(0), 64
     rows, cols = np.indices((N, N)) - N // 2
     probes = [None]

@@ -1,4 +1,4 @@
-"""The intensity of one photon: found where patterns are photon counts times a number, and nowhere else."""
+"""The intensity of one photon: found only if patterns are photon counts times a number."""
 
 import re
 
@@ -64,7 +64,7 @@ def test_roots_of_counts_and_normalised_amplitudes():
 @pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
 @pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
-    """As they are, and written in steps of one, of a hundredth, of seven."""
+    """The patterns are stored without rounding, and in steps of 1, 0.01 and 7."""
     mean = means(photons, width, curvature=curvature)
     written = [
         mean,

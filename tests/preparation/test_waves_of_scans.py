@@ -1,4 +1,4 @@
-"""The wavelength of a scan, stated by photons, electrons or itself."""
+"""The wavelength of a scan, specified as photon energy, electron energy or length."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_two_waves_and_impossible_ones_are_refused(stated, message):
         DataConfig(file="a", **stated)
 
 
-def test_pixels_of_a_detector_may_be_stated_as_angles():
+def test_pixels_of_a_detector_may_be_specified_as_angles():
     """λ/(N·α): 80 keV are 4.1757 pm, 64 pixels of 1.25 mrad span 80 mrad: 0.522 Å, to 40 mrad."""
     asked = DataConfig(file="x", electrons_keV=80.0, detector_pixel_mrad=1.25)
     said = asked.stated_quantities()

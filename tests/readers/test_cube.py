@@ -70,7 +70,7 @@ WRITTEN = [  # writer, columns of a frame that the format allows, step that the 
 
 @pytest.mark.parametrize(("write", "columns", "step"), WRITTEN, ids=lambda of: getattr(of, "__name__", ""))
 def test_a_file_of_another_program(tmp_path, write, columns, step):
-    """Patterns, raster and step as they were written; a step of the user's goes before the file's."""
+    """Patterns, raster and step are those written; a specified step takes precedence over the file's."""
     cube = CUBE[..., :columns]
     path = write(tmp_path, cube)
     shape = {"scan_shape": (A, B)} if path.suffix == ".mrc" else {}
@@ -162,7 +162,7 @@ def test_what_is_no_cube_is_refused(tmp_path, make, said):
 
 
 def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
-    """A raster of as many positions the other way round; positions that the user names, too."""
+    """A specified raster with rows and columns exchanged is refused, and so are specified positions."""
     with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: the first axes .* are \[3, 4\]"):
         opened(npy(tmp_path), scan_shape=(B, A))
     with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):

@@ -1,4 +1,4 @@
-"""Datasets from files: what is read, in whatever form it is stored, and where it is placed."""
+"""Data sets from files: values in every stored form, and their positions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""An estimate is an object and the beam of a dataset in normalised units; and it becomes that beam again."""
+"""An estimate is an object and the beam of a data set in normalised units; round trip to that beam."""
 
 import numpy as np
 import pytest

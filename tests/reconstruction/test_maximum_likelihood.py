@@ -180,12 +180,12 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
 
 def test_specified_options_are_kept(scan):
     data = scan.dataset(np.random.default_rng(2))
-    asked = ModelOptions(
+    options = ModelOptions(
         *(True, True, True, True),
         **{"modes": 2, "probe_variation": 0, "noise": "robust", "steps": 20, "pupil": False},
         **{"prior": "edge_preserving", "strength": 3.0},
     )
-    found = run(data, asked, 0)
+    found = run(data, options, 0)
     assert found.refine == Refine(True, True, True, True) and len(found.estimate.modes) == 2
     assert (
         found.objective.prior == Prior("edge_preserving", 3.0)
