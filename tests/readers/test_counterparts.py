@@ -16,7 +16,7 @@ def made():
 
 
 def opened(tmp_path, made, count=J, places=J, **data):
-    """Open a CXI file of ``count`` frames and ``places`` positions; frames beyond the made-up ones are dark."""
+    """Open a CXI file of ``count`` frames and ``places`` positions; frames after the first J are dark."""
     dark = np.zeros((max(0, count - J), *made.counts.shape[1:]), np.uint16)
     counts = np.concatenate([made.counts, dark])[:count]
     translation = cxi_arrays(made)["entry_1/data_1/translation"][:places]

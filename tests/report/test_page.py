@@ -1,4 +1,4 @@
-"""The page of a run: one file, no request, nothing from a file runs, each part where there is something."""
+"""The page of a run: one file, no request, no code from other files, and only parts with content."""
 
 import json
 
@@ -15,7 +15,7 @@ from ptycho.report.views import view_of
 
 @pytest.fixture(autouse=True)
 def no_charts(monkeypatch):
-    """Charts are drawn in the page of the module alone: they take most of its time."""
+    """Charts are drawn only in the page that the module shares, because they take most of the time."""
     monkeypatch.setattr("ptycho.report.scan_charts.figure_uri", lambda figure: "data:image/png;base64,")
 
 

@@ -21,7 +21,7 @@ def complex_noise(random, *shape):
 
 
 def tilted(image, rows, cols):
-    """Phase that grows by so many detector pixels of N: 2π/N rad for each object pixel."""
+    """Return the image with a phase ramp of (rows, cols) detector pixels, 2π/N rad per object pixel each."""
     row, col = np.indices(image.shape)
     return image * np.exp(2j * np.pi * (rows * row + cols * col) / N)
 
