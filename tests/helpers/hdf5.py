@@ -53,7 +53,7 @@ def written(path, arrays):
 
 
 def cxi_arrays(made, **changes):
-    """What a CXI file holds."""
+    """Return the arrays of a CXI file."""
     x, y = made.metres[:, 1], made.metres[:, 0]  # the sample goes up, the probe down on it
     return {
         "cxi_version": 160,

@@ -1,4 +1,4 @@
-"""Imperfect measurements: each imperfection by its closed form, alone, and known to nothing but the truth."""
+"""Imperfect measurements: each imperfection alone, by its closed form, and stored in the truth only."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -70,7 +70,7 @@ def test_settings_are_checked(wrong, message):
 
 
 def test_without_imperfections_nothing_is_added(perfect):
-    """The photons are those of one call of Poisson on the expected ones."""
+    """The counts are those of one Poisson call with the expected photons."""
     made = replace(perfect.made, hot=np.eye(N) > 0)
     rng, first = np.random.default_rng(0), made._sampled
     expected = made.scale * made.intensities(made.positions) + np.where(
@@ -113,7 +113,7 @@ def test_two_modes_give_the_sum_of_two_scans(perfect):
     assert intensity.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
 
 
-# The given probe
+# The nominal probe
 
 
 def test_a_shift_by_whole_pixels_moves_the_samples():
@@ -181,7 +181,7 @@ def test_backlash_moves_every_second_row_of_a_snake():
 
 
 def test_a_probe_drifts_by_the_specified_amount(perfect):
-    """At each time the patterns are those of a probe that stays; nothing else of the scan changes."""
+    """At each time the patterns are those of a fixed probe; nothing else of the scan changes."""
     made, norm = scan(probe_variation=0.2), np.linalg.norm(perfect.made.probe)
     first, last = (made.probe + t * made.drift for t in (-0.5, 0.5))
     assert np.linalg.norm(last - first) == pytest.approx(0.2 * norm, rel=1e-9)
@@ -281,7 +281,7 @@ def test_the_truth_is_read_back(suffix, files):
 
 
 def misfit(counts, good, object_, modes, positions, flux, background):
-    """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
+    """Return the mean Poisson deviance per pixel, by whole-pixel patches and probes shifted by the rest."""
     nu, total = (np.arange(N) - N // 2) / N, 0.0
     each = np.broadcast_to(modes, (len(counts), *modes.shape[-3:]))  # (J, K, N, N)
     for pattern, place, factor, modes in zip(counts, positions, flux, each, strict=True):

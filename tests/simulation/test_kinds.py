@@ -1,4 +1,4 @@
-"""Random objects, probes and materials of a pretraining: what each kind gives, and closed forms of some."""
+"""Random objects, probes and materials of a pretraining: properties of each kind, closed forms of some."""
 
 from dataclasses import replace
 
@@ -92,7 +92,7 @@ def diameter(probe):
 
 @pytest.mark.parametrize("curvature", [0.0, 5.0])
 def test_a_gaussian_holds_nine_tenths_of_its_energy_within_its_diameter(curvature):
-    """``1 − exp(−2·1.151) = 0.9``, whatever its phase, which is ``curvature`` on that circle."""
+    """``1 − exp(−2·1.151) = 0.9``, for any phase, which is ``curvature`` on that circle."""
     N, share = 96, 0.4
     ranges = PLAIN | {"diameter": (share, share), "curvature": (curvature, curvature)}
     probe = draw_probe(PROBE_KINDS["gaussian"], N, ranges, rng())

@@ -1,4 +1,4 @@
-"""The command ``ptycho``: every script by one name, help at once, true keys in the help."""
+"""The command ``ptycho``: all scripts by one name, fast help, existing keys in the help."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from workflows.command_line.training_job import format_command
 
 
 def call(*words):
-    """In a fresh process that has been started as the console script is."""
+    """Run the command in a fresh process, as the console script does."""
     program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
     return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
 

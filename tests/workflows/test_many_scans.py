@@ -53,7 +53,7 @@ def batch(scan, tmp_path):
 
 @pytest.fixture
 def started(monkeypatch):
-    """Runs write their last files and do nothing else; the names of those that did, in their order."""
+    """Runs that only write their last files; their names in order."""
     names = []
 
     def run(config, scan, folder, stop=None, executor=None):

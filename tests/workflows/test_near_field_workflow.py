@@ -1,4 +1,4 @@
-"""A near field from its file to product, export and metrics, as a user runs it."""
+"""A near field from its file to product, export and metrics."""
 
 import json
 
@@ -31,7 +31,7 @@ TOLD = (
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """The file, and the keys that ``simulate_scan.py`` says it is read with."""
+    """The file, and the keys that ``simulate_scan.py`` prints for it."""
     path = tmp_path_factory.mktemp("near") / "cone.cxi"
     made = SimulateConfig(
         output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"

@@ -1,4 +1,4 @@
-"""Names of files with special characters: the error shows quotes, and Hydra reads what stands in them."""
+"""Names of files with special characters: the error shows quotes, and Hydra reads the quoted names."""
 
 import shlex
 

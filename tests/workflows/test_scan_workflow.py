@@ -1,4 +1,4 @@
-"""A measured scan from its file to an image, as a user runs it; the file is made from a simulated scan."""
+"""A measured scan from its file to an image; the file is made from a simulated scan."""
 
 import json
 
@@ -17,8 +17,7 @@ from ptycho.run.loaded import load_model
 from ptycho.simulation.simulate import simulate
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# What the solver may refine is specified: to decide it takes most of the time, and the run by default decides
-# it.
+# The refined quantities are specified, because their selection takes most of the time; the default run has it.
 KNOWN = (
     *(
         "probe.learn=false",
@@ -45,7 +44,7 @@ QUICK = (*TOLD, *SMALL, "solver.error_map=false")
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """A file as the published program writes them: 100 patterns off the pixel grid, counts, probe, object."""
+    """A file of the published program: 100 patterns off the pixel grid, counts, probe, object."""
     config = RunConfig(
         N=32,
         size=92,
@@ -91,7 +90,7 @@ def finished(scan, tmp_path_factory, in_process_once):
 
 @pytest.mark.usefixtures("read_rightly")
 def test_no_pattern_is_both_fitted_and_held_out(scan, tmp_path):
-    """An R-factor called free, of patterns that were fitted, would praise every overfit."""
+    """An R-factor of held-out patterns that were fitted would be small for every overfit."""
     from ptycho.align.context import RunContext
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
@@ -143,7 +142,7 @@ def test_what_scores_are_the_sums_of_is_kept(finished):
 
 
 def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):
-    """With half of its patterns; nothing is aligned or selected again."""
+    """It has half of the patterns; nothing is aligned or selected again."""
     words = (f"data.file={scan}", "data.domain=amplitude", f"start={finished}", "data.stride=2")
     quick = (*TOLD, "solver.error_map=false", "xla.compile=false")
     code, _, err = in_process(SCRIPT, *words, *quick, f"output_dir={tmp_path / 'run'}")
@@ -193,7 +192,7 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
 
 @pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
-    """One epoch more starts where the other run ended, not where a new network does."""
+    """A further epoch starts from the weights of the other run, not from new ones."""
     code, _, err = in_process(
         SCRIPT,
         f"data.file={scan}",
@@ -266,7 +265,7 @@ def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_pa
 
 @pytest.mark.usefixtures("read_rightly")
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
-    """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
+    """Neither run nor nepochs is specified; the network starts from the solver's object, in tiles."""
     words = (
         "models=[pinn]",
         "data.domain=amplitude",
@@ -282,4 +281,4 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     found = json.loads((tmp_path / "quick/metrics.json").read_text())
     assert {"solver", "pinn"} <= found.keys() and found["pinn"]["disagreement"] > 0
     assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
-    assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"
+    assert not (tmp_path / "quick/pinn").exists(), "an untrained network was stored"
