@@ -32,12 +32,12 @@ def test_the_keys_give_the_positions_that_were_meant():
     recorded = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
     places, matrix = rng.normal(size=(9, 2)), 0.8 * rotation(17.0)
     before = turned_positions(places, pitch, 30.0, recorded.scan_affine)
-    said = dict(
+    specified = dict(
         key.removeprefix("data.").split("=")
         for key in keys_of(matrix, interpreted(pitch.metres), recorded).split()
     )
-    affine = np.array(eval(said["scan_affine"]))
-    after = turned_positions(places, pitch, float(said["rotation_deg"]), affine)
+    affine = np.array(eval(specified["scan_affine"]))
+    after = turned_positions(places, pitch, float(specified["rotation_deg"]), affine)
     np.testing.assert_allclose(after, before @ matrix.T, atol=1e-3)
 
 

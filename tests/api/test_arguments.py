@@ -48,9 +48,9 @@ def test_every_remedy_of_a_flag_names_arguments():
     """No key of the command line is left, and what stands in its place is an argument of a function."""
     known = {name for function in (ptycho.reconstruct, ptycho.open_scan) for name in arguments_of(function)}
     for name, flag in FLAGS.items():
-        keys, said = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
-        assert not KEY.search(said), name
-        assert all(any(word in said for word in known) for _ in keys), name
+        keys, translated = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
+        assert not KEY.search(translated), name
+        assert all(any(word in translated for word in known) for _ in keys), name
     assert "(learn_probe=False)" in reconstruction.WORDS(FLAGS["few_measurements"].remedy)
 
 

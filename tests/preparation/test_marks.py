@@ -71,8 +71,8 @@ def test_every_frame_counts_for_saturation(tmp_path):
     _, data, found = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=32)), tmp_path)
     assert data.good is not None and np.count_nonzero(~data.good) == 6
     assert not data.amplitudes[:][:, ~data.good].any()
-    said = next(str(finding) for finding in found if finding.what == "more bad pixels")
-    assert "6 saturated (data.saturation=5000)" in said and "data.drop=[2]" in said
+    text = next(str(finding) for finding in found if finding.what == "more bad pixels")
+    assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
 
 
 @pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])

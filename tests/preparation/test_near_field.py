@@ -29,7 +29,7 @@ def config(**changes):
     return DataConfig(file="scan", **({"physics": "near_field"} | changes))
 
 
-def said(scan, what):
+def finding_on(scan, what):
     return next(finding for finding in scan.findings if finding.what == what)
 
 
@@ -39,7 +39,10 @@ def test_a_parallel_beam():
     assert scan.pixel.metres == (1e-6, 1e-6)
     assert scan.fresnel.numbers == pytest.approx((10, 10))
     np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (24, 32))
-    assert "parallel beam" in said(scan, "physics").why and "near field" in said(scan, "object pixel").why
+    assert (
+        "parallel beam" in finding_on(scan, "physics").why
+        and "near field" in finding_on(scan, "object pixel").why
+    )
 
 
 def test_a_beam_that_diverges():
@@ -48,7 +51,7 @@ def test_a_beam_that_diverges():
     assert scan.near_field.magnification == pytest.approx(3)
     np.testing.assert_allclose(scan.pixel.metres, 1e-6 / 3)
     assert scan.fresnel.numbers == pytest.approx((30, 30))
-    assert "magnified 3 times" in said(scan, "physics").why
+    assert "magnified 3 times" in finding_on(scan, "physics").why
 
 
 def test_the_window_is_the_detector_and_a_margin():
@@ -56,7 +59,7 @@ def test_the_window_is_the_detector_and_a_margin():
     scan = interpret(raw(), config(zero_frequency="5,7"))
     assert scan.near_field.margin == 7 and scan.N == 66
     assert scan.detector.centre == (H // 2, W // 2)
-    assert "no meaning" in said(scan, "middle").why and "zero frequency" not in {
+    assert "no meaning" in finding_on(scan, "middle").why and "zero frequency" not in {
         f.what for f in scan.findings
     }
     good = scan.detector.good_pixels

@@ -100,8 +100,8 @@ def test_counts_divided_by_a_flat_field(photons, spread):
     found = photon_gain(stored(1234.5 * n / flat), GOOD)
     assert found.value == pytest.approx(1234.5 * np.mean(1 / flat), rel=0.1 * spread)
     assert "a step of each pixel's own" in found.why and "data.keys.flat" in found.why
-    said = float(re.search(r"± ([\d.]+) %", found.why)[1])
-    assert said == pytest.approx(100 * spread, rel=0.1)
+    reported = float(re.search(r"± ([\d.]+) %", found.why)[1])
+    assert reported == pytest.approx(100 * spread, rel=0.1)
 
 
 def test_the_quantum_is_the_largest_common_one():

@@ -110,9 +110,9 @@ def test_an_object_is_done_when_nothing_is_gained(dataset_of, caplog):
     truth = complex_objects(rng)
     exact = by_loops(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0))
     refine(truth, exact, 200)
-    said = [record.getMessage() for record in caplog.records if "is done" in record.getMessage()]
-    assert len(said) == 2 and all(f"object {i} is done after" in line for i, line in enumerate(said))
-    assert all(line.endswith("of 200 steps") for line in said)
+    messages = [record.getMessage() for record in caplog.records if "is done" in record.getMessage()]
+    assert len(messages) == 2 and all(f"object {i} is done after" in line for i, line in enumerate(messages))
+    assert all(line.endswith("of 200 steps") for line in messages)
 
 
 def test_the_unit_of_amplitudes_that_are_no_counts_does_not_matter(dataset_of):

@@ -302,16 +302,16 @@ def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):
     with h5py.File(path) as file:
         counts = file["entry_1/data_1/data"][()].astype(float)
     good = files.made.good & ~truth.hot
-    said = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
-    ones = np.ones(len(said))
+    nominal = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
+    ones = np.ones(len(nominal))
     common = (counts, good, truth.object)
-    probes = np.repeat(truth.probe[None], len(said), axis=0)
+    probes = np.repeat(truth.probe[None], len(nominal), axis=0)
     probes[:, 0] += truth.opr_weights[:, :, None] * truth.opr_modes[0]
     exact = misfit(*common, probes, truth.positions, truth.flux, truth.background)
     others = {
         "drift": misfit(*common, truth.probe, truth.positions, truth.flux, truth.background),
         "probe": misfit(*common, seen.probe, truth.positions, truth.flux, truth.background),
-        "positions": misfit(*common, probes, said, truth.flux, truth.background),
+        "positions": misfit(*common, probes, nominal, truth.flux, truth.background),
         "modes": misfit(*common, probes[:, :1], truth.positions, truth.flux, truth.background),
         "flux": misfit(*common, probes, truth.positions, ones, truth.background),
         "background": misfit(*common, probes, truth.positions, truth.flux, 0.0),

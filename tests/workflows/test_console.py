@@ -58,8 +58,8 @@ def test_commands_are_shown_as_they_were_typed(original, expected, monkeypatch):
 def test_keys_in_the_help_have_the_defaults_that_it_says(name, script):
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         composed = compose(name)
-    said = (ROOT / f"scripts/{script}.py").read_text().partition("their defaults:\n\n")[2]
-    rows = said.split("\n\n")[0].splitlines()
+    docstring = (ROOT / f"scripts/{script}.py").read_text().partition("their defaults:\n\n")[2]
+    rows = docstring.split("\n\n")[0].splitlines()
     assert len(rows) == 9
     for key, default, *_ in map(str.split, rows):
         value = OmegaConf.select(composed, key, throw_on_missing=True)

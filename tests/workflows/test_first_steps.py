@@ -32,11 +32,11 @@ def leaves(values):
 def test_settings_change_nothing_until_they_are_edited(tmp_path, monkeypatch, size, most):
     """Hydra composes the same configuration with and without the file, apart from the specified scan."""
     monkeypatch.chdir(tmp_path)
-    said = write_settings(InitConfig(file="my scan.cxi", size=size, output="settings/mine.yaml"))
+    lines = write_settings(InitConfig(file="my scan.cxi", size=size, output="settings/mine.yaml"))
     values = yaml.safe_load((tmp_path / "settings" / "mine.yaml").read_text())
     values.pop("defaults")
     assert leaves(values) <= most
-    assert said[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
+    assert lines[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         plain = compose("scan", ["data.file=['my scan.cxi']", "output_dir=x"])
         words = [f"hydra.searchpath=[file://{tmp_path}]", "+settings=mine", "output_dir=x"]

@@ -36,8 +36,8 @@ def measured(tmp_path_factory):
     made = SimulateConfig(
         output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"
     )
-    *_, said = simulate_scan(made)
-    return path, said.split("read with ")[1].split()
+    *_, printed = simulate_scan(made)
+    return path, printed.split("read with ")[1].split()
 
 
 @pytest.fixture(scope="module")

@@ -228,13 +228,13 @@ def test_a_run_is_resumed_with_its_own_configuration(tmp_path):
     RunFolder(run).config(stored)
     own = [f"resume='{run}'", 'loss="mine:loss"']
     assert resumed_config(run, own, {"USE_XLA_COMPILE": "1"}) == stored
-    for more, environment, said in (
+    for more, environment, message in (
         ("nepochs=7", {}, "remove nepochs=7"),
         ("+nn=3", {}, r"remove \+nn=3"),
         ("loss=other:loss", {}, "remove loss=other:loss"),
         ("", {"USE_XLA_COMPILE": "0"}, "remove xla.compile: true -> false"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             resumed_config(run, [*own, *filter(None, [more])], environment)
 
 

@@ -17,7 +17,8 @@ from ptycho.run.loaded import load_model
 from ptycho.simulation.simulate import simulate
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# The refined quantities are specified, because their selection takes most of the time; the default run has it.
+# The refined quantities are specified, because their selection takes most of the time; the default run has
+# it.
 KNOWN = (
     *(
         "probe.learn=false",
