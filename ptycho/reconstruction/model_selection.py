@@ -171,6 +171,7 @@ class Selection:
         decisions: in order; each is passed to ``on_decision``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
+        taken: the same with a part that was taken, less the gain that it brought.
     """
 
     noise: ScanLikelihood
@@ -186,6 +187,7 @@ class Selection:
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
     refused: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)
     on_decision: Callable[[Finding], object] = lambda decision: None
 
     def record(self, what: str, value: str, why: str) -> None:
@@ -239,27 +241,35 @@ class Selection:
         specified: Choice,
         values: tuple[str, str] = ("refined", "not refined"),
         support: ProbeSupport | None = None,
+        simpler: bool = False,
     ) -> None:
-        """Try another model: it is taken if it is specified, or if it explains what is held out better."""
+        """Try another model: it is taken if it is specified, or if it explains what is held out better.
+
+        A ``simpler`` one is taken unless it explains that clearly worse.
+        """
         if specified is False:
             return
         fitted = self.fit(start, refine, self.prior, support=support)
         scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
-        if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
+        if specified is None and not simpler and gain.passes(REFINED) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
             self.take(self.fit(self.estimate, self.refine, self.prior, len(fitted.course)), self.refine)
             gain = compare_shares(scores, self.scores)
         apart = self._exceeds_errors(fitted.estimate)
-        taken = bool(specified or (gain.passes(REFINED) and apart))
+        if simpler:
+            taken = not Comparison(-gain.gain, gain.error).passes(REFINED)
+        else:
+            taken = bool(specified or (gain.passes(REFINED) and apart))
         why = self.describe(gain, taken)
-        if not taken and gain.gain > 0:
+        if not (taken or simpler) and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
         self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(fitted, refine, scores)
             self.support = support or self.support
+            self.taken[what] = self.deviance - gain.gain
         elif specified is None:
             self.refused[what] = self.deviance
 
@@ -300,7 +310,9 @@ class Selection:
         likelihood = self.holdout.likelihood
         self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
         self.scores = self.holdout.score(self.estimate, self.refine)
-        self.refused = {what: before - 2 * np.log(ratio) for what, before in self.refused.items()}
+        change = 2 * np.log(ratio)
+        self.refused = {what: before - change for what, before in self.refused.items()}
+        self.taken = {what: before - change for what, before in self.taken.items()}
         self.last = None  # its objective is in other units
 
 
@@ -491,6 +503,23 @@ def _try_again(selection: Selection) -> None:
             _try_part(part)(selection)
 
 
+def _try_nominal(selection: Selection) -> None:
+    """Return to nominal positions and flux where what was refined later brought more than they did.
+
+    They may have stood for a mode or a background.
+    """
+    data, options = selection.kept.data, selection.options
+    nominal = {"positions": data.positions.astype(np.float64), "flux": data.beam.flux}
+    for part, values in nominal.items():
+        explained = selection.deviance < selection.taken.get(part, -np.inf)
+        needed = part == "flux" and selection.refine.probe_variation
+        if explained and getattr(selection.refine, part) and getattr(options, part) is None and not needed:
+            selection.forget(part)
+            start = replace(selection.estimate, **{part: values})
+            refine = replace(selection.refine, **{part: False})
+            selection.try_model(part, start, refine, None, ("not refined", "refined"), simpler=True)
+
+
 HYPOTHESES = (
     _try_part("probe"),
     _try_part("positions"),
@@ -501,6 +530,7 @@ HYPOTHESES = (
     _try_variation,
     _try_background,
     _try_fewer_modes,
+    _try_nominal,
     _try_again,
     _try_less_variation,
     _try_pupil,
