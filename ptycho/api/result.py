@@ -1,4 +1,4 @@
-"""What a reconstruction gives: the object, the beam that goes with it, and how far they can be trusted."""
+"""Result of a reconstruction: the object, the beam that belongs to it, and how far they can be trusted."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class Result:
 
     @property
     def errors(self) -> ErrorMap | None:
-        """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: none were asked for, or the
-        object is not the solver's."""
+        """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: they were not specified, or
+        the object is not the solver's."""
         return self.product.errors
 
     @property

@@ -313,7 +313,7 @@ class DataConfig:
 
     @property
     def paths(self) -> str:
-        """The file of the scan, or the files that are joined, as a line says it."""
+        """The file of the scan, or the files that are joined, as a text on one line."""
         return ", ".join(self.file)
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:

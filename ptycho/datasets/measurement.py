@@ -34,7 +34,7 @@ class Measurement:
         statistics: of the patterns.
         counts: amplitudes are square roots of photon counts, and ``photon_scale`` is known. Otherwise they
             are in units of the file's own, and so is the product of probe and object.
-        own_probe: the file has a probe; if not, it is the one that was offered.
+        own_probe: the probe is from the file; otherwise it is the one that the caller passed.
         truth: ``(top, left, height, width)`` of the part of the first object that is all that is known of
             the truth; None: all objects are, or none.
     """

@@ -8,7 +8,7 @@ width    ``√(2 ln 2 A/π)``: the full width at half maximum of the Gaussian be
 ``NA``   sine of half the angle of the cone that holds a share of the power; depth of field ``λ/NA²``
 ======== ==================================================================================================
 
-Of a Gaussian beam ``A_z = π w₀² (1 + (z − z₀)²/z_R²)``, so a parabola through three planes has its waist.
+For a Gaussian beam ``A_z = π w₀² (1 + (z − z₀)²/z_R²)``, so a parabola through three planes gives its waist.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _cone(probe: np.ndarray, pixel_m: Pair, share: float) -> float:
 
 
 def _cropped(spectrum: np.ndarray, pixel_m: Pair, radius: float) -> tuple[np.ndarray, Pair]:
-    """Return the part of a spectrum that holds a radius around its middle and zero, and its larger pixels."""
+    """Crop a spectrum to a radius around its middle, and zero; return it and the pixel pitch in metres."""
     N, power = len(spectrum), np.square(np.abs(spectrum))
     frequencies = _frequencies(N, pixel_m)
     reach = [

@@ -1,6 +1,6 @@
-"""The product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5; patterns beside it, if there are any.
+"""Write a product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5, with the patterns if there are any.
 
-:mod:`ptycho.readers.product` says what is where. Besides, and passed over by the program:
+:mod:`ptycho.readers.product` lists its contents. The file also has the following, which ptychodus skips:
 
 =================================== ============== ==========================================================
 ``sigma_{amplitude,phase}``         (M, M)         the object's standard deviations, phase in rad; infinite
@@ -19,8 +19,9 @@
 =================================== ============== ==========================================================
 
 Positions are those of the patch's middle, from the object's middle. ``opr_weights`` and the tomography angle
-are at the root and attributes: the program writes the one and reads the other. Where the pixel size is not
-known, lengths are in object pixels, one pixel "one metre" wide: the program divides by it. Attributes say so.
+are stored twice, at the root and as attributes: ptychodus writes the former and reads the latter. If the
+pixel size is not known, lengths are in object pixels and a pixel is "one metre" wide, because ptychodus
+divides by it; attributes say so.
 """
 
 from __future__ import annotations

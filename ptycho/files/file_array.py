@@ -1,4 +1,4 @@
-"""Arrays that stay in a file: rows are read and written as they are asked for."""
+"""Arrays that stay in a file: rows are read and written on demand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 class FileArray:
     """A C-ordered array in a file, indexed along its first axis by slices and integer arrays.
 
-    Reading at a place in a file, rather than mapping it, keeps the process's memory at what was asked for
-    however large the file, and makes a file that shrinks meanwhile an error instead of a crash.
+    Reading at a place in a file, rather than mapping it, limits the process's memory to the rows that are
+    read, however large the file, and makes a file that shrinks meanwhile an error instead of a crash.
 
     Args:
         file: open binary file; the object keeps it open.

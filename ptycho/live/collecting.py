@@ -1,4 +1,4 @@
-"""What arrives is put on the disk by a thread of its own: a reconstruction never makes the beam wait."""
+"""Write frames and positions to the disk in a thread: a reconstruction never delays the measurement."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Collector:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what came is kept."""
+        """End the thread; all arrivals are kept."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     @property
     def expected(self) -> int | None:
-        """Number of frames that there will be, as far as anybody says it; None: unknown."""
+        """Number of frames of the complete scan, from the options or the source; None: unknown."""
         description = self._store.description
         return self._options.frames or (description.expected if description is not None else None)
 
@@ -84,7 +84,7 @@ class Collector:
             self.source.close()
 
     def _end(self, ended: bool, quiet_s: float) -> None:
-        """Note that nothing more will come, if it is so."""
+        """Note the end of the scan, if it is complete or nothing has arrived for too long."""
         count, expected = self._store.counts, self.expected
         limit = self._options.timeout_s if count[0] else self._options.wait_s
         complete = ended or (expected is not None and min(count) >= expected)
@@ -95,7 +95,7 @@ class Collector:
             self.ended = reason
 
     def _keep(self, came: Arrivals) -> None:
-        """Put on the disk what came; where it is full, wait until it is not."""
+        """Write arrivals to the disk; if the disk is full, wait until it is not."""
         while True:
             try:
                 self._count(self._store.add(came.frames, came.positions, self.source.description))

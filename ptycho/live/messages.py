@@ -1,4 +1,4 @@
-"""What a growing scan is sent as: messages of two parts, a header in JSON and the bytes of an array.
+"""Messages of a live scan, of two parts each: a header in JSON and the bytes of an array.
 
 =============== ==============================================================================================
 ``type``        header
@@ -13,10 +13,9 @@
 ``end``         nothing more will come
 =============== ==============================================================================================
 
-Numbers are little-endian. ``bslz4`` is what detectors of Dectris send and what HDF5's filter 32008 stores:
-bitshuffled, in blocks that LZ4 has compressed, behind the size as 8 and the size of a block as 4 bytes,
-big-endian. HDF5 itself packs and unpacks it. Nothing is unpickled, and no size is believed before it is
-checked.
+Numbers are little-endian. ``bslz4`` is the format of Dectris detectors and of HDF5's filter 32008:
+bitshuffled blocks, compressed by LZ4, behind the size in 8 bytes and the size of a block in 4 bytes, both
+big-endian. HDF5 packs and unpacks it. Nothing is unpickled, and every size is checked before it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is shown of a growing scan: a picture, numbers, and a page that reloads itself."""
+"""Show a live scan: a picture, numbers, and a page that reloads itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A scan of a file, played as a beamline would measure it: for tests, demonstrations, and training of staff.
+"""Replay a scan of a file as a beamline would measure it: for tests, demonstrations, and training of staff.
 
-:func:`schedule` says what comes when, with the faults that beamlines know; a writer puts it into an HDF5 file
-that grows, a folder that fills, or a socket.
+:func:`schedule` lists the events and their times, with the faults that occur at beamlines. A writer sends
+them to an HDF5 file that is extended, a folder of files, or a socket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A scan that is played, its positions in metres or in pixels, and what is said of it."""
+    """A scan that is replayed, its positions in metres or in pixels, and its description."""
 
     raw: RawScan
     description: Description

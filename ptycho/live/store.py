@@ -1,4 +1,4 @@
-"""Frames and positions of a growing scan, on the disk at once: a killed program loses none of them."""
+"""Frames and positions of a live scan, written to the disk at once: a killed program loses none of them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Store:
     """The file of a scan (:mod:`~ptycho.live.scan_file`); one thread writes, others may read meanwhile.
 
     Attributes:
-        table: the frames with their positions; the same value until something has come.
-        description: what the source has said of the scan; None: nothing yet.
-        ended: why nothing more will come; None: it may.
+        table: the frames with their positions; the same value until something arrives.
+        description: the source's description of the scan; None: none yet.
+        ended: why the scan has ended; None: it has not.
         shape, dtype: of a frame; None: there is none yet.
 
     Raises:
-        ConfigError: the file that is there cannot be gone on with.
+        ConfigError: the existing file cannot be continued.
     """
 
     def __init__(self, folder: Path) -> None:

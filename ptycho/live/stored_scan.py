@@ -46,7 +46,7 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     """Return the frames that have a position as a scan; they stay in the store.
 
     Args:
-        samples: how many frames tell what their numbers are, where nobody says it.
+        samples: how many frames determine the meaning of their numbers, if it is not specified.
 
     Raises:
         ConfigError: the unit of the positions is not known.

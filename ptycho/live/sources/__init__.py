@@ -1,4 +1,4 @@
-"""Where a growing scan comes from: a file, a folder, a socket; recognised by what is watched."""
+"""Sources of a live scan: a file, a folder or a socket, recognised by the path or address to watch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A socket on which frames and positions arrive (ZeroMQ, PUSH to PULL); see :mod:`ptycho.live.messages`.
 
-``zmq://127.0.0.1:5555`` waits at this address for who sends. What is no message of ours, too large or cut
-short is counted and dropped. With ``curve_keys`` (CurveZMQ) one other key alone can send, and nobody listens.
+``zmq://127.0.0.1:5555`` waits at this address for a sender. A message that is unknown, too large or cut short
+is counted and dropped. With ``curve_keys`` (CurveZMQ) messages are encrypted; only one other key can send.
 """
 
 from __future__ import annotations
