@@ -47,7 +47,7 @@ OnEvent = Callable[[Event], object]
 
 
 def ignore(event: Event) -> None:
-    """Do nothing with an event: an :data:`OnEvent` where nobody listens."""
+    """Ignore an event: the default :data:`OnEvent`."""
 
 
 def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:

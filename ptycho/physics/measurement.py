@@ -2,7 +2,7 @@
 
     λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
-In a near field F is followed by ``F⁻¹ H`` (:mod:`~ptycho.physics.fresnel`). A thick sample is L slices:
+In a near field F is replaced by ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`). A thick sample is L slices:
 ``ψ_0 = c P · O_0``, ``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
 
 ``forward`` is the whole model, for simulation, networks and scores alike. A probe is ``(K, N, N)``, its K

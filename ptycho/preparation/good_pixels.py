@@ -26,7 +26,7 @@ class Pixels:
 
     Attributes:
         good: ``(H, W)`` bool, as stored.
-        mean: mean intensity of the frames that were looked at, ``(H, W)``, from zero up.
+        mean: mean intensity of the inspected frames, ``(H, W)``, from zero up.
         lowest: numbers below it are marks, in any frame.
         noise: standard deviation of read noise that was seen below zero, in the patterns' own numbers.
         why: what is bad, in words; decisions: for the log.

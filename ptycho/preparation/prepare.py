@@ -175,7 +175,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     """Determine how a scan is read, from the file, the configuration, and a sample of its frames.
 
     Raises:
-        ConfigError: something cannot be determined; the message names the key that says it.
+        ConfigError: a value cannot be determined; the message names the key to set.
     """
     findings = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)

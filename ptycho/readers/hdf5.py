@@ -41,7 +41,7 @@ class Hdf5Archive(Archive):
 
     Attributes:
         root, links_root: the folders that links must not leave.
-        chunks: those that were looked at before HDF5 unpacks them.
+        chunks: those that were checked before HDF5 unpacks them.
 
     Raises:
         ConfigError: it is missing, cut short, being written, or no HDF5.

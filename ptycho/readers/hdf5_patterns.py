@@ -149,10 +149,10 @@ def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset | N
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
-    """The dataset with room for the chunks that a few neighbouring patterns are spread over.
+    """Return the dataset with a cache for the chunks over which a few neighbouring patterns are spread.
 
-    Chunks that are small along the detector and long along the scan, as h5py makes them by itself, are
-    otherwise unpacked again for every pattern. HDF5 sets the room when nobody else has the dataset open.
+    Chunks that are small along the detector and long along the scan, as h5py makes them by default, are
+    otherwise unpacked again for every pattern. HDF5 sets the cache only if the dataset is not open elsewhere.
     """
     if dataset.chunks is None:
         return dataset

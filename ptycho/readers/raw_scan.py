@@ -168,8 +168,8 @@ class ReadOptions:
         links_root: a folder that links of HDF5 may lead to, beside that of the file.
         drop, stride, frames: which frames are used, as the section ``data`` has it.
         raster: positions in place of the file's.
-        stated: ``energy_eV``, ``distance_m``, ``detector_pixel_m``, as far as the user says them: what the
-            file has instead is not looked at.
+        stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that the user specifies; the
+            file's values are then ignored.
     """
 
     format: str | None = None

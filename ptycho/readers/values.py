@@ -1,6 +1,6 @@
-"""What the readers of all formats take from an archive beside patterns and positions.
+"""Read the values that all formats have besides patterns and positions.
 
-What is wrong is noted with the archive, and the value is None. Numbers come in the base of their quantity.
+A fault is noted in the archive, and the value is None. Numbers are in the base unit of their quantity.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def find_domain(file: Archive, source: Patterns | None, said: str | None = None)
 
 
 def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
-    """``(…, h, w)`` complex64; text (NeXus: *x-ray*) is passed over."""
+    """Return ``(…, h, w)`` complex64; text (NeXus: *x-ray*) is skipped."""
     entry = None if key is None else file.entry(key)
     if key is None or entry is None:
         return None

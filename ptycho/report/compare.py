@@ -1,4 +1,4 @@
-"""Runs of one scan, judged against each other by what they were not fitted to, and aligned to be seen."""
+"""Compare runs of one scan by their scores on held-out patterns, and align them for pictures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LARGE = 0.99  # quantile of the differences that their colours reach
 
 @dataclass(frozen=True)
 class Seen:
-    """A reconstruction in the frame of the best of its scan: pictures, and what is said under them.
+    """A reconstruction in the frame of the best of its scan: pictures, and the text under them.
 
     Attributes:
-        pictures: by their names: amplitude and phase with the scales of the best, and what differs; or none.
+        pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
         judgement: which is better, and whether by more than chance.
-        note: why there is no picture, or how far it had to be brought.
+        note: why there is no picture, or how far the reconstruction was shifted.
     """
 
     entry: Entry

@@ -1,4 +1,4 @@
-"""Runs that are set beside each other: folders → rows of one table."""
+"""Runs that are compared: folders → rows of one table."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _whole(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Found:
-    """Entries, and what was passed over: a folder, and why."""
+    """Entries, and the folders that were skipped, with the reason."""
 
     entries: tuple[Entry, ...]
     passed_over: tuple[tuple[str, str], ...]

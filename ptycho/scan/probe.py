@@ -21,7 +21,7 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
-    """Return the probe that ``config`` describes, ``(N, N)`` complex64, masked if asked for; peak 1."""
+    """Return the probe that ``config`` describes, ``(N, N)`` complex64, masked if specified; peak 1."""
     if config.kind not in PROBES:
         raise ConfigError(
             f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
@@ -34,13 +34,13 @@ def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
 
 
 def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
-    """Return a probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
+    """Return a probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is specified."""
     inside = probe_mask(config, probe.shape[-1])
     return probe if inside is None else probe * inside
 
 
 def probe_mask(config: ProbeConfig, N: int) -> np.ndarray | None:
-    """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
+    """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is specified."""
     diameter = config.mask_diameter_px
     return None if diameter is None else _radius(N) <= diameter / 2
 

@@ -144,7 +144,7 @@ class Detector:
         return np.where(self.good, photons, 0)
 
 
-# What is said of it
+# Errors of the recorded probe and positions
 
 
 def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
