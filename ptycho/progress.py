@@ -128,7 +128,7 @@ class Progress:
         """Count so many more as done; ``where`` says more precisely how far the loop is."""
         self._done += patterns
         self._total = max(self._total, self._done)
-        if self._first is None:  # the first step compiles; it says nothing about the speed
+        if self._first is None:  # the first step compiles; its time does not show the speed
             self._first, self._start = self._done, time.monotonic()
             self._last_line = self._start
         if self._bar is not None:

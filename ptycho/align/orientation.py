@@ -19,7 +19,7 @@ both                                   P(−x), and O(−x)               P is s
 
 each up to a constant phase of the probe and a shift of it. The same holds of the three with transposition or
 reversed rows added to both sides. So a probe that is round, in focus or not, leaves eight ways, and one that
-is real too, four; then the object may come out turned or conjugated, and nothing in the data says so. Ways
+is real too, four; then the object may be turned or conjugated, and the data cannot show it. Ways
 that the probe cannot tell apart share one trial, of the one that changes least. Further:
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.

@@ -189,7 +189,7 @@ class Registration:
 
     @property
     def vague(self) -> bool:
-        """Whether the beam does not even explain the seed, so that shares say nothing of places."""
+        """Whether the beam does not even explain the seed, so that shares do not depend on positions."""
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
     def extend(self) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of a reconstruction, checked. TensorFlow is imported once it is known to be possible."""
+"""Check the arguments of a reconstruction, and start it. TensorFlow is imported after the checks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ UNKNOWN = "unexpected_keyword_argument"
 
 
 def fields_of(cls: Any) -> dict[str, FieldInfo]:
-    """Return the keys of a section, with all that is said of them."""
+    """Return the keys of a section, with their descriptions and bounds."""
     found: dict[str, FieldInfo] = cls.__pydantic_fields__
     return found
 
@@ -173,7 +173,7 @@ def show(value: Any) -> str:
 
 
 def unknown_key(cls: type, name: str, value: str) -> str:
-    """Return what to say about a dotted key that ``cls`` has not, or not with the option of its group."""
+    """Return the message on a dotted key that ``cls`` lacks, or lacks with the chosen option of its group."""
     section, _, last = name.rpartition(".")
     if removed := getattr(cls, "REMOVED", {}).get(name.partition(".")[0]):
         return f"{name}={value}: {removed}"

@@ -108,8 +108,8 @@ def caustic(
 ) -> Caustic:
     """Propagate a probe through its focus.
 
-    The range is symmetric about the sample. It holds the waist, some depths of field, and no more than where
-    the cone of the beam fills the window, beyond which a periodic window says nothing.
+    The range is symmetric about the sample. It contains the waist and some depths of field, and ends where
+    the cone of the beam fills the window, because a periodic window is wrong beyond that.
 
     Args:
         probe: complex ``(N, N)``, not zero; its middle at ``N//2``.

@@ -1,7 +1,7 @@
-"""CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines; :mod:`ptycho.readers.cxi` says what is where.
+"""Write CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines; :mod:`ptycho.readers.cxi` has the paths.
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
-``x = +col``. Who projects the negated translation on the basis vectors has the probe's (row, col) again. The
+``x = +col``. The negated translation, projected on the basis vectors, gives the probe's (row, col) again. The
 object's middle is at translation zero.
 """
 

@@ -44,8 +44,8 @@ class ExportedScan:
         detector_pixel_m: (row, col) pitch of the patterns' pixels.
         detector_side: pixels of the measured detector that a pattern spans; None: as many as it has.
         numbers: ``(J,)`` integers, which pattern of the measured file each one is; None: unknown.
-        name, comments: for who opens the file.
-        truth: of a simulated scan that is not as its file says; readers pass it over.
+        name, comments: for the user who opens the file.
+        truth: of a simulated scan that differs from its recorded values; readers skip it.
 
     Raises:
         ValueError: shapes that do not fit.

@@ -132,7 +132,7 @@ def product_of(
 
 
 def _near_field_keys(scan: ScanGeometry) -> str:
-    """What is to be said again of a near field, a sentence; of a far field nothing."""
+    """Return the keys that a reader of a near field has to set, as a sentence; empty for a far field."""
     if scan.near_field is None:
         return ""
     source = scan.near_field.source_distance_m
@@ -141,7 +141,7 @@ def _near_field_keys(scan: ScanGeometry) -> str:
 
 
 def _to_state(scan: ScanGeometry) -> list[str]:
-    """What is to be said again when the measured file is read beside the product, a sentence at most."""
+    """Return the keys of reoriented frames that a reader of the measured file has to set, as a sentence."""
     detector = scan.detector
     keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
     return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []

@@ -74,7 +74,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], on_epoch:
     task = PtychographyTask(options_of(settings, len(scan["patterns"])), **arrays)
     seconds = time.perf_counter() - began
     r_factors: list[float] = []
-    # R before positions are refined says nothing of what they will bring
+    # R before positions are refined does not show what their refinement will gain
     first = max(1, settings["start_positions"] if settings["refine_positions"] else 0)
     while len(r_factors) < settings["epochs"] and not (settings["early"] and converged(r_factors[first:])):
         began = time.perf_counter()
@@ -183,7 +183,7 @@ def ending_arrays(task: Any, middle: np.ndarray) -> dict[str, Any]:
 
 
 def end_with_input() -> None:
-    """End this process when its standard input is closed: who started it is gone.
+    """End this process when its standard input is closed, because the process that started it has ended.
 
     Not by ``sys.stdin``, whose lock a thread would hold when Python ends.
     """

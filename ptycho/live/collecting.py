@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """Limits of when a scan has ended, and the pace at which its source is asked."""
+    """Limits that decide when a scan has ended, and pauses between two calls of its source."""
 
-    frames: int | None = None  # that there will be; None: what the source says, or unknown
-    timeout_s: float = 60.0  # without anything new, after which it has ended
+    frames: int | None = None  # of the complete scan; None: as in the source's description, or unknown
+    timeout_s: float = 60.0  # time without arrivals after which the scan has ended
     wait_s: float = 86400.0  # the same before the first frame
-    pause_s: float = 0.1  # until the next look, where nothing came
-    retry_s: float = 1.0  # where the disk takes nothing
+    pause_s: float = 0.1  # until the next call, if nothing arrived
+    retry_s: float = 1.0  # until the next attempt, if the disk is full
     logged: int = 5  # faults of one kind that are logged one by one
 
 

@@ -239,7 +239,7 @@ class FolderWriter:
 
 
 class SocketWriter:
-    """Socket that sends messages to who waits at an address, for half a minute.
+    """Socket that sends messages to a receiver that waits at an address; it tries for half a minute.
 
     Raises:
         ConfigError: the address cannot be used.

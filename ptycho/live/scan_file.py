@@ -75,7 +75,7 @@ def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
 
 
 def mark(path: Path) -> str:
-    """Return what the first bytes of an HDF5 file say of who writes it; those of old formats say nothing.
+    """Return the mark of a writer from the first bytes of an HDF5 file; old formats have no such mark.
 
     HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3.
     """

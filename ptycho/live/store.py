@@ -82,10 +82,10 @@ class Store:
         positions: np.ndarray = NO_POSITIONS,
         description: Description | None = None,
     ) -> Counter[str]:
-        """Keep what arrived, and what the source says; return what was wrong with it, and how often.
+        """Keep frames, positions and the source's description; return the faults and their numbers.
 
         Raises:
-            OSError: the disk is full, or gone; all of it may be given again.
+            OSError: the disk is full, or gone; the same call may be repeated.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
         if description is not None and description is not self.description:
@@ -148,7 +148,7 @@ class Store:
         self._describe(self.description or Description(), self.ended)
 
     def _describe(self, description: Description, ended: str | None) -> None:
-        """Keep what the source says, and why nothing more will come."""
+        """Keep the source's description, and why the scan has ended."""
         self.description, self.ended, content = description, ended, io.BytesIO()
         said = vars(description) | {
             "ended": ended,
@@ -181,7 +181,7 @@ class Store:
         return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
     def _reserve(self, size: int, slack: int = 2**20) -> None:
-        """Reserve room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has.
+        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot continue after it.
 
         ``slack``: bytes beside the rows, for what HDF5 keeps of them.
         """
@@ -198,7 +198,7 @@ def _sync(path: Path) -> None:
 
 
 def _described(content: bytes) -> tuple[Description | None, str | None]:
-    """What a source has said, and why nothing more will come."""
+    """Return the source's description, and why the scan has ended."""
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         said: dict[str, Any] = {name: stored[name] for name in stored.files}
     for name in said.keys() - {"probe", "good", "dark", "flat"}:

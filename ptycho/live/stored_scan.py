@@ -39,7 +39,7 @@ class StoredFrames:
         return self.store.read(self.rows[index])
 
     def close(self) -> None:
-        """Do nothing: the store is closed by who opened it."""
+        """Do nothing: the store is closed by the code that opened it."""
 
 
 def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
@@ -87,7 +87,7 @@ def complete_scan(
     known = {name: getattr(raw, name) for name in LATER} | {"positions": placed, "probe": probe}
     known = {name: value for name, value in known.items() if value is not None}
     store.complete(known, raw.unit)
-    named = known.keys() - config.stated_quantities().keys()  # these stand above what a file says
+    named = known.keys() - config.stated_quantities().keys()  # these take precedence over the file's values
     zero, lacking = raw.zero_frequency, np.setdiff1d(np.arange(len(placed)), table.rows).tolist()
     return replace(
         config,

@@ -105,9 +105,9 @@ def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataC
     """Return the lengths of a near field; None: the scan is one of a far field.
 
     Args:
-        raw: what file and user say.
+        raw: the scan with the values of file and user.
         pitch: of the detector's pixels as the frames are turned, (row, col).
-        config: how it is read.
+        config: how the scan is read.
 
     Raises:
         ConfigError: a length is not known.

@@ -280,7 +280,7 @@ def _probe(
 
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
-    """What the user states stands above what the file says."""
+    """Return the scan with the user's values, which take precedence over those of the file."""
     pitch = config.stated_pitch_m()
     changes: dict[str, Any] = {
         "domain": config.domain,

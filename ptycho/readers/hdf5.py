@@ -1,4 +1,4 @@
-"""HDF5 files from anyone as archives: opened, walked, listed and read without trusting them.
+"""Untrusted HDF5 files as archives: open, walk, list and read them with checks.
 
 ======================= =========================================================================
 what a file may hold    what is done

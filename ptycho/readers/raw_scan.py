@@ -135,7 +135,7 @@ class Raster:
         shape: rows and columns; None: those of the patterns' axes.
         step_m: from row to row, and from column to column; None: that of the file.
         path: ``raster``, each row from its first column on, or ``snake``, every second row backwards.
-        source: who states the step.
+        source: where the step is from.
     """
 
     shape: tuple[int, int] | None

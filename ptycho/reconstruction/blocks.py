@@ -207,7 +207,7 @@ class Blockwise:
 
     Attributes:
         patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
-        executor: who fits them.
+        executor: how blocks are fitted: one after the other, or by several processes.
         cache: where fits are kept.
         whole_pixels: of an object whose vectors are held at once, at most.
     """

@@ -22,7 +22,7 @@ def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int,
     """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
 
     Args:
-        beside: what else does, of a representation that tells it from others, or networks.
+        beside: further values that decide the fit: networks, or values with a unique representation.
     """
     noise, content = objective.likelihood, hashlib.sha256()
     anchor = () if objective.anchor is None else (objective.anchor.target, objective.anchor.weight)

@@ -148,7 +148,7 @@ class Detector:
 
 
 def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
-    """Return the probe ``(N, N)`` that a beamline believes to have.
+    """Return the probe ``(N, N)`` that a beamline would record, with its errors.
 
     Args:
         probe: the true one, or its first mode.

@@ -1,4 +1,4 @@
-"""Who follows a training from outside: callbacks of Keras, an ``on_event``, TensorBoard."""
+"""External observers of a training: callbacks of Keras, an ``on_event``, TensorBoard."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(EachWarningOnce())
-    # what Hydra has to say, as to --info, it writes itself, on stdout
+    # Hydra writes its own messages, such as those of --info, on stdout
     handler.addFilter(lambda line: line.levelno >= logging.WARNING or not line.name.startswith("hydra."))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

@@ -30,9 +30,10 @@ class SocketSource(Source):
     """Source that receives messages from a socket; see the module's text.
 
     Args:
-        look_s: of one look, at most; a quarter of that where nothing comes.
-        at_once: bytes that are taken in one look.
-        waiting: messages that ZeroMQ holds for us, lost where we are killed; then who sends waits.
+        look_s: longest time of one call in s; a quarter of it if nothing arrives.
+        at_once: bytes that are taken in one call.
+        waiting: messages that ZeroMQ buffers, which are lost if the process is killed; the sender waits
+            while the buffer is full.
 
     Raises:
         ConfigError: the address cannot be used.
