@@ -146,9 +146,9 @@ class ScanRunConfig(TrainedConfig):
         """Refuse methods and probes that are for far fields only."""
         asked = {"pinn": "networks", "lsqml": "LSQ-ML"}
         if self.models:
-            said = " and ".join(asked[name] for name in self.models)
+            methods = " and ".join(asked[name] for name in self.models)
             raise ConfigError(
-                f"data.physics=near_field: {said} are for far fields only; remove models, model, nepochs "
+                f"data.physics=near_field: {methods} are for far fields only; remove models, model, nepochs "
                 "and run: the solver reconstructs near fields"
             )
         if isinstance(self.probe, ZonePlateProbe):

@@ -56,8 +56,8 @@ class Measurement:
     def check_patterns(self) -> None:
         """Raise :class:`ConfigError` if the patterns cannot be the amplitudes that a network takes."""
         scale = self.values["photon_scale"] if self.counts else None
-        if found := contradictions(self.statistics, self.values["probe"], scale, self.key):
-            raise ConfigError(f"data={self.path}: {'; '.join(found)}")
+        if problems := contradictions(self.statistics, self.values["probe"], scale, self.key):
+            raise ConfigError(f"data={self.path}: {'; '.join(problems)}")
 
     def fitted_photon_scale(self, transmission: float) -> float:
         """Return s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""

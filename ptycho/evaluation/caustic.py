@@ -97,10 +97,10 @@ def waist_text(facts: Mapping[str, float | None], near: float = 0.05) -> str:
     distance, width = facts["distance_m"], facts["fwhm_m"]
     if distance is None or width is None:
         return "not in reach"
-    where = f"{length_text(1e9 * abs(distance))} {'behind' if distance > 0 else 'before'} the sample"
+    place = f"{length_text(1e9 * abs(distance))} {'behind' if distance > 0 else 'before'} the sample"
     if abs(distance) < near * (facts["depth_of_field_m"] or 0.0):
-        where = "at the sample"
-    return f"{length_text(1e9 * width)} wide, {where}"
+        place = "at the sample"
+    return f"{length_text(1e9 * width)} wide, {place}"
 
 
 def caustic(

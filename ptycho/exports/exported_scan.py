@@ -154,5 +154,5 @@ class ExportedScan:
         """Return what HDF5 holds of the truth of a simulated scan, if any; its object is at ``image``."""
         if self.truth is None:
             return {}
-        found: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}
-        return found | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})
+        contents: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}
+        return contents | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})

@@ -82,12 +82,12 @@ def from_measured(
         object_: ``(M, M)`` complex.
         beam: that goes with the object, where it is not the dataset's.
     """
-    raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
+    raw, binned, exported = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
     if beam is not None:
         parts = {key: getattr(beam, key) for key in ("probe", "opr_modes", "opr_weights")}
-        made = replace(made, positions=beam.positions.astype(np.float64), **parts)
+        exported = replace(exported, positions=beam.positions.astype(np.float64), **parts)
     return replace(
-        made,
+        exported,
         pixel_m=scan.pixel.metres,
         energy_eV=raw.energy_eV,
         distance_m=raw.distance_m,
@@ -119,15 +119,15 @@ def product_of(
         name: of the product.
         beam: as for :func:`from_measured`.
     """
-    made, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
+    exported, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
     return replace(
-        made,
+        exported,
         pixel_m=pixel,
         detector_pixel_m=raw.detector_pixel_m,
         detector_side=scan.N * scan.detector.bin,
         numbers=frames if raw.numbers is None else raw.numbers[frames],
         name=name,
-        comments=" ".join([made.comments, *_to_state(scan)]),
+        comments=" ".join([exported.comments, *_to_state(scan)]),
     )
 
 

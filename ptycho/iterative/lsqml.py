@@ -193,10 +193,10 @@ def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> Lsqml
     positions = np.clip(arrays["positions"], 0, data.object_size - data.N).astype(np.float32)
     beam = Beam((arrays["probe"] / scale).astype(np.complex64), positions)
     image = _cut(arrays["object"], arrays["origin"], data.object_size)
-    made = covered_part(scale / data.photon_scale * image, data.under(beam))
+    reconstruction = covered_part(scale / data.photon_scale * image, data.under(beam))
     program = f"pty-chi {arrays['version']}"
     seconds, r_factors = float(arrays["seconds"]), arrays["r_factors"].astype(np.float64)
-    return LsqmlResult(replace(made, seconds=seconds, program=program), r_factors)
+    return LsqmlResult(replace(reconstruction, seconds=seconds, program=program), r_factors)
 
 
 def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:

@@ -67,14 +67,14 @@ class Collector:
         last = time.monotonic()
         try:
             while not self._stop.is_set() and self.ended is None:
-                came = self.source.poll()
-                self._count(came.faults)
-                if came.frames or len(came.positions):
-                    self._keep(came)
+                arrivals = self.source.poll()
+                self._count(arrivals.faults)
+                if arrivals.frames or len(arrivals.positions):
+                    self._keep(arrivals)
                     last = time.monotonic()
-                elif not came.ended:
+                elif not arrivals.ended:
                     self._stop.wait(self._options.pause_s)
-                self._end(came.ended, time.monotonic() - last)
+                self._end(arrivals.ended, time.monotonic() - last)
         except ConfigError as error:
             self.error = error
         except Exception as error:  # a thread that dies in silence would look like a beam that is off
@@ -94,11 +94,11 @@ class Collector:
             log.info("the scan has ended: %s; %d frames, %d positions", reason, *count)
             self.ended = reason
 
-    def _keep(self, came: Arrivals) -> None:
+    def _keep(self, arrivals: Arrivals) -> None:
         """Write arrivals to the disk; if the disk is full, wait until it is not."""
         while True:
             try:
-                self._count(self._store.add(came.frames, came.positions, self.source.description))
+                self._count(self._store.add(arrivals.frames, arrivals.positions, self.source.description))
                 self.trouble = None
                 return
             except OSError as error:

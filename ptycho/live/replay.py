@@ -187,19 +187,19 @@ class Hdf5Writer:
 
 def _cxi(played: Played) -> dict[str, Any]:
     """Return what a CXI file says of a scan, by its paths there."""
-    said = played.description
-    pitch, zero = said.detector_pixel_m or (None, None), said.zero_frequency
+    description = played.description
+    pitch, zero = description.detector_pixel_m or (None, None), description.zero_frequency
     middle = tuple(side // 2 for side in played.raw.patterns.shape[1:])
     centre = (None, None) if zero == "corner" else zero if isinstance(zero, tuple) else middle
     values = {
         f"{DETECTOR}/y_pixel_size": pitch[0],
         f"{DETECTOR}/x_pixel_size": pitch[1],
-        f"{DETECTOR}/distance": said.distance_m,
+        f"{DETECTOR}/distance": description.distance_m,
         f"{DETECTOR}/beam_center_y": centre[0],
         f"{DETECTOR}/beam_center_x": centre[1],
-        f"{DETECTOR}/mask": None if said.good is None else (~said.good).astype(np.uint32),
-        f"{SOURCE}/illumination": said.probe,
-        f"{SOURCE}/energy": None if said.energy_eV is None else said.energy_eV * ELECTRON,
+        f"{DETECTOR}/mask": None if description.good is None else (~description.good).astype(np.uint32),
+        f"{SOURCE}/illumination": description.probe,
+        f"{SOURCE}/energy": None if description.energy_eV is None else description.energy_eV * ELECTRON,
     }
     return {"cxi_version": 160} | {name: value for name, value in values.items() if value is not None}
 

@@ -150,11 +150,11 @@ class Store:
     def _describe(self, description: Description, ended: str | None) -> None:
         """Keep the source's description, and why the scan has ended."""
         self.description, self.ended, content = description, ended, io.BytesIO()
-        said = vars(description) | {
+        values = vars(description) | {
             "ended": ended,
             "dtype": None if description.dtype is None else description.dtype.str,
         }
-        np.savez(content, **{name: value for name, value in said.items() if value is not None})
+        np.savez(content, **{name: value for name, value in values.items() if value is not None})
         scan_file.append(self._file["description"], np.frombuffer(content.getvalue(), np.uint8), 0)
 
     def _fault(self, frame: Frame) -> str | None:
@@ -200,10 +200,10 @@ def _sync(path: Path) -> None:
 def _described(content: bytes) -> tuple[Description | None, str | None]:
     """Return the source's description, and why the scan has ended."""
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        said: dict[str, Any] = {name: stored[name] for name in stored.files}
-    for name in said.keys() - {"probe", "good", "dark", "flat"}:
-        said[name] = tuple(said[name].tolist()) if said[name].ndim else said[name].item()
-    ended = said.pop("ended", None)
-    if "dtype" in said:
-        said["dtype"] = np.dtype(said["dtype"])
-    return Description(**said) if said else None, ended
+        values: dict[str, Any] = {name: stored[name] for name in stored.files}
+    for name in values.keys() - {"probe", "good", "dark", "flat"}:
+        values[name] = tuple(values[name].tolist()) if values[name].ndim else values[name].item()
+    ended = values.pop("ended", None)
+    if "dtype" in values:
+        values["dtype"] = np.dtype(values["dtype"])
+    return Description(**values) if values else None, ended

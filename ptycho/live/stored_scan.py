@@ -52,21 +52,21 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
         ConfigError: the unit of the positions is not known.
     """
     description, table = store.description or Description(), store.table
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value for name in OF_SCAN if (value := getattr(description, name)) is not None
     }
     stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
     stated["zero_frequency"] = config.stated_zero_frequency()
-    said |= {name: value for name, value in stated.items() if value is not None}
-    if "unit" not in said:
+    fields |= {name: value for name, value in stated.items() if value is not None}
+    if "unit" not in fields:
         raise ConfigError("the source does not say the unit of the positions; set data.unit=")
     if "detector_pixel_m" in stated:
-        said["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
+        fields["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
     frames, numbers = StoredFrames(store, table.rows), table.frames["index"][table.rows]
-    if "domain" not in said:
+    if "domain" not in fields:
         some = np.unique(np.linspace(0, len(numbers) - 1, samples).astype(int))
-        said["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
-    known = {"zero_frequency": None} | said
+        fields["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
+    known = {"zero_frequency": None} | fields
     return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 

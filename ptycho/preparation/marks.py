@@ -124,9 +124,9 @@ class FrameCheck:
         if not self.bad.any():
             return None
         marked = np.count_nonzero(self.marked)
-        said = [f"{marked} hold marks"] if marked else []
+        reasons = [f"{marked} hold marks"] if marked else []
         if self.saturation is not None and (many := np.count_nonzero(self.saturated)):
-            said.append(f"{many} saturated (data.saturation={self.saturation:g})")
+            reasons.append(f"{many} saturated (data.saturation={self.saturation:g})")
         some, more = listed(self.among)
-        why = f"{', '.join(said)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
+        why = f"{', '.join(reasons)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
         return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)

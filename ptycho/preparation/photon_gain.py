@@ -64,11 +64,11 @@ def photon_gain(
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
     q, spread = float(steps.mean()), 100 * float(steps.std() / steps.mean())
-    said = (
+    reason = (
         f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
-    return _with_photon_noise(q, said, some / q, good)
+    return _with_photon_noise(q, reason, some / q, good)
 
 
 def pixel_steps(

@@ -211,11 +211,11 @@ class Archive(ABC):
 
     def absorb(self, other: Archive) -> None:
         """Take over what was noted in a second file."""
-        where = "" if other.path == self.path else f"{other.path}: "
+        prefix = "" if other.path == self.path else f"{other.path}: "
         for problem in other.problems:
-            self.complain(f"{where}{problem}")
-        self.warnings += [f"{where}{line}" for line in other.warnings]
-        self.notes += [f"{where}{line}" for line in other.notes]
+            self.complain(f"{prefix}{problem}")
+        self.warnings += [f"{prefix}{line}" for line in other.warnings]
+        self.notes += [f"{prefix}{line}" for line in other.notes]
 
     def first(self, *keys: str) -> str | None:
         """Return the first of some keys at which an array is."""

@@ -40,11 +40,11 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
         return np.zeros(0, int)
     if missing and len(file.problems) == before:
         if inner and missing == total:
-            said = f"none of its {total} patterns was ever written"
-            file.complain(f"{name}: {said}; was the acquisition stopped?")
+            problem = f"none of its {total} patterns was ever written"
+            file.complain(f"{name}: {problem}; was the acquisition stopped?")
         else:
-            said = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
-            file.warnings.append(f"{name}: {said} and read as zeros; was the acquisition stopped?")
+            problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
+            file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
     return some
 
 
@@ -153,8 +153,8 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
         try:
             if which not in opened:
                 opened[which] = _source(file, dataset, source, name)
-                said = f"{name}, from {source.file_name},"
-                lost += _examine(file, opened[which], inner, said, left - 1)[0]
+                label = f"{name}, from {source.file_name},"
+                lost += _examine(file, opened[which], inner, label, left - 1)[0]
             lost += _short(source, opened[which].shape) // entry
         except ArchiveError as error:
             file.complain(str(error))

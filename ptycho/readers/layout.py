@@ -128,9 +128,9 @@ class Layout:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""
         energy = read_number(file, ENERGY, self.energy_unit, *self.energy)
         stated = file.stated.get("energy_eV") is not None
-        said = file.text(self.wave) if self.wave and energy is not None and not stated else None
-        if energy is not None and said is not None and "electron" in said.lower():
-            file.notes.append(f"{self.wave} is {said.strip()}: {energy / 1e3:g} keV is theirs")
+        particle = file.text(self.wave) if self.wave and energy is not None and not stated else None
+        if energy is not None and particle is not None and "electron" in particle.lower():
+            file.notes.append(f"{self.wave} is {particle.strip()}: {energy / 1e3:g} keV is theirs")
             return photon_energy_eV(electron_wavelength_m(energy / 1e3))
         if energy is not None or not self.wavelength:
             return energy

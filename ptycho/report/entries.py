@@ -169,11 +169,11 @@ def runs_below(path: Path, depth: int = 4) -> list[Path]:
     """Return the runs in a folder that is none itself, and in the folders in it; links are not followed."""
     if depth == 0 or not path.is_dir():
         return []
-    found = []
+    runs = []
     for inner in sorted(path.iterdir()):
         if inner.is_dir() and not inner.is_symlink() and not inner.name.startswith("."):
-            found += [inner] if is_run(inner) else runs_below(inner, depth - 1)
-    return found
+            runs += [inner] if is_run(inner) else runs_below(inner, depth - 1)
+    return runs
 
 
 def failed_scans(night: Path) -> dict[str, str]:

@@ -123,8 +123,8 @@ def number(value: Any) -> float | None:
 
 def section(values: Any, name: str) -> dict[str, Any]:
     """Return a section of nested values; empty where there is none."""
-    found = values.get(name) if isinstance(values, Mapping) else None
-    return found if isinstance(found, dict) else {}
+    value = values.get(name) if isinstance(values, Mapping) else None
+    return value if isinstance(value, dict) else {}
 
 
 def last_lines(path: Path) -> tuple[str, ...]:

@@ -88,10 +88,10 @@ class ScanRecord:
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels."""
-        found = self.metrics.get("pixel_m")
-        if not isinstance(found, list) or len(found) != 2 or not all(map(_positive, found)):
+        pitch = self.metrics.get("pixel_m")
+        if not isinstance(pitch, list) or len(pitch) != 2 or not all(map(_positive, pitch)):
             return None
-        return float(found[0]), float(found[1])
+        return float(pitch[0]), float(pitch[1])
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:

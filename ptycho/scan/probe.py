@@ -173,14 +173,14 @@ def load_probe(path: str) -> np.ndarray:
 
 
 def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
-    where = f"probe.file={path}: probeGuess"
+    name = f"probe.file={path}: probeGuess"
     if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:
-        raise ConfigError(f"{where} has shape {probe.shape}; must be (n, n) with n >= 8")
+        raise ConfigError(f"{name} has shape {probe.shape}; must be (n, n) with n >= 8")
     probe = probe.astype(complex)
     if not np.all(np.isfinite(probe)):
-        raise ConfigError(f"{where} holds NaN or infinity; must be finite")
+        raise ConfigError(f"{name} holds NaN or infinity; must be finite")
     if not np.any(probe):
-        raise ConfigError(f"{where} is zero everywhere; must carry energy")
+        raise ConfigError(f"{name} is zero everywhere; must carry energy")
     return probe
 
 

@@ -27,9 +27,9 @@ def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> 
     Raises:
         ConfigError: the message has its key.
     """
-    said = {key_of(override) for override in overrides}
+    given = {key_of(override) for override in overrides}
     for key, program in programs_in(config).items():
-        if not said & {key, key.split(".")[0]}:
+        if not given & {key, key.split(".")[0]}:
             raise ConfigError(
                 f"{key}={program}: is a program that {source} names; one is run only where the "
                 f"command line names it: add {key}={program} if it is yours"
