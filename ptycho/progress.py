@@ -24,7 +24,7 @@ def silent(patterns: int) -> None:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a reconstruction, for whoever follows it.
+    """Event in a reconstruction, for an observer.
 
     Attributes:
         kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``;

@@ -35,7 +35,7 @@ PHASE = "the phase, which atoms make larger (skewness {:.2f})"
 
 @dataclass(frozen=True)
 class GeometryOptions:
-    """Limits of what the patterns say about positions, before and after there is a probe."""
+    """Limits of the tests of the positions by the patterns, before and after there is a probe."""
 
     patterns: int = 1000  # whose centres of mass are used
     curl: float = 0.2  # share of the curl that is left of a scan that is not mirrored, at most
@@ -125,7 +125,7 @@ def rotation_is_open(scan: ScanGeometry, config: DataConfig, options: GeometryOp
 
 
 def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPTIONS) -> CoarseRotation:
-    """Return from where the map of positions is looked for, in a scan of one object; no probe is needed.
+    """Return the start of the search for a map of the positions, in a scan of one object, without a probe.
 
     Args:
         is_open: the rotation is unknown.
@@ -233,7 +233,7 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
 
 
 def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:
-    """Return ``degrees`` or 180 more, by the initial probe; and whether it can tell."""
+    """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
     options = TrialOptions()
     some = middle(data, options.count(data.N))
 

@@ -198,7 +198,7 @@ class Registration:
         A pattern that is not explained waits until more is known around it. Where nothing else is left, those
         join that are explained best, if at all.
         """
-        known = np.full(len(self.nominal), -np.inf)  # around each pattern, when it was looked for
+        known = np.full(len(self.nominal), -np.inf)  # around each pattern, at its last search
         best, lowest = self.moves.copy(), np.full(len(self.nominal), np.inf)  # its move and share, then
         reach = energy_diameter(self.estimate.modes) / 2
         while not (self.placed | np.isnan(known)).all():
@@ -366,10 +366,10 @@ class Registration:
         return (there, lower) if lower < self.options.better * share else (move, share)
 
     def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those patterns whose illumination is mostly where the object is known, and around which more is
-        known than before; moves that they may have, and what is known around them.
+        """Return the patterns whose illumination is mostly where the object is known, and around which more
+        is known than before; their possible shifts; and how much is known around them.
 
-        ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
+        ``known``: how much was known around each pattern at its last search; −∞: none yet, NaN: no further.
         """
         left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
         guesses, cover = self._guesses(left, placed), self.cover_of(placed)

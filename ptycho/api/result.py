@@ -47,9 +47,9 @@ class Result:
             phase plane is fitted.
         decisions: what was refined and selected, and what was kept as specified, with the reasons.
         findings: how the scan was read.
-        warnings: what looks wrong with the scan, a line each.
+        warnings: suspected faults of the scan, a line each.
         assessment: the arrays behind the scores, as in a run's ``assessment.npz``.
-        reconstruction, prepared: the values behind it, for whoever goes on from there; None if it was loaded.
+        reconstruction, prepared: the values behind it, for further computations; None if it was loaded.
     """
 
     method: str

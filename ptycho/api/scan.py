@@ -247,7 +247,7 @@ def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
     Args:
         file: its path, or a folder of TIFF files; several with ``shared="object"``, ``"probe"`` or
             ``"both"``, what they have in common.
-        **data: what the file does not say, or says wrongly: every key of the section ``data``
+        **data: values that the file lacks, or has wrong: every key of the section ``data``
             (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
 
     Raises:

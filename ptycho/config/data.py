@@ -266,7 +266,7 @@ class DataConfig:
         return self.physics == "near_field"
 
     def stated_quantities(self) -> dict[str, float]:
-        """Return photon energy, distance and pitch, as far as the user says them."""
+        """Return those of photon energy, distance and pitch that the user specifies."""
         stated = {
             "energy_eV": self.stated_energy_eV(),
             "distance_m": self.stated_distance_m(),

@@ -28,7 +28,7 @@ class NpzError(ValueError):
 
 
 def name_kinds(kinds: str) -> str:
-    """Return what some of NumPy's letters of dtypes stand for."""
+    """Return the names of some of NumPy's kinds of dtypes."""
     numbers = "complex or real numbers" if "c" in kinds else "real numbers" if "f" in kinds else "integers"
     return {"U": "text", "b": "true and false"}.get(kinds) or numbers + " or true and false" * ("b" in kinds)
 

@@ -82,7 +82,7 @@ class Description:
 
     @classmethod
     def of(cls, raw: RawScan, **more: Any) -> Description:
-        """Return what a measured scan says, and ``more`` that it does not say, or says otherwise."""
+        """Return the description of a measured scan; ``more`` has further values, which take precedence."""
         return cls(**{name: getattr(raw, name) for name in OF_SCAN} | more)
 
 

@@ -87,7 +87,7 @@ class FrameCheck:
         self.marked, self.saturated, self.pixels = (np.zeros_like(self.good) for _ in range(3))
 
     def add(self, indices: np.ndarray, frames: np.ndarray) -> None:
-        """Look at ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``."""
+        """Search ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``, for marks."""
         finite = np.isfinite(frames)
         missing = find_marks(frames, self.dtype) & self.good
         wrong = lost_frames(missing, self.good) | np.any(~finite & self.good, axis=(1, 2))

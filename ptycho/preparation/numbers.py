@@ -18,7 +18,7 @@ from ptycho.scan.finding import Finding
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """Size of the sample of frames that is looked at before all are read."""
+    """Size of the sample of frames that is inspected before all are read."""
 
     frames: int = 64
     most_bytes: int = 2**29  # of these frames in double precision,

@@ -51,7 +51,7 @@ class Patterns(ABC):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of patterns; more than one where the positions tell which axis is theirs."""
+        """Possible numbers of patterns; several if the positions decide which axis is the patterns'."""
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
@@ -248,6 +248,6 @@ class Archive(ABC):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an exception says, in 300 letters at most; a ``KeyError`` would add quotes."""
+    """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__

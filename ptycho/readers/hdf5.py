@@ -7,9 +7,9 @@ soft links              followed, 16 of them at most
 external links          followed to files in the folder of the file that was named, in that which
                         ``data.links_root`` names, or below one of them
 external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
-virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
+virtual datasets        their sources are searched, see :mod:`~ptycho.readers.hdf5_storage`
 Python objects          never unpickled: only numbers and text are read
-packed chunks           looked at before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
+packed chunks           checked before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
 ======================= =========================================================================
 
 Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with

@@ -6,7 +6,7 @@ one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
 several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
 =========================== ================================================================================
 
-Opening reads four patterns at most, to tell counts from intensities.
+Opening reads four patterns at most, to distinguish counts from intensities.
 
 MATLAB 7.3 files have the axes of every array in reverse, as MATLAB stores columns first. A dataset is one of
 MATLAB's if it has the attribute ``MATLAB_class``, which ``save -v7.3`` writes and ``h5write`` does not, or if

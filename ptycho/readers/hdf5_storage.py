@@ -1,8 +1,8 @@
-"""What HDF5 does not say of a dataset: that its numbers are elsewhere, oddly packed, or not there.
+"""Find out whether the numbers of an HDF5 dataset are in other files, in doubtful chunks, or missing.
 
 HDF5 gives zeros, without an error, for chunks that were never written (an acquisition that was killed) and
-for the parts of a virtual dataset whose sources are missing. Neither is looked for by reading: the chunks
-that are in the file are listed, and the sources of virtual datasets opened.
+for the parts of a virtual dataset whose sources are missing. Neither is detected by reading: the chunks that
+are in the file are listed, and the sources of virtual datasets are opened.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class NpzPatterns(Patterns):
     Args:
         path, header: the archive, and its member, of three axes.
         order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
-        either: the order may be the other one; :meth:`order_for` tells.
+        either: the order may be the other one; :meth:`order_for` decides.
         scratch: folder for a copy; None: the one for temporary files.
     """
 

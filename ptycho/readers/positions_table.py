@@ -12,7 +12,7 @@ chosen columns  ``data.position_columns=[x_rb,y_rb]``: by name (``x_rb`` is ``x_
 
 ``x`` and ``col`` are the column of the object's array, ``y`` and ``row`` its row; each is the probe's place
 on the object and increases with the array's index (of a sample stage that moves instead, both signs are
-turned). What the header does not say, the user does: programs write x first or y first under one name.
+turned). The user specifies what the header lacks: programs write x first or y first under one name.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Line = tuple[int, str]  # its number, from 1, and what it says
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the row and the column, each with its unit; None: the table does not say.
+    """Columns of the row and the column, each with its unit; None: the table has none.
 
-    ``unknown``: what stands where a unit is expected, and is none that is known.
+    ``unknown``: text in place of a unit that is not a known unit.
     """
 
     row: int
@@ -66,7 +66,7 @@ def read_table(
 
     Args:
         path: of it; NPY by its content, otherwise text.
-        unit: a key of ``UNITS``, for a table that does not say; stands against one that does.
+        unit: a key of ``UNITS``, for a table without one; it takes precedence over that of the table.
         axes: ``xy`` or ``rc``, what its two columns are if they have no names.
         chosen: its two columns, by name or number.
 

@@ -68,7 +68,7 @@ class Frames:
 
 @dataclass(frozen=True, eq=False)
 class RawScan:
-    """Scan as a file describes it; what it does not say is None.
+    """Scan as a file describes it; values that the file lacks are None.
 
     Attributes:
         format: name of the format, a key of ``FORMATS``.

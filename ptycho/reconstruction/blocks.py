@@ -117,7 +117,7 @@ class Stage(NamedTuple):
     """A step of every block, after which the blocks are joined.
 
     Attributes:
-        name: says which it is.
+        name: of the step.
         fit: ``(objective, start, refine, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
         whole: it is of the whole scan at once, if that can be held.

@@ -58,7 +58,7 @@ def _digest_of_patterns(noise: ScanLikelihood) -> bytes:
 
 
 def _identity(network: Network) -> str:
-    """What tells a network from others: the hash of its weights, where they are in a file."""
+    """Return what identifies a network: the hash of its weights, if they are in a file."""
     return sha256(network.file) if isinstance(network, StoredNetwork) else repr(network)
 
 

@@ -192,7 +192,7 @@ def failed_scans(night: Path) -> dict[str, str]:
 
 
 def _labels(runs: list[Path]) -> dict[Path, str]:
-    """The shortest ends of paths that tell the runs apart."""
+    """Return the shortest ends of paths that distinguish the runs."""
     resolved = {path: path.resolve().parts for path in runs}
     for count in range(1, max((len(parts) for parts in resolved.values()), default=1) + 1):
         labels = {path: "/".join(parts[-count:]) for path, parts in resolved.items()}

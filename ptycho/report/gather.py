@@ -221,7 +221,7 @@ def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:
 
 
 def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
-    """When the manifest says that the run ended; of older runs, when their newest file was written."""
+    """Return the end of the run by its manifest; of older runs, the time of their newest file."""
     try:
         return datetime.fromisoformat(str(manifest["finished"]))
     except (KeyError, ValueError):

@@ -115,7 +115,7 @@ def _serve(world: Any) -> None:
 
 
 def _receive(world: Any, source: int, pause_s: float = 0.01) -> Any:
-    """Receive a message, looked for after every pause: MPI itself waits at full speed."""
+    """Receive a message; test for it after every pause, because MPI itself waits at full speed."""
     while not world.iprobe(source=source):
         time.sleep(pause_s)
     return world.recv(source=source)

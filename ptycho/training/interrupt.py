@@ -42,9 +42,9 @@ class StopRequest:
     The exit code is 128 and the number of the signal: 130 for SIGINT, 143 for SIGTERM.
 
     Args:
-        farewell: what to tell the user at the end, after what stopped the process.
-        cleanup: removes what must not stay behind. The main thread stands still meanwhile, perhaps with locks
-            in its hands: these two must not log, import, or use ``sys.stderr``.
+        farewell: message to the user at the end, after the reason of the stop.
+        cleanup: removes files that must not stay. The main thread is suspended meanwhile and may hold locks:
+            these two functions must not log, import, or use ``sys.stderr``.
 
     Attributes:
         signum: the first signal that came.

@@ -39,7 +39,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
 
     Args:
         composed: what Hydra composed, without its own node.
-        overrides: those of the command line, to tell an explicit choice from a default.
+        overrides: those of the command line, to distinguish an explicit choice from a default.
         environ: the environment, with ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE``.
     """
     values = {key: value for key, value in plain(composed).items() if key not in COMMANDS}

@@ -69,7 +69,7 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
 
 
 def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
-    """Hydra's own section as composed, without what tells of this very call."""
+    """Return Hydra's own section as composed, without the values of this call."""
     with initialize_config_dir(version_base="1.3", config_dir=str(place)):
         composed = compose(name, words, return_hydra_config=True)
     values = flat(cast(dict[str, Any], OmegaConf.to_container(composed.hydra, resolve=False)))

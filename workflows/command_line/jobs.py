@@ -154,9 +154,9 @@ def fail(
     explain: Callable[[Exception], str] = explained,
     advice: str = "",
 ) -> int:
-    """Say on one line what went wrong, after a traceback on demand; the exit code.
+    """Log an error on one line, after a traceback on demand; return the exit code.
 
-    ``mistakes`` are the errors that tell of a wrong configuration or input file; others are failures.
+    ``mistakes`` are the errors of a wrong configuration or input file; others are failures.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
     if wants_traceback:

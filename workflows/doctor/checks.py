@@ -38,7 +38,7 @@ class DoctorConfig:
 
 
 class Check(NamedTuple):
-    """What is looked at, given the folder of future runs; and what to do where it is not GOOD."""
+    """A check, which gets the folder of future runs; and what to do if it is not GOOD."""
 
     look: Callable[[Path], Outcome]
     remedy: str

@@ -21,7 +21,7 @@ KEPT = "# No settings were better by more than twice the error: the defaults are
 
 
 def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
-    """Write ``trials.csv`` and ``tuned/best.yaml``; what to tell, a line each."""
+    """Write ``trials.csv`` and ``tuned/best.yaml``; return the lines to print."""
     write_text(folder / TABLE, csv_text(rows_of(study)))
     best = best_of(study)
     if best is None:

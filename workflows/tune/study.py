@@ -98,7 +98,7 @@ def trials_in(study: Study, *states: TrialState) -> list[FrozenTrial]:
 
 
 def run_defaults(study: Study, objective: Objective) -> None:
-    """Reconstruct with the defaults, if that was not done; it comes to the same whoever does it."""
+    """Reconstruct with the defaults, if that was not done; the result is the same in every process."""
     if DEFAULTS in study.user_attrs:
         return
     outcome = objective({}, lambda event: None)

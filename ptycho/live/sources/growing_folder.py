@@ -93,7 +93,7 @@ class GrowingFolder(Source):
         return data if data.ndim == 2 else data.reshape([n for n in data.shape if n != 1])
 
     def _wait_for(self, path: Path, faults: Counter[str]) -> None:
-        """Look at a file again; give it up where it has not changed for long."""
+        """Let a file be read again later; give it up if it has not changed for long."""
         size, now = path.stat().st_size if path.exists() else -1, time.monotonic()
         before, since = self._broken.get(path.name, (None, now))
         if size != before:

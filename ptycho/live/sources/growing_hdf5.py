@@ -48,7 +48,7 @@ class GrowingHdf5(Source):
         self._foreign = False  # the file is another scan's
         self._identity: tuple[int, int] | None = None  # device and inode
         self._chunks = Chunks()
-        self._next, self._holes = 0, list[int]()  # first frame not looked at; those before it not there yet
+        self._next, self._holes = 0, list[int]()  # first frame not read yet; those before it not there yet
         self._taken = np.zeros(0, np.int64)  # rows of positions
         self._looked = 0.0
         self._last: tuple[int, bytes] | None = None
@@ -139,7 +139,7 @@ class GrowingHdf5(Source):
     def _read(
         self, file: h5py.File, frames: h5py.Dataset, names: list[str], rows: np.ndarray
     ) -> np.ndarray | None:
-        """Positions ``(n, 2)``, (row, col), of some rows; and what the file says of the scan, once."""
+        """Return positions ``(n, 2)``, (row, col), of some rows; keep the file's description, once."""
         target, config = self._options.scratch / "snapshot.h5", self._options.config
         try:
             snapshot(file, frames, names, rows, target)

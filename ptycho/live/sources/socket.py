@@ -129,7 +129,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
     Returns:
-        Of a server what lets the other in, to be stopped in the end; else None.
+        Of a server the authenticator of the other key, to be stopped in the end; else None.
 
     Raises:
         ConfigError: the file has none.
