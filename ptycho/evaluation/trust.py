@@ -32,7 +32,8 @@ class TrustLimits:
     certain: float = 4.0  # standard errors of the variation
     half_frc: float = 0.35  # of Nyquist, below which halves of the scan stop to agree
     half_frc_by_photons: float = 0.6  # of the frequency to which they would agree but for photon noise
-    r_free_ratio: float = 2.0  # r_free over r_noise: more than photons can explain
+    r_free_ratio: float = 2.0  # r_free over r_noise: more than photons can explain,
+    r_ratio: float = 1.1  # unless r_factor is no more than this times r_noise
     phase_left: float = 0.5  # of a phase that is added to the object of a near field
     measured: float = 2.0  # numbers for each real unknown; a phase is never measured
 
@@ -90,7 +91,8 @@ FLAGS = {
         True,
     ),
     EXCESSIVE: Flag(
-        f"r_free is above {LIMITS.r_free_ratio:g} times r_noise: more than photon noise is wrong",
+        f"r_free is above {LIMITS.r_free_ratio:g} times r_noise, and r_factor above {LIMITS.r_ratio:g} "
+        "times: more than photon noise is wrong",
         "see which cause is likely (misfit_causes in metrics.json); if probe.learn, solver.positions, "
         "solver.flux or solver.background is false, remove it, so that it can be refined",
         False,
@@ -98,7 +100,7 @@ FLAGS = {
     FEW: Flag(
         f"fewer than {LIMITS.measured:g} measured numbers for each unknown of object and beam: much of the "
         "object is the initial estimate",
-        "do not refine the probe (probe.learn=false), or measure more patterns",
+        "measure more patterns; where the probe is known, do not refine it (probe.learn=false)",
         True,
     ),
     ORIENTATION: Flag(
@@ -222,7 +224,8 @@ class Evidence:
             unexplained_variance_holdout: the same as the first of the held-out patterns, None where there
             are none, and unexplained_variance_holdout_error its standard error by noise.
         certainty: of the variation, in standard errors.
-        r_free, r_noise: R-factor of the patterns that were held out, and by photon noise alone; or None.
+        r_factor: R-factor of the fitted patterns, and r_noise by photon noise alone.
+        r_free, r_noise_free: the same of the held-out patterns, or of the fitted ones.
         halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
             unknown; halves_by_photons: the same, by the noise that photons leave in the halves alone.
     """
@@ -231,8 +234,10 @@ class Evidence:
     unexplained_variance_p90: float
     unexplained_variance_holdout: float | None
     certainty: float
-    r_free: float | None = None
+    r_factor: float | None = None
     r_noise: float | None = None
+    r_free: float | None = None
+    r_noise_free: float | None = None
     halves: float | None = None
     unexplained_variance_holdout_error: float = 0.0
     halves_by_photons: float = 1.0
@@ -254,11 +259,15 @@ class Evidence:
             and self.unexplained_variance_holdout - 2 * self.unexplained_variance_holdout_error
             > limits.unexplained_holdout,
             HALVES: self.halves is not None and self.halves < halves,
-            EXCESSIVE: bool(
-                self.r_noise and self.r_free and self.r_free > limits.r_free_ratio * self.r_noise
-            ),
+            EXCESSIVE: _above(self.r_free, self.r_noise_free, limits.r_free_ratio)
+            and _above(self.r_factor, self.r_noise, limits.r_ratio),
         }
         return [name for name, present in raised.items() if present]
+
+
+def _above(r_factor: float | None, r_noise: float | None, ratio: float) -> bool:
+    """Return whether an R-factor is above ``ratio`` times that of photon noise; False where unknown."""
+    return bool(r_factor and r_noise and r_factor > ratio * r_noise)
 
 
 def excess(r_factor: float, r_noise: float | None) -> float:

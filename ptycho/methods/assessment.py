@@ -295,8 +295,10 @@ def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
         if residuals_held_out is None
         else residuals_held_out.share_error,
         certainty=fit.residuals.certainty,
+        r_factor=fit.used.r_factor,
+        r_noise=fit.used.r_noise,
         r_free=(fit.held_out or fit.used).r_factor,
-        r_noise=(fit.held_out or fit.used).r_noise,
+        r_noise_free=(fit.held_out or fit.used).r_noise,
         halves=None if halves is None else halves.agree_to,
         halves_by_photons=1.0 if halves is None else halves.by_photons,
     )

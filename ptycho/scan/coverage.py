@@ -35,8 +35,8 @@ def values_per_parameter(data: Dataset, others: int = 0) -> float:
 
 def covered_part(image: np.ndarray, data: Dataset) -> Reconstruction:
     """Return an object ``(M, M)`` of a dataset of one, zero where it is not covered."""
-    mask = covered(data)
-    return Reconstruction(np.where(mask, image, 0).astype(np.complex64, copy=False), mask, data.beam)
+    mask, image = covered(data), image.astype(np.complex64, copy=False)
+    return Reconstruction(np.where(mask, image, 0), mask, data.beam, uncut=image)
 
 
 def illumination(data: Dataset) -> np.ndarray:

@@ -108,9 +108,11 @@ def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconst
         beam = replace(beam, opr_modes=(beam.opr_modes * turns[0] * turns[1]).astype(np.complex64))
     pixels = slope * reconstruction.beam.N / (2 * np.pi)
     findings = (_finding(pixels),) if np.abs(pixels).max() > least_px else ()
+    uncut = reconstruction.uncut
     return replace(
         reconstruction,
         objects=flat[None].astype(np.complex64),
+        uncut=None if uncut is None else tilted(uncut, -slope),
         beam=beam,
         slices=None
         if reconstruction.slices is None

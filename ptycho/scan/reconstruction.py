@@ -31,6 +31,8 @@ class Reconstruction:
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
         slices: of the first object, ``(L, M, M)`` complex64, whose product it is; None: it is thin.
+        uncut: the first object, ``(M, M)`` complex64, with what lies outside the mask, where the probe is
+            faint: it predicts the patterns; None: nothing is known there, or there are slices.
         between: free space from one slice to the next.
         before: the same before the patterns that were held out were fitted, too; it is assessed by them.
     """
@@ -48,6 +50,7 @@ class Reconstruction:
     converged: bool = True
     fit: object | None = None
     slices: np.ndarray | None = None
+    uncut: np.ndarray | None = None
     between: FreeSpace | None = None
     before: Reconstruction | None = None
 
@@ -62,8 +65,8 @@ class Reconstruction:
 
     @property
     def layers(self) -> np.ndarray:
-        """Slices ``(L, M, M)`` that predict patterns, if there are any, else :attr:`object`."""
-        return self.object if self.slices is None else self.slices
+        """Return what predicts patterns: the slices ``(L, M, M)``, or the object ``(M, M)``."""
+        return next(image for image in (self.slices, self.uncut, self.object) if image is not None)
 
     @property
     def covered(self) -> np.ndarray:

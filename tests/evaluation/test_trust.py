@@ -59,8 +59,10 @@ GOOD = Evidence(
     unexplained_variance_p90=0.01,
     unexplained_variance_holdout=0.02,
     certainty=20.0,
-    r_free=0.11,
+    r_factor=0.105,
     r_noise=0.1,
+    r_free=0.11,
+    r_noise_free=0.1,
     halves=0.8,
 )
 
@@ -74,7 +76,7 @@ GOOD = Evidence(
                 "unexplained_variance": -0.01,
                 "unexplained_variance_holdout": None,
                 "r_free": None,
-                "r_noise": None,
+                "r_noise_free": None,
                 "halves": None,
             },
             [],
@@ -90,8 +92,10 @@ GOOD = Evidence(
         ({"unexplained_variance": math.nan}, ["poor_fit"]),
         ({"unexplained_variance_p90": 0.06}, ["outlier_patterns"]),
         ({"unexplained_variance_holdout": 0.6}, ["overfit"]),
-        ({"r_free": 0.9, "r_noise": None}, []),
-        ({"r_free": 0.9}, ["excess_misfit"]),
+        ({"r_free": 0.9, "r_factor": 0.5, "r_noise_free": None}, []),
+        ({"r_free": 0.9, "r_factor": 0.12}, ["excess_misfit"]),
+        ({"r_free": 0.15, "r_factor": 0.12}, []),
+        ({"r_free": 0.9}, []),  # few patterns at a high dose: the others cannot predict them
         ({"halves": 0.1}, ["low_half_scan_frc"]),
         ({"certainty": 1.0, "unexplained_variance": 5.0}, ["no_contrast"]),
         ({"certainty": math.nan, "unexplained_variance": math.nan}, ["no_contrast"]),

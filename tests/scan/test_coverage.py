@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from helpers import reference
 
+from ptycho.reconstruction.misfit import misfit
 from ptycho.scan.beam import Beam
-from ptycho.scan.coverage import covered, photon_noise
+from ptycho.scan.coverage import covered, covered_part, photon_noise
 from ptycho.scan.dataset import Dataset
 
 
@@ -34,6 +35,23 @@ def test_a_noisy_pixel_of_the_probe_covers_nothing_and_a_pattern_apart_does():
     noisy[2, 3] = noisy[29, 29] = 0.2
     np.testing.assert_array_equal(covered(scan_of(noisy, positions))[0], expected)
     np.testing.assert_array_equal(covered(scan_of(noisy, positions), island=0.0)[0].sum(), expected.sum() + 8)
+
+
+def test_bright_patterns_are_predicted_by_what_lies_outside_the_mask_too():
+    """Where a probe is faint, 10⁸ photons still show the object."""
+    rng, probe = np.random.default_rng(2), np.exp(-(np.hypot(*np.mgrid[-16:16, -16:16]) ** 2) / 60) + 0j
+    target = reference.random_complex(rng, (60, 60)) + 2
+    positions = [(2, 2), (8, 5), (14, 12)]
+    waves = np.stack([reference.far_field(probe * target[r : r + 32, c : c + 32]) for r, c in positions])
+    scale = np.sqrt(1e8 / np.mean(np.sum(np.abs(waves) ** 2, axis=(1, 2))))
+    data = replace(
+        scan_of(probe, positions),
+        amplitudes=(scale * np.abs(waves)).astype(np.float32),
+        photon_scale=float(scale),
+    )
+    made = covered_part(target, data)
+    assert not made.object[~made.covered].any()
+    assert misfit(made.layers[None], data).mean_deviance < 0.1 < misfit(made.objects, data).mean_deviance
 
 
 def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
