@@ -1,14 +1,14 @@
-"""Random cases for every operator and dtype, compared with an oracle; tolerances are fixed below, beforehand.
+"""Random cases of every operator and dtype, compared with an oracle at the fixed tolerances below.
 
     python benchmarks/conformance.py [--cases 500] [--only translate,warp] [--out FOLDER]
 
-The oracle is TensorFlow's CPU kernel where it has one for the dtype, else the NumPy loops of
-``oracles.py``. Every case runs eagerly and compiled, and on every path of the operator. A case fails if
-one value is further from the oracle than the tolerance, or if a pixel is filled in one and not in the other.
+The oracle is TensorFlow's CPU kernel if it has one for the dtype, or else the NumPy loops of ``oracles.py``.
+Every case runs eagerly and compiled, and on every path of the operator. A case fails if a value differs from
+the oracle by more than the tolerance, or if a pixel is filled in only one of the two.
 
-Tolerances, in units in the last place (ulp) of the dtype of the computation, at the largest of the pixels
-a sample reads: 4 for ``bilinear``, 0 for ``nearest``, 24 for ``cubic`` and ``lanczos3``, whose weights are
-computed; plus one ulp of the result's dtype where that is narrower.
+Tolerances are in units in the last place (ulp) of the dtype of the computation, at the largest pixel that a
+sample reads: 4 for ``bilinear``, 0 for ``nearest``, 24 for ``cubic`` and ``lanczos3``, whose weights are
+computed; plus one ulp of the dtype of the result if it is narrower.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def compute_precision(dtype: tf.DType) -> type:
 
 
 def magnitude_read(batch: Batch, reach: int) -> np.ndarray:
-    """The largest magnitude among the pixels each sample may read, ``(cases, h, w, 1)``, fill included."""
+    """Return the largest magnitude that each sample may read, fill included, ``(cases, h, w, 1)``."""
     images = np.abs(tf.cast(batch.images, tf.complex128).numpy()).max(axis=3)
     fill = abs(batch.settings.get("fill_value", batch.settings.get("extrapolation_value")))
     largest = np.zeros(batch.rows.shape)
@@ -66,7 +66,7 @@ def tolerance(batch: Batch, method: str, result: tf.DType) -> np.ndarray:
 
 
 def failures(batch: Batch, method: str, result: tf.Tensor, expected: np.ndarray) -> tuple[np.ndarray, float]:
-    """For each case whether it fails, and the largest deviation in units of the tolerance."""
+    """Return for each case whether it fails, and the largest deviation in units of the tolerance."""
     got = tf.cast(result, tf.complex128).numpy()
     expected = np.asarray(expected).astype(np.complex128)
     deviation = np.maximum(np.abs((got - expected).real), np.abs((got - expected).imag))
@@ -92,13 +92,13 @@ def run_path(call: Callable[..., tf.Tensor], batch: Batch, compiled: bool) -> tf
 
 @dataclass
 class Count:
-    """The outcome for one operator and dtype."""
+    """The outcome of one operator and dtype."""
 
     operator: str
     dtype: str
     cases: int = 0
     failed: int = 0
-    worst: float = 0.0  # largest deviation over its tolerance
+    worst: float = 0.0  # largest deviation over the tolerance
     identical_eagerly: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -111,9 +111,9 @@ def check(
     modes: tuple[bool, ...] = (False, True),
     shapes: Sequence[int] = range(6),
 ) -> Count:
-    """Run ``cases`` cases of an operator in one dtype on every path, eagerly (False) and compiled (True).
+    """Run cases of an operator in one dtype on every path, eagerly (``modes`` False) and compiled (True).
 
-    ``shapes``: which of the shapes of images and results.
+    ``shapes``: indices of the shapes of images and results.
     """
     operator, count = OPERATORS[name], Count(name, dtype)
     rng = np.random.default_rng([seed, sorted(OPERATORS).index(name), CROP_DTYPES.index(dtype)])

@@ -1,6 +1,6 @@
-"""The random cases on which the operators are compared with their oracles, one table for all operators.
+"""Random cases on which the operators are compared with their oracles, one table for all operators.
 
-Shapes are few, so that compilation stays cheap; contents are random. Each case knows its kind: whether it
+There are few shapes, so that compilation is fast; contents are random. Each case has its kinds: whether it
 touches or crosses a border, is flipped, has a size of one, or lies on the pixel grid.
 """
 
@@ -23,15 +23,15 @@ CROP_DTYPES = ("uint8", "int32", *FLOATS)
 
 @dataclass(frozen=True)
 class Batch:
-    """Cases of one shape: the operator's arrays and, for each case, what kind it is.
+    """Cases of one shape: arrays of the operator, and the kinds of each case.
 
     Attributes:
         images: ``(B, H, W, C)``.
-        arrays: the other array arguments.
-        settings: the static arguments.
-        rows, cols: the sample points ``(cases, h, w)``, from which the pixels read are known.
-        which: the image each case reads.
-        kinds: name to ``(cases,)`` bool.
+        arrays: other array arguments.
+        settings: static arguments.
+        rows, cols: sample points ``(cases, h, w)``.
+        which: index of the image that each case reads.
+        kinds: ``(cases,)`` bool by name.
     """
 
     images: tf.Tensor
@@ -45,7 +45,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Operator:
-    """How to make the cases of one operator, run them on each path, and know the right answer."""
+    """Functions that make the cases of one operator, run them on each path, and return the oracle."""
 
     dtypes: tuple[str, ...]
     method: str
@@ -55,7 +55,7 @@ class Operator:
 
 
 def random_images(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> tf.Tensor:
-    """Values of order one with two signs; integers over their range up to ±1000."""
+    """Return images of normal values of order one; integers within their range and ±1000."""
     if dtype in ("uint8", "int32"):
         return tf.cast(rng.integers(0 if dtype == "uint8" else -1000, 256, shape), dtype)
     values = rng.normal(size=shape)
@@ -84,7 +84,7 @@ CROP_SHAPES = (
 
 
 def random_edges(rng: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Box edges ``(count, 2)`` along an axis, and 0 inside, 1 crossing, 2 touching, 3 grid-aligned."""
+    """Return box edges ``(count, 2)`` along an axis: 0 inside, 1 crossing, 2 touching, 3 grid-aligned."""
     kind = rng.integers(0, 4, count)
     inside, crossing = np.sort(rng.uniform(0, 1, (count, 2))), rng.uniform(-0.4, 1.4, (count, 2))
     touching = np.where(rng.random((count, 1)) < 0.5, [0.0, 1.0], np.sort(crossing).clip(0, 1).round(1))
@@ -143,7 +143,7 @@ FILL_MODES = ("constant", "nearest", "reflect", "wrap", "constant", "reflect")
 
 
 def random_transforms(rng: np.random.Generator, count: int, height: int, width: int) -> np.ndarray:
-    """Maps near the identity, a quarter of them mirrored, a quarter projective, a fifth on the grid."""
+    """Return maps near the identity: a quarter mirrored, a quarter projective, a fifth on the grid."""
     t = np.tile([1.0, 0, 0, 0, 1, 0, 0, 0], (count, 1))
     t[:, [0, 1, 3, 4]] += rng.uniform(-0.3, 0.3, (count, 4))
     t[:, [2, 5]] = rng.uniform(-0.5, 0.5, (count, 2)) * (width, height)
@@ -230,7 +230,7 @@ def translate_oracle(batch: Batch) -> np.ndarray:
 
 
 def wide(dtype: tf.DType) -> tf.DType:
-    """A NumPy dtype that holds ``dtype``."""
+    """Return a NumPy dtype that holds ``dtype``."""
     return tf.float32 if dtype == tf.bfloat16 else dtype
 
 

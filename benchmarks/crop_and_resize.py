@@ -2,10 +2,10 @@
 
     python benchmarks/crop_and_resize.py [--quick] [--repeats 9] [--out FOLDER]
 
-Writes crop_and_resize.csv, .md, .png. float32, one channel, one box for each image. In the main table the
-crops have about the size of the image; a second table varies the crop's size, from which the rule of
-``choose_path`` comes. "With gradient" is the value and the gradient to the images; "with both gradients"
-also that to the boxes.
+Writes crop_and_resize.csv, .md, .png. float32, one channel, one box for each image. In the main table, crops
+are about as large as the image. A second table varies the size of the crop; the rule of ``choose_path`` comes
+from it. "With gradient": the value and its gradient with respect to the images. "With both gradients": also
+with respect to the boxes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RULE_CELLS = (  # image side, crop side
 
 
 def random_boxes(rng: np.random.Generator, count: int, size: int, crop: int) -> np.ndarray:
-    """Boxes of ``crop / size`` of the image, give or take a tenth of their side; some cross the border."""
+    """Return boxes of ``crop / size`` of the image, ± 10 % of their side; some cross the border."""
     side = crop / size
     corner = rng.uniform(0, 1 - side, (count, 2)) if side < 1 else np.zeros((count, 2))
     edges = np.concatenate([corner, corner + side], axis=1)
@@ -67,7 +67,7 @@ def variants(size: int) -> dict[str, Variant]:
 def gather_crop(
     image: tf.Tensor, boxes: tf.Tensor, which: tf.Tensor, crop_size: tuple[int, int]
 ) -> tf.Tensor:
-    """The usual formulation: four gathers with static shapes, coordinates by the plain formula."""
+    """Crop by the usual formulation: four gathers with static shapes, coordinates by the plain formula."""
     batch, height, width, channels = image.shape
 
     def axis(low: tf.Tensor, high: tf.Tensor, size: int, count: int) -> tuple[tf.Tensor, ...]:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Does the error map hold? Scans of a photograph measured again and again, with a known beam.
+"""Does the error map hold? A photograph is measured several times with a known beam.
 
     python benchmarks/error_map.py                          the three cells, 12 measurements each
-    python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6 --prior edges
+    python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6 --prior edge_preserving
 
-For each cell (photons in a pattern, step in px): the share of the pixels with more than a tenth of the
-strongest illumination in which amplitude and phase of a measurement are within one σ of their mean over all
-measurements (68 % is right; the mean of R has a share of every deviation, so σ counts as √((R − 1)/R)), and
-within one σ of the truth, from which the bias of the prior leads away. σ is the map of the first
-measurement, and beside it the bound of photon noise alone, for independent pixels without a prior. The whole
-phase, which no pattern tells, is taken off. Seconds: of the solver and of the map, both compiled.
+A cell has a number of photons per pattern and a step in px. Counted are pixels with more than a tenth of the
+strongest illumination. The table has the percentage of them in which amplitude and phase of a measurement
+are within one σ of their mean over the R measurements (68 % is expected; σ is multiplied by √((R − 1)/R),
+because the mean contains each measurement), and within one σ of the truth, where the bias of the prior
+counts, too. σ is the error map of the first measurement, or the bound of photon noise alone, for independent
+pixels without a prior. The global phase, which no pattern determines, is removed. The seconds of the solver
+and of the map are without compilation.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from ptycho.scan.dataset import Dataset
 
 CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))
 KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False)
-ROUNDS = 5  # of the mean and the phases towards it
+ROUNDS = 5  # alternations between the mean object and the phases relative to it
 
 
 class Repeats(NamedTuple):
-    """Objects ``(R, M, M)`` of as many measurements, turned towards their mean, and the truth likewise."""
+    """Objects ``(R, M, M)`` of R measurements and the truth ``(M, M)``, in phase with the mean object."""
 
     objects: np.ndarray
     truth: np.ndarray
 
 
 def measurements(cell: Cell, count: int) -> list[Dataset]:
-    """The scan of a cell, with its photons drawn so often."""
+    """Return ``count`` measurements of a cell, each with photon noise of its own."""
     data, truth, probe = scan_of(cell)
     rate = data.photon_scale**2 * far_intensity(truth, probe, data.positions.astype(float))
     rngs = [np.random.default_rng([cell.step, k]) for k in range(count)]
@@ -65,7 +66,7 @@ def turned(objects: list[np.ndarray], truth: np.ndarray, illuminated: np.ndarray
 def coverage(
     repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, illuminated: np.ndarray
 ) -> list[float]:
-    """Shares within one σ: amplitude and phase against the mean, both against the truth."""
+    """Return the fractions within one σ: amplitude and phase against the mean, then against the truth."""
     found, truth = repeats
     count = len(found)
     rest = np.sqrt((count - 1) / count)
@@ -80,7 +81,7 @@ def coverage(
 
 
 def run(cell: Cell, count: int, prior: str) -> str:
-    """Two rows of the table: the map, and photon noise alone."""
+    """Return two rows of the table: σ of the error map, and of photon noise alone."""
     _, truth, _ = scan_of(cell)
     scans = measurements(cell, count)
     illuminated = covered(scans[0], ILLUMINATED)[0]
@@ -88,7 +89,7 @@ def run(cell: Cell, count: int, prior: str) -> str:
     for scan in scans:
         began = time.perf_counter()
         solved.append(solve(scan, replace(KNOWN, prior=prior), 0))
-        seconds = time.perf_counter() - began  # of the last
+        seconds = time.perf_counter() - began  # the last one counts: the first compiles
     first = solved[0]
     for _ in range(2):
         began = time.perf_counter()
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
     parser.add_argument("--object", default="c")
     parser.add_argument("--repeats", type=int, default=12)
-    parser.add_argument("--prior", default=ModelOptions.prior, help="of the object (learned)")
+    parser.add_argument("--prior", default=ModelOptions.prior, help="regulariser (learned)")
     options = parser.parse_args()
     print(
         "| cell | λ | σ | amplitude, mean / % | phase, mean | amplitude, truth | phase, truth "

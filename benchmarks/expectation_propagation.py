@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""PtychoEP's own benchmark: how near to the truth from few measured numbers?
+"""The benchmark of PtychoEP: how accurate is an object from few measured values?
 
     python benchmarks/expectation_propagation.py ep_lily_3_s0_pub.npz ep_cameraman_3_s0_pub.npz
-    python benchmarks/expectation_propagation.py --prior edges ep_lily_4_s0_pub.npz
+    python benchmarks/expectation_propagation.py --prior edge_preserving ep_lily_4_s0_pub.npz
 
 The files are those of sacbow/PtychoEP in the published PtychoPINN layout (see its Table I): amplitudes with
-normal noise at 30 dB, a known probe, objects of 512². The score is that program's: PMSE in dB, the mean
-squared error over the energy of the central 256² after one global phase; the scale that probe and object
-share is taken off first. The default command's solver with ``probe.learn=false``.
+normal noise at 30 dB, a known probe, objects of 512². The score is that of PtychoEP: PMSE in dB, the energy
+of the central 256² over its squared error, after one global phase. The scale that probe and object share is
+removed first. The solver has its default settings with ``probe.learn=false``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIDDLE = slice(128, 384)
 
 
 def score(result: ptycho.Result, file: Path) -> float:
-    """PMSE in dB; larger is better."""
+    """Return the PMSE in dB (larger is better) of a result against the truth in ``file``."""
     with np.load(file, allow_pickle=False) as stored:
         truth, rows, columns = stored["objectGuess"], stored["ycoords"], stored["xcoords"]
         given = stored["probeGuess"]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python
 """Exported networks of finished runs: agreement, sizes of files, speed against TensorFlow, start-up.
 
-    python benchmarks/exported_speed.py agreement RUN [RUN …]     # of regions and objects
+    python benchmarks/exported_speed.py agreement RUN [RUN …]     # differences of regions and objects
     taskset -c 0,1 python benchmarks/exported_speed.py speed RUN [RUN …]
     python benchmarks/exported_speed.py startup RUN              # needs "make lite" for its own Python
 
-Speeds are ratios of times measured in turn, so that a busy machine slows all alike; the first of a round
-changes from round to round. Runs are those of scripts/grid_lines_workflow.py.
+Speeds are ratios of times measured in turn, so that a busy machine slows all variants alike. The order
+changes from round to round. RUN is a folder of ``scripts/grid_lines_workflow.py``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def networks(runs: list[Path]) -> list[tuple[Path, str]]:
 
 
 def opened(run: Path, name: str) -> tuple:
-    """The stored network, its test data as it takes them, and its description."""
+    """Return the stored network, its test data as inputs, and its description."""
     stored = read_network(run, name)
     data = load_dataset(next(run.glob("datasets/*/*/test.npz")))
     if name == "baseline":
@@ -60,7 +60,7 @@ def opened(run: Path, name: str) -> tuple:
 
 
 def original(stored, description, compiled: bool) -> Step:
-    """The network in complex tensors, as the run has it."""
+    """Return the network of the run as a TensorFlow function of complex tensors."""
     network = trained_generator(stored, description)
 
     @tf.function(jit_compile=compiled, autograph=False)
@@ -71,7 +71,7 @@ def original(stored, description, compiled: bool) -> Step:
 
 
 def of_pairs(network) -> Step:
-    """The exported graph in TensorFlow."""
+    """Return the graph of real pairs, as it is exported, as a TensorFlow function."""
 
     def regions(x, offsets, probe):
         parts = np.stack([probe.real, probe.imag]).astype(np.float32)
@@ -96,7 +96,7 @@ def agreement(runs: list[Path]) -> None:
 
 
 def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
-    """Consumer, size of the file, and differences from the original, as text."""
+    """Return rows: runtime, size of the file, and differences from the original, as text."""
     stored, data, description = opened(run, name)
     expected = predicted(original(stored, description, False), data)
     score_of_expected = amplitude_ssim(expected, data)
@@ -118,7 +118,7 @@ def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
 
 
 def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
-    """Of the stitched object, on the rectangle that runs are scored on."""
+    """Return the amplitude SSIM of the stitched object on the rectangle in which runs are scored."""
     stitched, region = stitch(regions, data, "probe"), Region(*data.tiling.rectangle)
     return score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
 
@@ -159,7 +159,7 @@ def speed(runs: list[Path]) -> None:
 
 
 def startup(runs: list[Path]) -> None:
-    """Seconds until the first regions, of the light environment and of the full one."""
+    """Print the seconds until the first regions, in the environment of ``make lite`` and in the full one."""
     stored, _, description = opened(runs[0], "pinn")
     data = next(runs[0].glob("datasets/*/*/test.npz"))
     print("| environment | model | seconds to the first regions |\n|---|---|---|")
@@ -177,7 +177,7 @@ def startup(runs: list[Path]) -> None:
 
 
 def seconds_until(command: list[str], text: str) -> float | None:
-    """From the start of a process until it says so."""
+    """Return the seconds from the start of a process until it prints ``text``."""
     start = time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None

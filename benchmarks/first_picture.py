@@ -1,14 +1,14 @@
 #!/usr/bin/env python
-"""From a file to the picture: the pretrained network, and the solver from a constant, on one dense scan.
+"""Time from a file to the image: the pretrained network, and the solver from a constant, on a dense scan.
 
     python benchmarks/first_picture.py                                    1 089 patterns, N = 64
     python benchmarks/first_picture.py --experiment gs1_curved_phase --run outputs/pretrained --rounds 1
 
-Simulates the test scan of an experiment (one object; all else known), writes it to a file, and times what
-follows: reading, network (groups of ``--group-size`` patterns that tile the scan, ``--rounds`` rounds),
-stitching, and passes of the solver. All is done once before, so that nothing is compiled while the clock
-runs; then ``--repeats`` times, of which the median is shown, with the amplitude and phase SSIM after each
-step. Run it on a quiet machine; FLOPs and Fourier transforms a pattern are counted, not measured.
+The test scan of an experiment is simulated (one object; beam known) and written to a file. Timed are reading,
+network (groups of ``--group-size`` patterns that tile the scan, ``--rounds`` rounds), stitching, and passes
+of the solver. Every step runs once before, so that compilation is not timed. The table has medians of
+``--repeats`` runs, with the amplitude and phase SSIM after each step. Run it on a quiet machine. FLOPs and
+Fourier transforms per pattern are counted, not measured.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experiment", default="gs1_curved", help="of conf/experiment (gs1_curved)")
-    parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
+    parser.add_argument("--experiment", default="gs1_curved", help="name in conf/experiment (gs1_curved)")
+    parser.add_argument("--run", default="pretrained", help="run of the network (pretrained)")
     parser.add_argument("--group-size", type=int, help="patterns in a group (the network's)")
     parser.add_argument("--rounds", type=int, default=2, help="of the network (2)")
     parser.add_argument("--passes", type=int, default=3, help="steps of the solver (3)")
@@ -84,7 +84,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def scan(experiment: str) -> Dataset:
-    """The test scan of an experiment, of one object."""
+    """Return the test scan of an experiment, with one object."""
     words = [f"experiment={experiment}", "nimgs_test=1", "nimgs_train=1", "max_groups_train=64"]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = run_config(compose("grid_lines", words), words, {})
@@ -110,7 +110,7 @@ def by_solver(path: Path, count: int) -> Steps:
 
 
 def passes(objects: np.ndarray, data: Dataset, began: float, count: int) -> Steps:
-    """Each number of passes is timed from its start, as a user would ask for it."""
+    """Return (name, seconds, objects) after 1 to ``count`` passes of the solver, each from the start."""
     before, steps = time.perf_counter() - began, []
     for number in range(1, count + 1):
         start = time.perf_counter()
@@ -126,7 +126,7 @@ def scores(data: Dataset, objects: np.ndarray) -> tuple[float, float]:
 
 
 def counted(model: LoadedModel, data: Dataset, group_size: int, rounds: int) -> str:
-    """FLOPs and Fourier transforms of a pattern, by the sizes of the convolutions and transforms."""
+    """Return FLOPs and Fourier transforms per pattern, from the sizes of convolutions and transforms."""
     view, net = data.tiled(group_size), model.config.model
     assert isinstance(net, UnrolledModel)
     share = view.groups.size / len(data.amplitudes)  # how often a pattern is used

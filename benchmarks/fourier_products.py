@@ -1,15 +1,16 @@
 #!/usr/bin/env python
-"""Fourier transforms without an FFT: one matrix product an axis, or split by a radix, in every runtime.
+"""Fourier transforms without an FFT: one matrix product per axis, or split by a radix, in every runtime.
 
     taskset -c 0,1 python benchmarks/fourier_products.py
 
-A far field and a near field of 16 waves, real and imaginary parts apart. ``product``: what networks of pairs
-do. ``radix 2``, ``radix 4``: one step of decimation in frequency an axis before shorter products,
+A far field and a near field of 16 waves, real and imaginary parts as separate tensors. ``product``: the
+transform of exported networks. ``radix 2``, ``radix 4``: one step of decimation in frequency per axis, before
+shorter products,
 
     F[r q + s] = DFT_{N/r}( W_N^{s x} Σ_k W_r^{s k} ψ[x + k N/r] ),
 
-with the frequencies left in the order (s, q), which saves the copy that would sort them. Milliseconds are
-medians of interleaved rounds; the column FFT is TensorFlow's own, in complex numbers.
+with the frequencies left in the order (s, q), which saves a copy. Times in ms are medians of interleaved
+rounds. The column FFT is the transform of TensorFlow, in complex numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ WAVES, ROUNDS, THREADS = 16, 15, 2
 
 
 def split_rows(waves: Pair, radix: int, inverse: bool) -> Pair:
-    """One step of decimation along the rows, of a side that the radix divides; its inverse undoes it."""
+    """Do one step of decimation along the rows, whose number the radix divides; ``inverse`` undoes it."""
     side = waves.shape[-2]
     short = side // radix
     turn = np.exp(-2j * np.pi * np.outer(np.arange(radix), np.arange(radix)) / radix) / radix**0.5
@@ -56,7 +57,7 @@ def _times(waves: Pair, factor: np.ndarray) -> Pair:
 
 
 def _scalar(waves: Pair, factor: complex) -> Pair:
-    """Times 1, −1, i or −i of a butterfly, up to the norm."""
+    """Multiply waves by a factor 1, −1, i or −i of a butterfly, and the norm."""
     size = abs(factor)
     a, b = round(factor.real / size), round(factor.imag / size)
     real, imag = (waves.real, waves.imag) if a else (-waves.imag, waves.real)
@@ -75,7 +76,7 @@ def _turned(waves: Pair) -> Pair:
 
 
 def by_radix(waves: Pair, radix: int, inverse: bool) -> Pair:
-    """Unitary transform in the order (s, q), or back."""
+    """Return the unitary transform in the order (s, q), or its inverse."""
     short = waves.shape[-1] // radix
     M = fourier_matrix(short)
     M = M.conj().T if inverse else M

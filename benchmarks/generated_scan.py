@@ -1,4 +1,4 @@
-"""A scan of any length whose patterns are simulated as they are asked for, and never stored."""
+"""A scan of any length whose patterns are simulated when they are read, and never stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.windows import inner_windows
 
 PHOTONS, STEP = 1e5, 5.0
-PERIOD = 1024  # of the sample, which is repeated
+PERIOD = 1024  # pixels after which the sample repeats
 
 
 class GeneratedRows:
@@ -34,13 +34,14 @@ class GeneratedRows:
             waves = self._probe * inner_windows(self._sample, self._corners[part] % PERIOD, N)
             intensity = np.abs(np.fft.fft2(waves, norm="ortho")) ** 2
             noise = np.stack([np.random.default_rng(j).standard_normal((N, N), np.float32) for j in part])
-            amplitude = np.maximum(np.sqrt(intensity) + noise / 2, 0)  # of a count, where photons are many
+            # For many photons, the root of a Poisson count is normal with σ = ½.
+            amplitude = np.maximum(np.sqrt(intensity) + noise / 2, 0)
             found[k : k + 256] = np.fft.fftshift(np.round(amplitude**2) ** 0.5, axes=(1, 2))
         return found
 
 
 def generated_scan(count: int, N: int) -> Dataset:
-    """So many patterns on a jittered square of a step of 5 px, of a sample that repeats."""
+    """Return ``count`` patterns of N² of a periodic sample, on a jittered square grid of 5 px."""
     rng, side = np.random.default_rng(0), int(np.ceil(count**0.5))
     grid = STEP * np.stack(np.divmod(np.arange(count), side), axis=1)
     corners = np.rint(grid + rng.uniform(0, 2, grid.shape)).astype(np.int64)

@@ -1,10 +1,10 @@
-"""One set of weights on scans of other geometries than the training's: scores without any training.
+"""One set of weights on scans with other geometries than in training: scores without further training.
 
     python benchmarks/geometry_free.py RUN        RUN: folder of a finished run with model=unrolled…
 
-Every scan is simulated anew with the run's own test object (role, seed and image decide it) unless N is
-another; the run's own test scan is the first row. Columns: amplitude and phase SSIM of the network alone
-(``stitch=probe``) and refined, R-factor excluded, and patterns per second.
+Every scan is simulated with the test object of the run, unless N differs. The first row is the test scan of
+the run. Columns: amplitude and phase SSIM of the network alone (``stitch=probe``) and refined, whether
+the probe is far from that of the training, and groups per second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ptycho.simulation.simulate import simulate
 
 
 def scans(config: RunConfig) -> dict[str, Dataset]:
-    """Name → test scan."""
+    """Return test scans by name."""
 
     def test(**changes: object) -> Dataset:
         smaller = {"nimgs_train": 1, "max_groups_train": 64, "nimgs_test": 1, "nepochs": 1, "batch_size": 16}
@@ -41,18 +41,18 @@ def scans(config: RunConfig) -> dict[str, Dataset]:
     own = test()
     jittered = test(scan=replace(config.scan, jitter=3.0))
     wide = {"N": 2 * config.N, "size": config.size + 2 * config.N}
-    found = {"as in training": own, "positions moved by up to 3 px": jittered}
+    found = {"as in training": own, "positions shifted by up to 3 px": jittered}
     for count in (3, 4, 7):
         found[f"groups of the {count} nearest patterns"] = own.regrouped(count)
-        found[f"groups of the {count} nearest, moved"] = jittered.regrouped(count)
+        found[f"groups of the {count} nearest, shifted"] = jittered.regrouped(count)
     return found | {
         f"N = {2 * config.N}": test(**wide),
-        f"N = {2 * config.N}, moved": test(**wide, scan=replace(config.scan, jitter=3.0)),
+        f"N = {2 * config.N}, shifted": test(**wide, scan=replace(config.scan, jitter=3.0)),
     }
 
 
 def scored(model: LoadedModel, data: Dataset) -> dict[str, object]:
-    """A row of the table."""
+    """Return a row of the table: scores and speed on one scan."""
     began = time.perf_counter()
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
     model.predict_regions(data, regions)

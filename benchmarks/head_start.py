@@ -1,17 +1,17 @@
 #!/usr/bin/env python
-"""How many passes over the scan does a network save? Refinement from its reconstruction and from a constant.
+"""How many passes over the scan does a network save? Refinement from its object and from a constant.
 
     python benchmarks/head_start.py outputs/study/grid_lines/lines128/seed0
     python benchmarks/head_start.py outputs/mine --model baseline --passes 60
 
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
-ptycho/reconstruction/refinement.py) starts once from the objects that the network gave, stitched with
-`probe`, and once from a constant of the amplitude that the energy of the patterns implies: that is an
-iterative solver with a known probe. Both are scored as the workflow scores, after 1, 2, 4, 8 … passes: steps
-of the solver, fewer where they gain nothing more.
+ptycho/reconstruction/refinement.py) starts from the objects of the network, stitched with `probe`, and from
+a constant whose amplitude follows from the energy of the patterns. The latter is an iterative solver with a
+known probe. Both are scored as in the workflow after 1, 2, 4, 8 … passes, which are steps of the solver; it
+stops earlier where it converges.
 
-Seconds are of the passes alone: the network's inference and stitching, which `manifest.json` has, come
-before them.
+The seconds are those of the passes alone. Inference and stitching of the network come in addition; their
+times are in `manifest.json`.
 
 Writes head_start.csv (every pass), .md (passes and seconds to .95, .98, .99, .999) and .png.
 """
@@ -53,26 +53,26 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("run", type=Path, help="folder of a finished run with stitch=probe")
     parser.add_argument("--model", choices=MODELS, default="pinn", help="pinn or baseline (pinn)")
-    parser.add_argument("--passes", type=int, default=40, help="at most so many (40)")
+    parser.add_argument("--passes", type=int, default=40, help="largest number of passes (40)")
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/head_start"))
     return parser.parse_args(words)
 
 
 def reconstruction(run: Path, model: str) -> tuple[np.ndarray, np.ndarray]:
-    """Objects and mask of a run's network."""
+    """Return objects and mask that a run has of its network."""
     arrays = read_all(run / "recons" / model / "recon.npz", {"object": "c", "mask": "b"})
     return arrays["object"], arrays["mask"]
 
 
 def constant_like(objects: np.ndarray, data: Dataset) -> np.ndarray:
-    """``√(⟨Σ x²⟩ / Σ|P|²)`` everywhere: the amplitude of a flat object that gives the measured energy."""
+    """Return the constant ``√(⟨Σ x²⟩ / Σ|P|²)``: the flat object whose patterns have the measured energy."""
     level = data.N / 2 / np.linalg.norm(data.model_probe)
     return np.full_like(objects, level)
 
 
 def curve(start: str, objects: np.ndarray, mask: np.ndarray, data: Dataset, region: Any, n: int) -> list[Row]:
-    """Scores after 0, 1, 2, 4 … n steps, each number from the start anew, and the seconds that they took."""
-    refine(objects, data, 1)  # what only the first call costs
+    """Return scores and seconds after 0, 1, 2, 4 … n steps, each counted from the start."""
+    refine(objects, data, 1)  # compiles
     rows: list[Row] = []
     for k in [0, *(2**i for i in range(32) if 2**i < n), n]:
         began = time.perf_counter()
@@ -85,7 +85,7 @@ def curve(start: str, objects: np.ndarray, mask: np.ndarray, data: Dataset, regi
 
 
 def summary(rows: Sequence[Row]) -> Row:
-    """Passes (seconds) after which a curve first reaches each level."""
+    """Return the passes (seconds) after which a curve first reaches each level."""
     found: Row = {"start": rows[0]["start"], "before": _short(rows[0]["amplitude_ssim"])}
     for level in LEVELS:
         first = next((row for row in rows if (row["amplitude_ssim"] or 0) >= level), None)
@@ -98,7 +98,7 @@ def _short(value: float | None) -> str:
 
 
 def plot(rows: Sequence[Row], title: str) -> Figure:
-    """``1 − SSIM`` of the amplitude against the number of passes, a line for each start."""
+    """Draw ``1 − SSIM`` of the amplitude against the number of passes, a line for each start."""
     figure = Figure(figsize=(6.5, 4.2), layout="constrained")
     ax = figure.subplots()
     for start in dict.fromkeys(row["start"] for row in rows):
@@ -113,7 +113,7 @@ def plot(rows: Sequence[Row], title: str) -> Figure:
 
 
 def compared(config: RunConfig, options: argparse.Namespace) -> list[list[Row]]:
-    """The curve from the network's objects and that from a constant."""
+    """Return the curves from the objects of the network and from a constant."""
     objects, mask = reconstruction(options.run, options.model)
     data = simulate(config)["test"]
     region = metrics.Region(*data.tiling.rectangle)

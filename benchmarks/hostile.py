@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""What a user reads about hostile files, measured scans, run folders and settings: one Markdown row each.
+"""Are hostile files, measured scans, run folders and settings refused with a clear line? A Markdown table.
 
-    python benchmarks/hostile.py                  all cases in this process, a few in processes of their own
-    python benchmarks/hostile.py --fresh 1000     every case in a process of its own (slow)
+    python benchmarks/hostile.py                  all cases in this process, a few in separate processes
+    python benchmarks/hostile.py --fresh 1000     every case in a separate process (slow)
 
-A case passes if the program ends with code 2 and one line on stderr that says what is wrong, and leaves every
-file as it was; a scan that is only doubtful, if its inspection ends with code 0 and a warning that says so.
-Exit code 1 if one does not.
+A case passes if the program ends with code 2 and one line on stderr that names the fault, and changes no
+file. A scan that is only doubtful passes if its inspection ends with code 0 and a warning that names the
+fault. The exit code is 1 if a case fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Outcome = tuple[int, str, str, float]
 
 
 def here(script: Path, overrides: list[str]) -> Outcome:
-    """Exit code, stdout, stderr and seconds of a script in this process."""
+    """Run a script in this process; return exit code, stdout, stderr and seconds."""
     printed, errors, began, code = io.StringIO(), io.StringIO(), time.perf_counter(), 0
     logging.getLogger().handlers.clear()
     os.environ.pop("HYDRA_FULL_ERROR", None)
@@ -54,7 +54,7 @@ def here(script: Path, overrides: list[str]) -> Outcome:
 
 
 def fresh(script: Path, overrides: list[str]) -> Outcome:
-    """The same in a process of its own."""
+    """Run a script in a separate process; return exit code, stdout, stderr and seconds."""
     began = time.perf_counter()
     clean = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"}
     command = [sys.executable, script, *overrides]
@@ -63,7 +63,7 @@ def fresh(script: Path, overrides: list[str]) -> Outcome:
 
 
 def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
-    """Whether a case ends as it must, the line that the user sees, and seconds."""
+    """Run a case; return whether it passes, the line that the user sees, and seconds."""
     with tempfile.TemporaryDirectory() as name:
         world = World(Path(name))
         overrides = case.overrides(world)
@@ -77,7 +77,7 @@ def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
 
 
 def tried_scan(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
-    """The same of a measured scan: refused by the workflow, or inspected with a warning."""
+    """Run a case of a measured scan (refused, or inspected with a warning); return as :func:`tried`."""
     with tempfile.TemporaryDirectory() as name:
         world = ScanWorld(Path(name))
         overrides = case.make(world)
@@ -100,7 +100,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--fresh", type=int, default=8, help="cases in processes of their own, spread evenly")
+    parser.add_argument("--fresh", type=int, default=8, help="number of cases in separate processes")
     arguments = parser.parse_args()
     cases = [*CASES, *SCAN_CASES]
     alone = {k * len(cases) // arguments.fresh for k in range(min(arguments.fresh, len(cases)))}
@@ -112,9 +112,9 @@ def main() -> int:
         passed, line, seconds = try_it(case, number in alone)
         failed, slowest = failed + (not passed), max(slowest, seconds)
         cell = line.replace("|", "\\|").replace("\n", "<br>")
-        mark = ("own process, " if number in alone else "") + ("passed" if passed else "**FAILED**")
+        mark = ("separate process, " if number in alone else "") + ("passed" if passed else "**FAILED**")
         print(f"| {case.name} | {cell} | {mark} |", flush=True)
-    print(f"\n{len(cases)} cases, {failed} failed, {len(alone)} in processes of their own")
+    print(f"\n{len(cases)} cases, {failed} failed, {len(alone)} in separate processes")
     print(f"slowest: {slowest:.1f} s")
     return int(failed > 0)
 

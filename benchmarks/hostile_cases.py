@@ -1,6 +1,6 @@
-"""Files and settings that inference must refuse: for each, how it is made and what the user reads.
+"""Files and settings that inference must refuse: a function that makes each, and the message to the user.
 
-Every case starts from good files (:class:`World`) and spoils one thing. Nothing here imports TensorFlow.
+Every case starts from valid files (:class:`World`) and damages one thing. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WEIGHTS = {"pinn/generator/level": np.ones((), np.float32), "pinn/generator/a/b"
 
 
 def scan_arrays() -> dict[str, Any]:
-    """A dataset as a run writes it: six groups of four patterns of some ten thousand photons each."""
+    """Return the arrays of a data set as a run writes it: six groups of four patterns, 10⁴ photons each."""
     corners = np.array([[10 * g, 5 * g] for g in range(G)])
     inner = np.array([[0, 0], [0, 4], [4, 0], [4, 4]])
     positions = (corners[:, None] + inner).reshape(-1, 2)
@@ -76,7 +76,7 @@ def scan_arrays() -> dict[str, Any]:
 
 
 def published_arrays() -> dict[str, Any]:
-    """The same in the published program's form, without the truth."""
+    """Return the same data set in the format of the published program, without the truth."""
     own = scan_arrays()
     middles = own["positions"].reshape(G, C, 2).astype(np.float64) + (N - 1) / 2
     return {
@@ -87,7 +87,7 @@ def published_arrays() -> dict[str, Any]:
 
 
 class World:
-    """A folder with a good run, to make good or spoilt files in."""
+    """A folder with a valid run, in which valid or damaged files are made."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.run = folder, folder / "run"
@@ -102,7 +102,7 @@ class World:
         return path
 
     def scan(self, compressed: bool = False, **changes: Any) -> Path:
-        """The good dataset with some arrays replaced, or left out for None."""
+        """Write the valid data set with some arrays replaced; None omits an array."""
         return self._save(scan_arrays(), changes, compressed)
 
     def published(self, **changes: Any) -> Path:
@@ -115,7 +115,7 @@ class World:
         return self.raw(buffer.getvalue())
 
     def spoiled_run(self, spoil: Callable[[Path], object]) -> list[str]:
-        """A copy of the good run, spoilt, with the good dataset."""
+        """Return the overrides for a damaged copy of the run and the valid data set."""
         copy = self.folder / "spoilt"
         shutil.copytree(self.run, copy)
         spoil(copy)
@@ -124,7 +124,7 @@ class World:
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, the overrides (a data file stands for them), and a pattern of the message."""
+    """The fault, a function that returns the overrides or the data file, and a pattern of the message."""
 
     name: str
     make: Callable[[World], Path | list[str]]
@@ -135,7 +135,7 @@ class Case:
         return [f"run={world.run}", f"data={made}"] if isinstance(made, Path) else made
 
 
-# ---- ways to spoil a file
+# ---- damaged files
 
 
 def changed(array: np.ndarray, index: Any, value: Any) -> np.ndarray:
@@ -145,7 +145,7 @@ def changed(array: np.ndarray, index: Any, value: Any) -> np.ndarray:
 
 
 def spoilt_scan(key: str, index: Any, value: Any) -> Callable[[World], Path]:
-    """The good dataset with one element (or slice) of an array changed."""
+    """Write the valid data set with one element (or slice) of an array changed."""
     return lambda world: world.scan(**{key: changed(scan_arrays()[key], index, value)})
 
 
@@ -158,7 +158,7 @@ def published_with(**changes: Any) -> Callable[[World], Path]:
 
 
 def flipped(key: str, offset: int) -> Callable[[World], Path]:
-    """One bit of a member changed, ``offset`` bytes behind its start."""
+    """Change one bit of a member, ``offset`` bytes after its start."""
 
     def make(world: World) -> Path:
         path = world.scan()
@@ -173,7 +173,7 @@ def flipped(key: str, offset: int) -> Callable[[World], Path]:
 
 
 def member(header: dict[str, Any], data: bytes, compression: int = zipfile.ZIP_STORED) -> Any:
-    """The good dataset whose amplitudes have a header of their own."""
+    """Write the valid data set with another header and other bytes of the amplitudes."""
 
     def make(world: World) -> Path:
         path = world.scan(amplitudes=None)
@@ -191,7 +191,7 @@ def float_header(*shape: int, dtype: str = "<f4", fortran: bool = False) -> dict
 
 
 def forged_size(world: World) -> Path:
-    """A central directory that claims 40 TB for the amplitudes, as their header does."""
+    """Write a file whose central directory claims 4 GB for the amplitudes, and whose header claims 40 TB."""
     path = member(float_header(10**7, 1000, 1000), b"1234" * 100)(world)
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\x01\x02")
@@ -202,7 +202,7 @@ def forged_size(world: World) -> Path:
 
 
 def patched(offset: int, value: bytes) -> Callable[[World], Path]:
-    """Every entry of the central directory with some bytes replaced."""
+    """Replace some bytes in every entry of the central directory."""
 
     def make(world: World) -> Path:
         content = world.scan().read_bytes()
@@ -449,7 +449,7 @@ VALUES = [
 
 
 def of_a_unet(**changes: Any) -> Callable[[World], list[str]]:
-    """A run whose weights are bound to N = 32 and groups of four, and a dataset of other sizes."""
+    """Return overrides for a run whose weights need N = 32 and groups of four, and a scan of other sizes."""
 
     def make(world: World) -> list[str]:
         def spoil(run: Path) -> None:
@@ -587,7 +587,7 @@ PUBLISHED = [
 ]
 
 
-# ---- spoilt runs
+# ---- damaged runs
 
 
 def written(name: str, content: str | bytes) -> Callable[[World], list[str]]:
@@ -609,14 +609,14 @@ def config_with(old: str, new: str) -> Callable[[World], list[str]]:
 
 
 def recorded(run: Path) -> None:
-    """Make ``files.json`` and ``model.json`` agree with the files as they are."""
+    """Write the hashes of the present files into ``files.json`` and ``model.json``."""
     record = {f"pinn/{name}": sha256(run / "pinn" / name) for name in ("weights.npz", "setup.npz")}
     (run / "files.json").write_text(json.dumps(record))
     (run / "pinn" / "model.json").write_text(json.dumps({"weights_sha256": record["pinn/weights.npz"]}))
 
 
 def weights_with(rehash: bool = True, **changes: Any) -> Callable[[World], list[str]]:
-    """Other weights, with the hashes that go with them if ``rehash``."""
+    """Change weights; with ``rehash`` also their hashes."""
 
     def spoil(run: Path) -> None:
         weights = WEIGHTS | {key.replace("__", "/"): value for key, value in changes.items()}
@@ -735,7 +735,7 @@ def asked(*overrides: str) -> Callable[[World], list[str]]:
 
 
 def loop(world: World) -> Path:
-    """A link that leads to itself."""
+    """Return a link to itself."""
     (world.folder / "loop").symlink_to(world.folder / "loop")
     return world.folder / "loop"
 
@@ -752,7 +752,7 @@ def output_that_holds_a_file_of_others(world: World) -> list[str]:
 
 
 def over_a_training(keep: str) -> Callable[[World], list[str]]:
-    """``overwrite=true`` into a copy of the run of which only ``keep`` is left."""
+    """Return overrides with ``overwrite=true`` for a copy of the run that only has ``keep``."""
 
     def make(world: World) -> list[str]:
         other = world.folder / "other"
@@ -766,8 +766,8 @@ def over_a_training(keep: str) -> Callable[[World], list[str]]:
 
 
 COMMANDS = [
-    Case("nothing asked", lambda w: [], r"run=null: must be the folder of a run"),
-    Case("no data asked", lambda w: [f"run={w.run}"], r"data=null: must be an .npz file"),
+    Case("no setting", lambda w: [], r"run=null: must be the folder of a run"),
+    Case("no data", lambda w: [f"run={w.run}"], r"data=null: must be an .npz file"),
     Case("unknown setting", asked("nn=3"), r"nn=3: unknown key; known are batch_size, data"),
     Case("misspelt key", asked("batchsize=3"), r"batchsize=3: unknown key; did you mean batch_size\?"),
     Case("added key", asked("+nn=3"), r"nn=3: unknown key"),
@@ -783,7 +783,7 @@ COMMANDS = [
     ),
     Case("batch of nothing", asked("batch_size=0"), r"batch_size=0: must be an integer from 1"),
     Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer"),
-    Case("perhaps overwrite", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),
+    Case("overwrite of words", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),
     Case("no output", asked("output_dir=null"), r"output_dir=null: must be the path of a folder"),
     Case("output holds a run", output_that_holds_a_run, r"held: holds another run \(files.json, metr"),
     Case(

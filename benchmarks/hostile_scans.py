@@ -1,7 +1,7 @@
-"""Measured scans that must be refused, or taken with a warning: how each is made, and what the user reads.
+"""Measured scans that must be refused, or accepted with a warning: a function for each, and the message.
 
-Every case starts from a good file of one of the formats (:class:`ScanWorld`) and spoils one thing. Nothing
-here imports TensorFlow.
+Every case starts from a valid file of one format (:class:`ScanWorld`) and damages one thing. Nothing here
+imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrays = dict[str, Any]
 
 @functools.cache
 def made_up() -> SimpleNamespace:
-    """Some ten thousand photons in each of 30 patterns (32, 32), five rows of six, off the pixel grid."""
+    """Return a scan of 30 patterns (32, 32) of about 10⁴ photons, five rows of six, off the pixel grid."""
     rng = np.random.default_rng(7)
     object_ = np.exp(1j * rng.uniform(-1, 1, (64, 68))) * rng.uniform(0.5, 1, (64, 68))
     rows, cols = np.indices((N, N)) - N // 2
@@ -44,7 +44,7 @@ def made_up() -> SimpleNamespace:
     return SimpleNamespace(counts=counts, places=places, metres=places * PIXEL, probe=probe, object=object_)
 
 
-# ---- the good files: arrays by key, ``path@name`` for an attribute, and what the user says of them
+# ---- the valid files: arrays by key (``path@name``: an attribute), and the overrides that they need
 
 
 def pinn() -> tuple[Arrays, list[str]]:
@@ -188,7 +188,7 @@ FORMATS = NPZ | HDF5 | {"tiff": tiff}
 
 
 class ScanWorld:
-    """A folder with a table of positions in it, to make good or spoilt scans in."""
+    """A folder with a table of positions, in which valid or damaged scans are made."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "in"
@@ -200,12 +200,12 @@ class ScanWorld:
     def path(self, form: str) -> Path:
         return self.folder / ("scan.npz" if form in NPZ else "scan.tif" if form == "tiff" else "scan.h5")
 
-    def made(self, form: str, changes: Mapping[str, Any] | None = None, *said: str) -> list[str]:
-        """A file of a format, and the overrides that read it.
+    def made(self, form: str, changes: Mapping[str, Any] | None = None, *overrides: str) -> list[str]:
+        """Write a file of a format, and return the overrides that read it.
 
         Args:
-            changes: arrays by key; a function makes it of the good one, None leaves it out.
-            said: further overrides.
+            changes: arrays by key, functions of the valid arrays, or None, which omits an array.
+            overrides: further overrides.
         """
         arrays, options = FORMATS[form]()
         for key, value in (changes or {}).items():
@@ -218,7 +218,7 @@ class ScanWorld:
             tifffile.imwrite(path, arrays["pages"])
         else:
             _hdf5(path, arrays)
-        filled = [text.format(table=self.table, folder=self.folder) for text in (*options, *said)]
+        filled = [text.format(table=self.table, folder=self.folder) for text in (*options, *overrides)]
         return [f"data.file={path}", *filled]
 
 
@@ -236,10 +236,10 @@ def _hdf5(path: Path, arrays: Arrays) -> None:
 
 @dataclass(frozen=True)
 class ScanCase:
-    """What is wrong, the overrides that read it, and a pattern of the line that the user sees.
+    """The fault, a function that returns the overrides, and a pattern of the line that the user sees.
 
     Attributes:
-        doubtful: the scan is taken, and the line is a warning.
+        doubtful: the scan is accepted, and the line is a warning.
     """
 
     name: str
@@ -248,15 +248,15 @@ class ScanCase:
     doubtful: bool = False
 
 
-# ---- ways to spoil a scan
+# ---- damaged scans
 
 
-def bad(form: str, changes: Mapping[str, Any], *said: str) -> Callable[[ScanWorld], list[str]]:
-    return lambda world: world.made(form, changes, *said)
+def bad(form: str, changes: Mapping[str, Any], *overrides: str) -> Callable[[ScanWorld], list[str]]:
+    return lambda world: world.made(form, changes, *overrides)
 
 
 def put(index: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """One element, or slice, of an array with another value; whole numbers stay what they are."""
+    """Replace one element, or slice, of an array; integers stay integers if the value is one."""
 
     def change(array: np.ndarray) -> np.ndarray:
         array = np.array(array, np.result_type(array, np.asarray(value)))
@@ -275,20 +275,20 @@ def first(count: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def cut(form: str, fraction: float) -> Callable[[ScanWorld], list[str]]:
-    """A file that was copied only in part."""
+    """Cut a file off after a fraction of its bytes."""
 
     def make(world: ScanWorld) -> list[str]:
-        said, path = world.made(form), world.path(form)
+        overrides, path = world.made(form), world.path(form)
         content = path.read_bytes()
         path.write_bytes(content[: int(len(content) * fraction)])
-        return said
+        return overrides
 
     return make
 
 
 @dataclass(frozen=True)
 class Declared:
-    """An HDF5 dataset of which nothing was written."""
+    """An HDF5 data set without written chunks."""
 
     shape: tuple[int, ...]
     dtype: str = "u2"
@@ -300,7 +300,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Packed:
-    """The patterns by an HDF5 filter that nobody has."""
+    """Patterns packed by an HDF5 filter that is not installed."""
 
     code: int
 
@@ -317,7 +317,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Patterns in a raw file, which HDF5 would read wherever it is."""
+    """Patterns in an external raw file, which HDF5 would read from any folder."""
 
     name: str
 
@@ -326,7 +326,7 @@ class Elsewhere:
 
 
 def linked_away(world: ScanWorld) -> list[str]:
-    """A master whose second half is in a file outside its folder."""
+    """Link the second half of an Eiger master file to a file outside its folder."""
     outside = world.folder.parent / "secret.h5"
     _hdf5(outside, {"entry/data/data": made_up().counts[15:]})
     return world.made(
@@ -335,54 +335,54 @@ def linked_away(world: ScanWorld) -> list[str]:
 
 
 def damaged_chunk(world: ScanWorld) -> list[str]:
-    """Patterns of which one cannot be unpacked."""
-    said = world.made("foldslice", {"dp": None})
+    """Write packed patterns, one of which is damaged."""
+    overrides = world.made("foldslice", {"dp": None})
     with h5py.File(world.path("foldslice"), "a") as file:
         file.create_dataset("dp", data=made_up().counts, chunks=(1, N, N), compression="gzip")
         file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
-    return said
+    return overrides
 
 
 def flipped(form: str, key: str) -> Callable[[ScanWorld], list[str]]:
-    """One bit of the patterns changed."""
+    """Change one bit of the patterns."""
 
     def make(world: ScanWorld) -> list[str]:
-        said, path = world.made(form), world.path(form)
+        overrides, path = world.made(form), world.path(form)
         with zipfile.ZipFile(path) as archive:
             start = archive.getinfo(f"{key}.npy").header_offset
         content = bytearray(path.read_bytes())
         content[start + 5000] ^= 4
         path.write_bytes(content)
-        return said
+        return overrides
 
     return make
 
 
 def virtual_of_nowhere(world: ScanWorld) -> list[str]:
-    said = world.made("foldslice", {"dp": None})
+    overrides = world.made("foldslice", {"dp": None})
     layout = h5py.VirtualLayout((J, N, N), "u2")
     layout[:] = h5py.VirtualSource("gone.h5", "d", shape=(J, N, N))
     with h5py.File(world.path("foldslice"), "a") as file:
         file.create_virtual_dataset("dp", layout)
-    return said
+    return overrides
 
 
 def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Callable[[ScanWorld], list[str]]:
-    """A member that declares more than it holds."""
+    """Write a member whose header declares more bytes than it has."""
 
     def make(world: ScanWorld) -> list[str]:
-        said = world.made(form, {key: None})
+        overrides = world.made(form, {key: None})
         header = {"descr": "<u2", "fortran_order": False, "shape": shape}
         with zipfile.ZipFile(world.path(form), "a") as archive, archive.open(f"{key}.npy", "w") as member:
             np.lib.format.write_array_header_1_0(member, header)
             member.write(b"0123")
-        return said
+        return overrides
 
     return make
 
 
 def bomb(world: ScanWorld) -> list[str]:
-    """Patterns of zeros that expand a thousandfold."""
+    """Write packed patterns of zeros that expand a thousandfold."""
     arrays, _ = pinn()
     arrays["diff3d"] = np.zeros((J, 2048, 2048), np.uint8)
     np.savez_compressed(world.path("pinn"), **arrays)
@@ -390,13 +390,13 @@ def bomb(world: ScanWorld) -> list[str]:
 
 
 def long_name_flipped(world: ScanWorld) -> list[str]:
-    """The name in a local header of the archive, long and of line ends, is not that of the directory."""
-    said = world.made("pinn", {"diff3d": None})
+    """Write an archive with a member of a very long name, and a header of 9000 line ends."""
+    overrides = world.made("pinn", {"diff3d": None})
     name = "diff3d.npy"
     with zipfile.ZipFile(world.path("pinn"), "a") as archive:
         archive.writestr(zipfile.ZipInfo("x" * 3000), b"")
         archive.writestr(name, b"\x93NUMPY\x01\x00\xff\xff{" + b"\n" * 9000)
-    return said
+    return overrides
 
 
 def strange_keys(world: ScanWorld) -> list[str]:
@@ -410,12 +410,12 @@ def strange_datasets(world: ScanWorld) -> list[str]:
 
 
 def table(content: str, form: str = "tiff") -> Callable[[ScanWorld], list[str]]:
-    """Another table of positions beside a good file."""
+    """Write another table of positions beside a valid file."""
 
     def make(world: ScanWorld) -> list[str]:
-        said = world.made(form)
+        overrides = world.made(form)
         world.table.write_text(content)
-        return said
+        return overrides
 
     return make
 
@@ -434,23 +434,23 @@ def masked(image: np.ndarray) -> Callable[[ScanWorld], list[str]]:
 
 
 def pipe(option: str, form: str) -> Callable[[ScanWorld], list[str]]:
-    """A named pipe, which nobody ever writes to."""
+    """Name a pipe as a file, which would wait for ever."""
 
     def make(world: ScanWorld) -> list[str]:
         import os
 
         os.mkfifo(world.folder / "pipe")
-        said = [text for text in world.made(form) if not text.startswith(f"data.{option}=")]
-        return [*said, f"data.{option}={world.folder}/pipe"]
+        overrides = [text for text in world.made(form) if not text.startswith(f"data.{option}=")]
+        return [*overrides, f"data.{option}={world.folder}/pipe"]
 
     return make
 
 
 def tiff_with(array: np.ndarray, **how: Any) -> Callable[[ScanWorld], list[str]]:
     def make(world: ScanWorld) -> list[str]:
-        said = world.made("tiff")
+        overrides = world.made("tiff")
         tifffile.imwrite(world.path("tiff"), array, **how)
-        return said
+        return overrides
 
     return make
 
@@ -470,12 +470,12 @@ FILES = [
     ScanCase("pinn: cut in half", cut("pinn", 0.5), r"not a readable \.npz \(it is cut short or damaged\)"),
     ScanCase("tiff: cut in half", cut("tiff", 0.5), r"scan\.tif: .*cut short.*; copy it anew"),
     ScanCase(
-        "foldslice: a filter that nobody has",
+        "foldslice: a filter that is not installed",
         bad("foldslice", {"dp": Packed(32123)}),
         r"dp is packed by the HDF5 filter 32123, not installed: pip install hdf5plugin",
     ),
     ScanCase(
-        "cxi: a filter that nobody has",
+        "cxi: a filter that is not installed",
         bad("cxi", {"entry_1/data_1/data": Packed(32987)}),
         r"entry_1/data_1/data is packed by the HDF5 filter 32987, not installed",
     ),
@@ -546,7 +546,7 @@ SHAPES = [
         r"encoder \(10000000000, 2\) takes 160000000000 bytes; at most",
     ),
     ScanCase(
-        "keys_hdf5: declares 10⁹ of both",
+        "keys_hdf5: declares 10⁹ patterns and positions",
         bad(
             "keys_hdf5", {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
         ),
@@ -864,7 +864,7 @@ MASKS = [
 ]
 SCAN_CASES = [*FILES, *SHAPES, *NUMBERS, *POSITIONS, *UNITS, *MASKS]
 
-OVERRIDDEN = {  # what the user states stands above what the file has, however wrong that is
+OVERRIDDEN = {  # specified lengths take precedence over those of the file, however wrong these are
     "cxi": ({f"{SRC}/energy": 8.0, f"{DET}/distance": 1e9, f"{DET}/x_pixel_size": 75.0}, LENGTHS),
     "nexus": (
         {f"{BEAM}/energy@units": "cubit", f"{DET}/distance": 1e30, f"{DET}/x_pixel_size": 75.0},

@@ -1,9 +1,9 @@
-"""The size of the code, as numbers: lines, keys, bodies of functions, docstrings with shapes, floors.
+"""The size of the code in numbers: lines, keys, bodies of functions, docstrings with shapes, layers.
 
     python -m benchmarks.house
 
-Lines of product are those of ``ptycho``, ``workflows`` and ``scripts``; code lines hold a token besides
-comments and docstrings. A floor is one more than the highest floor that a room imports from.
+Lines of product are those of ``ptycho``, ``workflows`` and ``scripts``. A code line has a token that is
+neither comment nor docstring. The layer of a package is one above the highest layer from which it imports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lines(paths: list[Path]) -> int:
 
 
 def code_lines(path: Path) -> int:
-    """Lines with a token that is neither a comment nor a docstring."""
+    """Return the number of lines with a token that is neither a comment nor a docstring."""
     text = path.read_text(encoding="utf-8")
     documented = {
         line
@@ -57,7 +57,7 @@ def functions(paths: list[Path]) -> Iterator[ast.FunctionDef]:
 
 
 def body_length(function: ast.FunctionDef) -> int:
-    """Lines from the first statement behind the docstring to the last."""
+    """Return the number of lines from the first statement after the docstring to the last."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return 0 if not body else (body[-1].end_lineno or 0) - body[0].lineno + 1
 
@@ -73,38 +73,37 @@ def takes_arrays(function: ast.FunctionDef) -> bool:
 
 
 def keys() -> int:
-    """Of all programs, as the generated page lists them."""
+    """Return the number of keys of all programs, as listed in the generated page."""
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     return sum(line.startswith("| `") for line in page.splitlines())
 
 
 def floors(package: str = "ptycho") -> dict[str, int]:
-    """Room to floor; a module beside the rooms is a room of its own."""
+    """Return the layer of each package; a module beside the packages counts as a package."""
     imports: dict[str, set[str]] = {}
     for path in sources(package):
-        parts = path.relative_to(ROOT / package).with_suffix("").parts
-        room = parts[0]
-        if room == "__init__":
+        part = path.relative_to(ROOT / package).with_suffix("").parts[0]
+        if part == "__init__":
             continue
-        imported = imports.setdefault(room, set())
+        imported = imports.setdefault(part, set())
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.module if isinstance(node, ast.ImportFrom) else None
             if name and name.startswith(f"{package}."):
                 imported.add(name.split(".")[1])
             elif isinstance(node, ast.ImportFrom) and name == package:
                 imported |= {alias.name for alias in node.names}
-    imports = {room: (names & imports.keys()) - {room} for room, names in imports.items()}
-    found: dict[str, int] = {}
-    while len(found) < len(imports):
-        ready = {room for room in imports.keys() - found.keys() if imports[room] <= found.keys()}
+    imports = {part: (names & imports.keys()) - {part} for part, names in imports.items()}
+    layers: dict[str, int] = {}
+    while len(layers) < len(imports):
+        ready = {part for part in imports.keys() - layers.keys() if imports[part] <= layers.keys()}
         if not ready:
-            raise SystemExit(f"a circle: {', '.join(sorted(imports.keys() - found.keys()))}")
-        found |= {room: 1 + max((found[other] for other in imports[room]), default=0) for room in ready}
-    return found
+            raise SystemExit(f"circular imports: {', '.join(sorted(imports.keys() - layers.keys()))}")
+        layers |= {part: 1 + max((layers[other] for other in imports[part]), default=0) for part in ready}
+    return layers
 
 
 def constants(paths: list[Path]) -> int:
-    """Numbers that module-level names in capitals are bound to; enumerations of bits count, too."""
+    """Count the numbers to which module-level names in capitals are bound, bits of enumerations included."""
     count = 0
     for path in paths:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -125,7 +124,7 @@ def constants(paths: list[Path]) -> int:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether an expression is arithmetic of numbers."""
+    """Return whether an expression is arithmetic of numbers."""
     inner = list(ast.walk(node))
     numbers = [one for one in inner if isinstance(one, ast.Constant)]
     allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
@@ -154,7 +153,7 @@ def main() -> None:
         ("lines of benchmarks", lines(sources("benchmarks"))),
         ("lines of tests, files", f"{lines(tests)}, {len(tests)}"),
         ("keys of the configuration, all programs", keys()),
-        ("floors of the library", max(floors().values())),
+        ("layers of the library", max(floors().values())),
         ("modules of product", len(product)),
         ("numeric module constants in ptycho/", constants(sources("ptycho"))),
         (

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Speed and memory of inference with a stored network, from the patterns' file to the stitched object.
+"""Speed and memory of inference with a stored network, from the file to the stitched object.
 
     python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
     python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py for growing files
 
-The network has the architecture of a run (``--model``) and initial weights, which cost as much as trained
-ones. Scans lie on one object of 278 pixels, so that a longer file is a denser scan.
+The network has the architecture ``--model`` and initial weights, which cost as much as trained ones. All
+scans have one object of 278 pixels, so that a longer file is a denser scan.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 
 def write_run(folder: Path, config: RunConfig) -> None:
-    """A run's folder with untrained networks."""
+    """Write the folder of a run with untrained networks."""
     from ptycho.networks.weights import get_weights
     from ptycho.run.folder import RunFolder
     from ptycho.run.names import SETUP
@@ -53,7 +53,7 @@ def write_run(folder: Path, config: RunConfig) -> None:
 
 
 def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
-    """A noise-free scan of one object, written pattern by pattern; returns the number of patterns."""
+    """Write a noise-free scan of one object pattern by pattern, and return the number of patterns."""
     from ptycho.scan.beam import Beam
     from ptycho.scan.positions import nested_grid
     from ptycho.scan.probe import make_probe
@@ -61,7 +61,7 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     from ptycho.simulation.simulate import noise_free_amplitudes
 
     grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
-    positions = grid[groups].reshape(-1, 2).astype(np.float32)  # every group has patterns of its own
+    positions = grid[groups].reshape(-1, 2).astype(np.float32)  # groups share no patterns
     probe = make_probe(config.probe, config.N)
     truth = make_object(config.object, config.size, config.set_phi, np.random.default_rng(0))
     arrays = {
@@ -90,9 +90,9 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
 
 
 def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
-    """Patterns per second of each part, and the CPU time of prediction and stitching in seconds.
+    """Return patterns per second of each step, and the CPU time of prediction and stitching in seconds.
 
-    The CPU time, over all threads, is what a busy machine leaves comparable.
+    The CPU time, summed over all threads, can be compared even if the machine is busy.
     """
     from ptycho.datasets import inspect
     from ptycho.files.file_array import FileArray

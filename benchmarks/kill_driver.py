@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""The workflow, announcing on stdout what it does, for a parent that kills it; see ``kill_resume.py``.
+"""The workflow, which prints each phase on stdout for a parent that kills it; see ``kill_resume.py``.
 
     python benchmarks/kill_driver.py '{}' N=32 … output_dir=…
 
 Lines: ``@phase <name>`` at the beginning of every phase, ``@step <epoch> <step>`` after every training step,
 ``@write <n> <file>`` at the beginning of every checkpoint. With ``{"write": n, "moment": …}`` as first
-argument it sends itself SIGKILL inside checkpoint n: at a fraction of its bytes (a number), before the file
-is renamed (``"written"``), or before older files are removed (``"renamed"``).
+argument, the process sends itself SIGKILL in checkpoint n: at a fraction of its bytes (a number), before the
+file is renamed (``"written"``), or before older files are removed (``"renamed"``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def die(*_: object) -> None:
 
 
 class TornFile:
-    """A file that kills the process when it has taken so many bytes."""
+    """A file that kills the process once a number of bytes is written."""
 
     def __init__(self, file: Any, limit: int) -> None:
         self._file, self._left = file, limit

@@ -1,16 +1,17 @@
 #!/usr/bin/env python
-"""Kill runs with SIGKILL at random moments, resume them, and compare with a run that was left alone.
+"""Kill runs by SIGKILL at random moments, resume them, and compare them with an undisturbed run.
 
     python benchmarks/kill_resume.py --kills 50 --out outputs/benchmarks/kill_resume
     python benchmarks/kill_resume.py --cost --out outputs/benchmarks/kill_resume
 
-A cycle starts the run below, kills its process group in a chosen phase, resumes it (one time in ten it is
-killed once more at any moment, and resumed again), and compares ``metrics.json`` byte by byte, the hashes of
-the weights, and ``history.csv`` without its times with those of the reference. Every kill is a line of
-``kills.csv``; a second call goes on after the last complete cycle. XLA is off, because compiling would take
-most of the time of these small networks; ``--overrides xla.compile=true`` turns it on.
+A cycle starts a run, kills its process group in a chosen phase, and resumes it. One run in ten is killed once
+more at any moment, and resumed again. ``metrics.json`` is then compared byte by byte with that of the
+reference, and so are the hashes of the weights, and ``history.csv`` without its times. Every kill is a line
+of ``kills.csv``; a second call continues after the last complete cycle. XLA is off, because compilation would
+take most of the time of these small networks; ``--overrides xla.compile=true`` turns it on.
 
-``--cost`` runs the default configuration once, and gives the share of training that checkpoints took.
+``--cost`` runs the default configuration once, and prints the fraction of the training time that checkpoints
+took.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ RUN = [
     *("nepochs=4", "batch_size=4", "model.stages=2", "model.width=8", "xla.compile=false"),
     "train.checkpoint_seconds=0.4",
 ]
-# Kills in this order, until each has happened: 15 of either training, 11 checkpoints, 3 each of the rest.
+# Kills in this order, until each has happened: 15 in each training, 11 in checkpoints, 3 in each other phase.
 FIRST = ["simulation", "training_pinn", "training_baseline", "checkpoint", "inference", "reporting"]
 TURN = ["training_pinn", "training_baseline", "checkpoint"]
 PHASES = [*FIRST, *FIRST, *FIRST, *8 * TURN, *4 * TURN[:2]]
@@ -54,13 +55,13 @@ COLUMNS = ["cycle", "kill", "seed", "wanted", "phase", "where", "delay_s", "iden
 
 @dataclass
 class Death:
-    """What a driver announced, with times since its start, and how it ended."""
+    """The lines that a driver printed, with seconds since its start, and its exit code."""
 
     lines: list[tuple[float, list[str]]] = field(default_factory=list)
     code: int = 0
 
     def phase(self) -> str:
-        """The phase in which it died."""
+        """The phase in which the process was killed."""
         last = [words for _, words in self.lines if words[0] in ("phase", "write", "step")]
         if last and last[-1][0] == "write" and self.code == -signal.SIGKILL:
             return "checkpoint"
@@ -96,7 +97,7 @@ def drive(
 
 
 def durations(reference: Death) -> dict[str, list[float]]:
-    """Seconds that every phase took, each time it came up."""
+    """Return the seconds of every phase, one number for each time that it began."""
     marks = [(seconds, words[1]) for seconds, words in reference.lines if words[0] == "phase"]
     ends = [seconds for seconds, _ in marks[1:]] + [reference.lines[-1][0]]
     found: dict[str, list[float]] = {}
@@ -106,7 +107,7 @@ def durations(reference: Death) -> dict[str, list[float]]:
 
 
 def aim(wanted: str, times: dict[str, list[float]], rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of :func:`drive` for a death in the phase ``wanted``."""
+    """Return the arguments of :func:`drive` for a kill in the phase ``wanted``."""
     if wanted == "checkpoint":
         moment = rng.choice(["bytes", "bytes", "written", "renamed"])
         plan = {
@@ -121,7 +122,7 @@ def aim(wanted: str, times: dict[str, list[float]], rng: np.random.Generator) ->
 
 
 def same(run: Path, reference: Path) -> str:
-    """'yes', or what differs."""
+    """Return 'yes' if a run is equal to the reference, or else the difference."""
     if (run / "metrics.json").read_bytes() != (reference / "metrics.json").read_bytes():
         return "metrics.json differs"
     for name in ("pinn", "baseline"):
@@ -142,7 +143,7 @@ def without_times(run: Path, name: str) -> list[dict[str, float]]:
 
 
 def missing(rows: list[dict[str, str]], kills: int) -> list[str]:
-    """The phases of the first ``kills`` entries of the plan in which no kill has fallen yet."""
+    """Return the phases among the first ``kills`` entries of the plan that lack a kill."""
     left = [PHASES[index % len(PHASES)] for index in range(kills)]
     for row in rows:
         if row["phase"] in left:
@@ -153,7 +154,7 @@ def missing(rows: list[dict[str, str]], kills: int) -> list[str]:
 def cycle(
     number: int, wanted: str, options: argparse.Namespace, times: dict[str, list[float]]
 ) -> list[dict[str, Any]]:
-    """Kill, resume, compare; a row for every kill."""
+    """Kill, resume and compare a run; return a row for every kill."""
     rng = np.random.default_rng([options.seed, number])
     run, began, rows = options.out / f"cycle{number:03d}", time.perf_counter(), []
     overrides = [*options.run, f"output_dir={run}"]
@@ -167,7 +168,7 @@ def cycle(
         death = drive(overrides, **arguments)
         if death.code == 0 and rows:
             break
-        if death.code == 0:  # it was over before the blow fell
+        if death.code == 0:  # the process ended before the kill
             shutil.rmtree(run)
             continue
         if death.code != -signal.SIGKILL:
@@ -202,7 +203,7 @@ def kill(options: argparse.Namespace) -> None:
 
 
 def measured_reference(reference: Path, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Durations of the phases of the reference run, which is made unless it is there."""
+    """Return the durations of the phases of the reference run, which runs first if it is missing."""
     stored = options.out / "phases.json"
     if not (is_finished(reference) and stored.exists()):
         shutil.rmtree(reference, ignore_errors=True)
@@ -219,7 +220,7 @@ def drawing_seconds(run: Path) -> float:
 
 
 def summary(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """For every phase, how many kills fell into it, and how many of these runs ended like the reference."""
+    """Count for every phase the kills in it, and how many of these runs ended like the reference."""
     table = []
     for phase in dict.fromkeys(row["phase"] for row in rows):
         mine = [row for row in rows if row["phase"] == phase]
@@ -230,7 +231,7 @@ def summary(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 def cost(options: argparse.Namespace) -> None:
-    """Run the default configuration and give the share of its training that went into checkpoints."""
+    """Run the default configuration, and return the fraction of its training time that checkpoints took."""
     run = options.out / "cost"
     if not is_finished(run):
         overrides = [f"output_dir={run}", "overwrite=true", *options.overrides]
@@ -262,7 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=50, help="how many of the plan, with those already made")
+    parser.add_argument("--kills", type=int, default=50, help="kills in all, with those of earlier calls")
     parser.add_argument("--cost", action="store_true", help="measure what checkpoints cost instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--overrides", nargs="*", default=[], help="further overrides of the run")

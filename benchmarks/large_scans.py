@@ -1,15 +1,15 @@
 #!/usr/bin/env python
-"""Large scans: memory, speed, kills, several processes, and a million patterns that no memory holds.
+"""Large scans: memory, speed, kills, several processes, and a million patterns that do not fit in memory.
 
     python benchmarks/large_scans.py runs --counts 20000 100000     the default command: peak, seconds, error
     python benchmarks/large_scans.py runs --counts 2000 50000 --side 128 --set solver.steps=6
-    python benchmarks/large_scans.py kills                          three times, and resumed: the same bits?
-    python benchmarks/large_scans.py processes                      of MPI: one and two, a core each
-    python benchmarks/large_scans.py generator --counts 1000000     patterns made as they are read: one pass
+    python benchmarks/large_scans.py kills                          three kills, then resumed: the same bits?
+    python benchmarks/large_scans.py processes                      one and two MPI processes, a core each
+    python benchmarks/large_scans.py generator --counts 1000000     patterns simulated when read: one pass
 
-Scans are simulated by ``scripts/simulate_scan.py`` (blobs on a jittered grid of 5 px, at N = 64; 10⁵ photons
-a pattern) into a folder that is kept, ``--folder``. The error is the relative complex one of metrics.json.
-A pattern-iteration is one pattern's likelihood with its gradient.
+Scans are simulated by ``scripts/simulate_scan.py`` (blobs on a jittered grid of 5 px, N = 64, 10⁵ photons per
+pattern) and kept in ``--folder``. The error is the relative complex error in metrics.json. A
+pattern-iteration is one evaluation of the likelihood of one pattern with its gradient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = dict[str, object]
 
 
 def scan_file(count: int, side: int, folder: Path) -> Path:
-    """A simulated scan, made where it is not there yet."""
+    """Return the file of a simulated scan, which is written if it does not exist."""
     path = folder / f"scan_{count}_{side}.cxi"
     if not path.is_file():
         settings = (f"N={side}", f"n_positions={count}", "nphotons=1e5", "path=jittered", "sample=blobs")
@@ -52,7 +52,7 @@ def command(scan: Path, out: Path, *more: str) -> list[str]:
 
 
 def outcome(out: Path) -> Row:
-    """What a run says of itself."""
+    """Return scores, seconds and memory of a run, from its files."""
     manifest = json.loads((out / "manifest.json").read_text())
     metrics = json.loads((out / "metrics.json").read_text())
     row = metrics[metrics["product"]]
@@ -68,7 +68,7 @@ def outcome(out: Path) -> Row:
 
 
 def runs(counts: list[int], side: int, folder: Path, settings: Sequence[str] = ()) -> Iterator[Row]:
-    """The default command, but for some settings."""
+    """Run the default command on scans of several sizes, with some settings."""
     for count in counts:
         scan, out = scan_file(count, side, folder), folder / f"run_{count}_{side}"
         subprocess.run(command(scan, out, *settings), check=True, cwd=ROOT)
@@ -81,7 +81,7 @@ def object_of(out: Path) -> np.ndarray:
 
 
 def kills(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
-    """Killed whenever another block is done, three times; then resumed to the end."""
+    """Kill a run three times, after each of the first blocks, and then resume it to the end."""
     for count in counts:
         scan, out, whole = scan_file(count, side, folder), folder / "killed", folder / f"run_{count}_{side}"
         if not (whole / "metrics.json").is_file():
@@ -107,7 +107,7 @@ def kills(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
 
 
 def processes(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
-    """One process on one core, two on a core each; blocks small enough for both to have some."""
+    """Run one process on one core, and two MPI processes on a core each, with blocks for both."""
     images = []
     for count in counts:
         scan = scan_file(count, side, folder)
@@ -125,7 +125,7 @@ def processes(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
 
 
 def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
-    """One step of every block of a scan whose patterns are simulated as they are read."""
+    """Run one step of every block of a scan whose patterns are simulated when they are read."""
     from ptycho.quiet_start import start_tensorflow
 
     start_tensorflow()
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=[20000])
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "large")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of runs, as solver.steps=6")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of runs, such as solver.steps=6")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     ways = WAYS | {"runs": partial(runs, settings=options.set)}

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What does it save a large pattern that its object begins at larger pixels?
+"""How much time does the multiresolution start save a scan with large patterns?
 
     python benchmarks/larger_pixels.py                 N = 512, 100 patterns
     python benchmarks/larger_pixels.py --side 256 --step 16
 
-A photograph (object ``c`` of ``benchmarks/panel.py``, NumPy alone) under a lens whose far field is 0.03 of
-the detector wide, 10⁷ photons in a pattern; the beam is known. The object is fitted from a constant, and from
-what :func:`ptycho.reconstruction.multiresolution.multiresolution_start` gives. Relative complex error after
-so many seconds of steps; the first row of the latter is its beginning. All is compiled before.
+A photograph (object ``c`` of ``benchmarks/panel.py``, simulated by NumPy) is measured with a lens whose
+pupil has a radius of 0.03 cycles per pixel, 10⁷ photons per pattern. The beam is known. The object is fitted
+from a constant, and from the downsampled start that
+:func:`ptycho.reconstruction.multiresolution.multiresolution_start` returns. The table has the relative
+complex error after numbers of steps, with the seconds until then; those of the downsampled start include it.
+Compilation is not counted.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def probe_of(N: int) -> np.ndarray:
 
 
 def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """``count²`` patterns of a raster, each position off it by up to a fifth of the step; object, probe."""
+    """Return ``count²`` patterns on a raster with a jitter of up to a fifth of the step, object and probe."""
     rng, probe = np.random.default_rng(5), probe_of(N)
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
     positions = np.round(grid + rng.uniform(-step / 5, step / 5, grid.shape))
@@ -69,8 +71,8 @@ def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset
 def row_of(
     name: str, objective: Objective, start: Estimate, truth: np.ndarray, probe: np.ndarray, spent: float
 ) -> dict[str, str]:
-    """Errors from a start, and seconds with those that were ``spent`` on it; scoring is not counted."""
-    row, since = {"begun from": name}, time.perf_counter()
+    """Return errors and seconds from a start on which ``spent`` seconds went; scoring is not counted."""
+    row, since = {"start": name}, time.perf_counter()
 
     def watch(estimate: Estimate, value: float) -> None:
         nonlocal spent, since
@@ -90,14 +92,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--side", type=int, default=512, help="N (512)")
-    parser.add_argument("--step", type=int, default=32, help="of the scan, pixels (32)")
-    parser.add_argument("--photons", type=float, default=1e7, help="in a pattern (1e7)")
+    parser.add_argument("--step", type=int, default=32, help="step of the scan in pixels (32)")
+    parser.add_argument("--photons", type=float, default=1e7, help="photons per pattern (1e7)")
     options = parser.parse_args()
     data, truth, probe = scan_of(options.side, options.step, options.photons)
     view = coarser(data)
     if view is None:
-        raise SystemExit(f"{options.side}: there are no larger pixels to begin at")
-    print(f"{len(data.positions)} patterns of {data.N}², begun at {view.data.N}²\n")
+        raise SystemExit(f"--side {options.side}: these patterns cannot be downsampled; choose 256 or more")
+    print(f"{len(data.positions)} patterns of {data.N}², downsampled to {view.data.N}²\n")
     objective = Objective(
         ScanLikelihood(data, data.normalisation),
         Prior("edge_preserving", PRIORS["edge_preserving"].strengths[0]),
@@ -109,7 +111,7 @@ def main() -> None:
     since = time.perf_counter()
     downsampled = multiresolution_start(objective, flat, SelectionOptions.first_steps)
     assert downsampled is not None
-    rows.append(row_of("larger pixels", objective, downsampled, truth, probe, time.perf_counter() - since))
+    rows.append(row_of("downsampled", objective, downsampled, truth, probe, time.perf_counter() - since))
     print(markdown(rows))
 
 

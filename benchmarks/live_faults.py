@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""What beamlines do to a live reconstruction, and what becomes of the frames: a table.
+"""Faults of a live reconstruction: does the store keep every frame and position? A table.
 
-    python benchmarks/live_faults.py            # all; some minutes
-    python benchmarks/live_faults.py socket     # those with the word in their name
+    python benchmarks/live_faults.py            # all faults; some minutes
+    python benchmarks/live_faults.py socket     # faults with this word in their names
 
-Each row plays a small scan with one fault and compares what is in the store with what was sent. The rows
-named ``live.py`` run the program itself.
+Each row replays a small scan with one fault, and compares the store with the frames and positions that were
+sent. The rows named ``live.py`` run the program itself.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.table import open_raw
 
 COUNT, N, RATE = 240, 32, 240
-TIMEOUT_S = 4.0  # after which a scan has ended
+TIMEOUT_S = 4.0  # time without new data after which a scan has ended
 CONNECTIONS = 10_000
-IN_FLIGHT = 25  # messages that are lost with a process that is killed: PUSH does not send them again
+IN_FLIGHT = 25  # messages lost with a process that is killed, because PUSH does not send them again
 
 
 @dataclass(frozen=True)
 class Case:
-    """A scan on the disk, and a folder for what is made of it."""
+    """A scan on the disk, and a folder for the files of the test."""
 
     scan: Path
     folder: Path
@@ -74,7 +74,7 @@ def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
 
 
 def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector:
-    """What comes from a source until it ends."""
+    """Collect the frames of the source ``watch`` until it ends, for at most ``seconds``."""
     store = Store(case.folder / "live")
     options = SourceOptions(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
     collector = Collector(
@@ -90,10 +90,10 @@ def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector
 
 
 def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[bool, str]:
-    """Whether every frame and position that was sent is kept, to the last bit, and what was said.
+    """Return whether every frame and position sent is in the store, bit for bit, and a text of the faults.
 
     Args:
-        lost: how many frames were never sent; None: some.
+        lost: number of frames that were never sent; None: at least one.
     """
     store = Store(case.folder / "live")
     table, description = store.table, store.description
@@ -106,8 +106,8 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
     missing, gaps = COUNT - len(indices), int(table.frames["index"].max(initial=-1)) + 1 - len(table.frames)
     store.close()
     good = same and collector.error is None and (missing == lost if lost is not None else missing > 0)
-    said = ", ".join(f"{what} {count}" for what, count in collector.faults.items()) or "no faults"
-    return good, f"{len(indices)} of {COUNT} joined, gaps {gaps}; {said}; {collector.ended}"
+    faults = ", ".join(f"{fault} {count}" for fault, count in collector.faults.items()) or "no faults"
+    return good, f"{len(indices)} of {COUNT} joined, gaps {gaps}; {faults}; {collector.ended}"
 
 
 def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:
@@ -139,7 +139,7 @@ def free_port() -> int:
 
 
 def sent(*words: str, lost: int | None = 0, beside: Callable[[int], None] | None = None, **changes):
-    """Through a socket, with something done beside, to its port."""
+    """Return a test that replays through a socket; ``beside`` runs in a thread with the port's number."""
 
     def run(case: Case) -> tuple[bool, str]:
         port = free_port()
@@ -162,7 +162,7 @@ def garbage_bytes(port: int) -> None:
 
 
 def many_connections(port: int) -> None:
-    """So many, as many at a time as a process may have."""
+    """Open ``CONNECTIONS`` connections, of which at most 400 stay open."""
     held: list[socket.socket] = []
     for _ in range(CONNECTIONS):
         with contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ def not_there_yet(case: Case) -> tuple[bool, str]:
 
 
 def replaced(other: bool) -> Callable[[Case], tuple[bool, str]]:
-    """A file whose writer was killed, then another one in its place."""
+    """Return a test in which a file, whose writer was killed, is replaced by its copy or by another scan."""
 
     def run(case: Case) -> tuple[bool, str]:
         path, whole = case.folder / "growing.h5", case.folder / "whole.h5"
@@ -232,7 +232,7 @@ def replaced(other: bool) -> Callable[[Case], tuple[bool, str]]:
 
 
 def disk_full(case: Case) -> tuple[bool, str]:
-    """A limit on the size of files, taken away after a while."""
+    """Limit the size of files for three seconds, as if the disk were full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -252,13 +252,13 @@ def half_a_record(case: Case) -> tuple[bool, str]:
     store.add([Frame(k, frames[k]) for k in range(50)], some, Description(unit="m", domain="counts"))
     store.close()
     with h5py.File(case.folder / "live" / NAME, "r+", libver="latest") as file:
-        file["patterns"].resize(51, axis=0)  # the last was never written
+        file["patterns"].resize(51, axis=0)  # the last row is never written
         file["frames"].resize(51, axis=0)
     return hdf5()(case)
 
 
 def stopped(number: int, source: str) -> Callable[[Case], tuple[bool, str]]:
-    """live.py is stopped in the middle, and gone on with."""
+    """Return a test in which live.py gets the signal ``number`` in the middle of a scan, and is resumed."""
 
     def run(case: Case) -> tuple[bool, str]:
         watch = str(case.folder / "growing.h5") if source == "hdf5" else f"zmq://127.0.0.1:{free_port()}"
@@ -313,15 +313,15 @@ CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
     "file not there yet (HDF5)": not_there_yet,
     "file replaced by its copy (HDF5)": replaced(other=False),
     "file replaced by another scan (HDF5)": replaced(other=True),
-    "no messages of ours (socket)": sent("faults=[garbage]", "fault_share=0.1"),
-    "bytes of no protocol (socket)": sent(beside=garbage_bytes),
+    "messages of another format (socket)": sent("faults=[garbage]", "fault_share=0.1"),
+    "bytes that follow no protocol (socket)": sent(beside=garbage_bytes),
     f"{CONNECTIONS} connections (socket)": sent(beside=many_connections),
     "a message of 50 MB where 1 MB is allowed (socket)": sent(
         beside=bad_messages(oversize), largest=1_000_000
     ),
     "wrong headers (socket)": sent(beside=bad_messages(wrong_headers)),
     "disk full, then not (socket)": disk_full,
-    "a row of the store that is not whole": half_a_record,
+    "an incomplete row in the store": half_a_record,
     "everything at once (socket)": sent(
         "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
     ),
@@ -333,13 +333,13 @@ CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Exit code 1 where something was lost."""
+    """Print the table of the cases whose names hold the ``words``; return 1 if anything was lost."""
     chosen = [name for name in CASES if all(word in name for word in words)]
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         scan = Path(scratch) / "scan.cxi"
         script("simulate_scan", f"output={scan}", f"n_positions={COUNT}", f"N={N}", "seed=1").wait()
-        print("| fault | | what was kept and said |\n|---|---|---|")
+        print("| fault | | kept data, and messages |\n|---|---|---|")
         for number, name in enumerate(chosen):
             case = Case(scan, Path(scratch) / str(number))
             case.folder.mkdir()

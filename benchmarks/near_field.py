@@ -1,15 +1,15 @@
-"""Near fields: how well the object is found, and whether a user is warned where it is not: a Markdown table.
+"""Near fields: is the object reconstructed, and is a wrong one flagged? A Markdown table.
 
     python benchmarks/near_field.py [--only 4,12] [--probes none,right] [--photons 1e6] [--side 64]
 
 Scans behind a diffuser are simulated in a window twice as wide as the detector
-(:mod:`ptycho.simulation.near_field`), their patterns 8 px apart on a spiral, and reconstructed by the default
-call. The probe is not specified (``none``), specified as it is on the detector's window (``right``), or with
-errors of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther``: the diffuser is five times as far before the
-sample, so that the illumination varies more.
+(:mod:`ptycho.simulation.near_field`), with 8 px between patterns on a spiral, and reconstructed with default
+settings. The probe is not specified (``none``), specified as it is in the window of the detector (``right``),
+or specified with errors of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther``: the diffuser is five times
+farther upstream of the sample, so that the illumination varies more.
 
-Scored is what at least half of the most patterns saw, against the truth, in one frame: relative error less
-scale, phase and phase plane. ``flags``: those that say that the image is wrong.
+The relative error, after one complex scale and phase plane, is that of the pixels in at least half as many
+patterns as the pixel with the most. ``flags``: those for a wrong image.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ COLUMNS = ("λz/dx²", "probe", "error", "R-factor", "noise", "unexplained", "fl
 
 
 def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.NearFieldScan:
-    """The scan of a row, by the name of its first column."""
+    """Return the scan of a row, named as in the first column."""
     number, *farther = name.split()
     way, ahead = Fresnel(float(number), float(number)), FARTHER if farther else 1.0
     return near_field.simulate_near_field(side, patterns, STEP_PX, way, photons, ahead=ahead)
 
 
 def specified_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
-    """The specified probe, ``(N, N)`` complex128, or None."""
+    """Return the specified probe, ``(N, N)`` complex128, or None."""
     if kind == "none":
         return None
     wrong = gaussian_filter(
@@ -58,7 +58,7 @@ def specified_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | 
 
 
 def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None) -> ptycho.Scan:
-    """The scan as it is measured, in photons, with the lengths that lead to its λz/dx²."""
+    """Return the scan as it is measured, in photons, with lengths that give its λz/dx²."""
     return ptycho.Scan.from_arrays(
         np.concatenate([*truth.counts(np.random.default_rng(1))]),
         truth.positions,
@@ -72,7 +72,7 @@ def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None) -> ptycho
 
 
 def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
-    """Relative error of the object where at least ``COUNTED`` of the most patterns were."""
+    """Return the relative error where at least ``COUNTED`` of the largest number of patterns overlap."""
     positions, side = result.beam.positions, len(result.object)
     off = (positions + (result.beam.probe.shape[-1] - truth.N) / 2 - truth.positions).mean(axis=0)
     whole = np.floor(off).astype(int)
@@ -87,7 +87,7 @@ def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
 
 
 def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """A periodic image moved by fractions of a pixel (row, col), by the phases of its spectrum."""
+    """Return a periodic image shifted by fractions of a pixel (row, col), by phases in Fourier space."""
     rows, cols = (np.exp(-2j * np.pi * s * np.fft.fftfreq(n)) for s, n in zip(by, image.shape, strict=True))
     return np.fft.ifft2(np.fft.fft2(image) * rows[:, None] * cols)
 
@@ -96,8 +96,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Reconstruct near fields of several λz/dx².")
     parser.add_argument("--only", default=",".join(NUMBERS), help="rows, comma-separated (default: all)")
     parser.add_argument("--probes", default="none,right,errors")
-    parser.add_argument("--photons", type=float, default=1e6, help="in a pattern (default: 1e6)")
-    parser.add_argument("--side", type=int, default=64, help="of the detector, pixels (default: 64)")
+    parser.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
+    parser.add_argument("--side", type=int, default=64, help="side of the detector in pixels (default: 64)")
     parser.add_argument("--patterns", type=int, default=36)
     args = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)

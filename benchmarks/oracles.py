@@ -1,8 +1,8 @@
-"""What the operators are compared with: TensorFlow's own CPU kernels, and slow NumPy loops.
+"""Oracles of the operators: TensorFlow's CPU kernels, and slow NumPy loops.
 
-The loops are written from the definitions, pixel by pixel, and share nothing with ``ptycho.xla``. Sample
-points of crops are computed in float32 in the order of TensorFlow's kernel, because they decide which
-pixels are filled.
+The loops follow the definitions, pixel by pixel, and share no code with ``ptycho.xla``. Sample points of
+crops are computed in float32 in the order of TensorFlow's kernel, because they determine which pixels are
+filled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = np.ndarray
 def tensorflow_crop(
     image: Array, boxes: Array, which: Array, size: tuple[int, int], method: str, fill: complex
 ):
-    """``tf.image.crop_and_resize`` on the CPU; complex images by parts, dtypes it lacks as float32."""
+    """Return ``tf.image.crop_and_resize`` on the CPU; complex images by parts, dtypes it lacks as float32."""
     if np.iscomplexobj(image):
         parts = ((image.real, complex(fill).real), (image.imag, complex(fill).imag))
         real, imag = (tensorflow_crop(part, boxes, which, size, method, f) for part, f in parts)
@@ -30,7 +30,7 @@ def tensorflow_crop(
 def tensorflow_warp(
     images: Array, transforms: Array, interpolation: str, fill_mode: str, fill: complex, size: tuple[int, int]
 ):
-    """``ImageProjectiveTransformV3`` on the CPU; complex images by parts."""
+    """Return ``ImageProjectiveTransformV3`` on the CPU; complex images by parts."""
     if np.iscomplexobj(images):
         parts = ((images.real, complex(fill).real), (images.imag, complex(fill).imag))
         real, imag = (tensorflow_warp(p, transforms, interpolation, fill_mode, f, size) for p, f in parts)
@@ -48,14 +48,14 @@ def tensorflow_warp(
 
 
 def shift_transforms(shifts: Array) -> Array:
-    """The ``(B, 8)`` float32 projective transforms of translations ``(B, 2)`` (row, col)."""
+    """Return the ``(B, 8)`` float32 projective transforms of translations ``(B, 2)`` (row, col)."""
     rows, cols = np.asarray(shifts, np.float32).T
     one, zero = np.ones_like(rows), np.zeros_like(rows)
     return np.stack([one, zero, -cols, zero, one, -rows, zero, zero], axis=1)
 
 
 def crop_points(low: np.float32, high: np.float32, size: int, count: int) -> Array:
-    """The float32 sample points of one box along one axis, each operation rounded, as in the kernel."""
+    """Return the float32 sample points of one box along one axis, each operation rounded as in the kernel."""
     last = np.float32(size - 1)
     if count == 1:
         return np.array([np.float32(0.5) * (low + high) * last])
@@ -64,7 +64,7 @@ def crop_points(low: np.float32, high: np.float32, size: int, count: int) -> Arr
 
 
 def keys_kernel(x: float) -> float:
-    """Keys 1981, equation 15, from its two polynomials."""
+    """Return the cubic kernel of Keys 1981, equation 15, from its two polynomials."""
     x = abs(x)
     if x < 1:
         return 1.5 * x**3 - 2.5 * x**2 + 1
@@ -76,12 +76,12 @@ def lanczos_kernel(x: float) -> float:
 
 
 def nearest_pixel(point: float) -> int:
-    """Halves away from zero."""
+    """Round to the nearest pixel, halves away from zero."""
     return int(np.floor(point + 0.5)) if point >= 0 else int(np.ceil(point - 0.5))
 
 
 def axis_weights(point: float, size: int, method: str) -> dict[int, float]:
-    """Pixel to weight for one sample at ``point`` in ``[0, size − 1]``."""
+    """Return the weights, by pixel, of one sample at ``point`` in ``[0, size − 1]``."""
     point = float(point)
     if method == "nearest":
         return {nearest_pixel(point): 1.0}
@@ -116,7 +116,7 @@ def numpy_crop(
 
 
 def mapped(point: float, size: int, fill_mode: str) -> float:
-    """A sample point outside the image, brought inside as TensorFlow's kernel does."""
+    """Map a sample point outside the image into it, as TensorFlow's kernel does."""
     if fill_mode == "constant":
         return point
     if fill_mode in ("reflect", "wrap") and size == 1:

@@ -1,26 +1,28 @@
 #!/usr/bin/env python3
-"""How near to the truth is the product? Scans of photographs, in none of which our simulator had a part.
+"""How accurate is the product? Scans of photographs, simulated without our simulator.
 
-    python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
+    python benchmarks/panel.py                       every cell without a result, into outputs/panel
     python benchmarks/panel.py --only 1e+04 --list
-    python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
-    python benchmarks/panel.py --pmace python        with xptycho's PMACE
-    python benchmarks/panel.py --lsqml python --peers    theirs alone, beside another process that does ours
+    python benchmarks/panel.py --lsqml python        also LSQ-ML of pty-chi, by a Python that has it
+    python benchmarks/panel.py --pmace python        also PMACE of xptycho
+    python benchmarks/panel.py --lsqml python --peers    LSQ-ML alone, while another process runs the solver
     python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
-    python benchmarks/panel.py --candidates          every regulariser that was compared (beam known)
-    python benchmarks/panel.py --command          with the whole command (align, hold out, fit, join, assess)
+    python benchmarks/panel.py --candidates          every regulariser that is compared (beam known)
+    python benchmarks/panel.py --command             also the whole command, align to assess
     python benchmarks/panel.py --pictures            six reconstructions at 10⁴ photons, and their errors
 
-Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
-another), leaves: overlapping disks with sharp edges, absorption tied to phase, and relief: elevation data of
-Matplotlib as a smooth thickness. Probes: a defocused zone
-plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
-by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
-complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and
-seconds, of the likelihood alone, of the edge-preserving regulariser with the weight that the program chooses,
-of the solver as it decides by default, of LSQ-ML after 500 epochs (it always refines the probe, and positions
-where they are not known; seconds of pty-chi alone) and of PMACE after 500 iterations (with the specified
-probe where the beam is known); and what was decided. A cell that is done is not run again.
+Objects: photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
+another); leaves, which are overlapping disks with sharp edges and absorption proportional to the phase; and
+relief, elevation data of Matplotlib as a smooth thickness. Probes: a defocused zone plate, a defocused round
+lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy. Where positions are not whole pixels, the
+object is shifted by a quintic spline. Counts are Poisson.
+
+Each cell has a row: relative complex error |A − T| / |T − mean T| after one complex scale, one phase plane
+and one sub-pixel shift, and seconds. The columns are the likelihood alone; the edge-preserving regulariser
+with the weight that the program chooses; the solver with its default decisions; LSQ-ML after 500 epochs (it
+always refines the probe, and the positions where they are unknown; seconds of pty-chi alone); PMACE after 500
+iterations (with the specified probe where the beam is known); and the decisions. A cell with a result is not
+run again.
 """
 
 from __future__ import annotations
@@ -87,11 +89,11 @@ MARKS = {
 }
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
-ILLUMINATED = 0.1  # of the strongest illumination: what is scored
+ILLUMINATED = 0.1  # scored are pixels above this fraction of the strongest illumination
 
 
 class Cell(NamedTuple):
-    """A scan: what is scanned, with which probe, dose, step (px), and what is wrong with its file."""
+    """A scan: object, probe, photons per pattern, step (px), what is wrong in its file, and N."""
 
     object: str
     probe: str
@@ -118,10 +120,10 @@ def cells() -> Iterator[Cell]:
         Cell("a", probe, photons, 8) for probe in ("zone_plate", "electron") for photons in (1e4, 1e6)
     )
     yield from (Cell("a", "lens", 1e6, 5, wrong) for wrong in ("probe", "positions", "modes", "background"))
-    yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("free", "all"))
+    yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("refined", "all"))
     yield from (Cell("relief", "lens", photons, step) for photons, step in ((1e4, 12), (1e4, 20), (1e6, 20)))
     yield from (Cell("c", "lens", photons, 12, side=128) for photons in (1e4, 1e6))
-    for wrong in ("fraction", "slight", "finer"):  # small errors that a background or a flux could imitate
+    for wrong in ("fraction", "slight", "finer"):  # errors that a background or flux could imitate
         yield from (Cell(name, "lens", photons, 8, wrong) for name in OBJECTS for photons in (1e5, 1e6))
 
 
@@ -131,7 +133,7 @@ def photograph(name: str, side: int) -> np.ndarray:
 
 
 def scaled(image: np.ndarray, side: int) -> np.ndarray:
-    """The middle square, from 0 to 1."""
+    """Return the central square of an image on ``(side, side)`` pixels, with values from 0 to 1."""
     least = min(image.shape)
     top, left = ((n - least) // 2 for n in image.shape)
     square = zoom(image[top : top + least, left : left + least], (side + 0.5) / least, order=1)[:side, :side]
@@ -139,7 +141,7 @@ def scaled(image: np.ndarray, side: int) -> np.ndarray:
 
 
 def leaves(side: int, finer: int = 1) -> np.ndarray:
-    """Thickness of overlapping disks, 0 to 1, on pixels of 1/``finer`` of the side."""
+    """Return the thickness of overlapping disks, 0 to 1, on pixels of 1/``finer`` of the usual length."""
     rng, (row, col) = np.random.default_rng(7), np.mgrid[:side, :side]
     image = np.zeros((side, side))
     for _ in range(300):
@@ -149,7 +151,7 @@ def leaves(side: int, finer: int = 1) -> np.ndarray:
 
 
 def object_of(name: str, side: int, finer: int = 1) -> np.ndarray:
-    """``(side, side)``; with ``finer`` n, the object of side/n on pixels of 1/n of the length."""
+    """Return the object ``(side, side)``; ``finer=n``: that of side/n, on pixels of 1/n of the length."""
     if name == "leaves":
         thickness = leaves(side, finer)
         return np.exp((-0.3 + 2j) * thickness)
@@ -161,7 +163,7 @@ def object_of(name: str, side: int, finer: int = 1) -> np.ndarray:
 
 
 def probe_of(name: str, N: int) -> np.ndarray:
-    """``(N, N)`` by a pupil on the far-field grid and its aberrations."""
+    """Return the probe ``(N, N)`` of a pupil, with its aberrations, on the far-field grid."""
     q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
     angle = np.arctan2(*np.ix_(*(np.fft.fftfreq(N),) * 2)[::1])
     defocus, stretch = (q / 0.15) ** 2, np.cos(2 * angle)
@@ -178,7 +180,7 @@ def probe_of(name: str, N: int) -> np.ndarray:
 
 
 def positions_of(step: int) -> np.ndarray:
-    """A square raster of 80 px or more, each position off it by up to a fifth of the step; whole pixels."""
+    """Return a square raster of 80 px or more with a jitter of up to a fifth of the step, whole pixels."""
     count = max(8, -(-90 // step))
     rng = np.random.default_rng(step)
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
@@ -187,7 +189,7 @@ def positions_of(step: int) -> np.ndarray:
 
 
 def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """``|F(P·O)|²``, zero frequency in the middle."""
+    """Return ``|F(P·O)|²``, ``(J, N, N)``, with the zero frequency at N//2."""
     found, N = [], len(probe)
     for row, col in positions:
         whole = int(row), int(col)
@@ -205,7 +207,7 @@ def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray)
 
 
 def intensity_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """``|F(P·O)|²`` on the detector of ``probe (N, N)``, of an object of pixels of half the side."""
+    """Return ``|F(P·O)|²`` on the detector of ``probe (N, N)``, for object pixels of half the length."""
     N = len(probe)
     far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
     fine = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(np.pad(far, N // 2))))
@@ -213,7 +215,7 @@ def intensity_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.nda
 
 
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as its file has it, its true object, and the true probe."""
+    """Return the scan as its file has it, the true object, and the true probe ``(N, N)``."""
     rng, N, probe = np.random.default_rng(11), cell.side, probe_of(cell.probe, cell.side)
     positions = positions_of(cell.step)
     side = N + int(positions.max()) + MARGIN + 1
@@ -255,7 +257,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
 
 
 def error_of(found: np.ndarray, truth: np.ndarray, beam: Beam, probe: np.ndarray) -> float:
-    """Of the part that gets a tenth of the strongest illumination."""
+    """Return the relative complex error where the illumination exceeds ``ILLUMINATED`` of its maximum."""
     illumination, N = np.zeros(truth.shape), beam.N
     for row, col in beam.positions.astype(int):
         illumination[row : row + N, col : col + N] += np.abs(probe) ** 2
@@ -280,9 +282,9 @@ def run(cell: Cell) -> dict[str, object]:
         "classical": ModelOptions(prior="edge_preserving", **beam),
         "product": ModelOptions(**beam),
     }
-    for way, wishes in ways.items():
+    for way, options in ways.items():
         began = time.perf_counter()
-        solved = solve(data, wishes, 0)
+        solved = solve(data, options, 0)
         row[f"{way}_s"] = time.perf_counter() - began
         row[way] = error_of(solved.estimate.object, truth, data.beam, probe)
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
@@ -290,7 +292,7 @@ def run(cell: Cell) -> dict[str, object]:
 
 
 def run_command(cell: Cell) -> dict[str, object]:
-    """All that a user's command does, on the counts as its file has them, but its pictures and halves."""
+    """Run the steps of the command on the counts of the file, without pictures and half scans."""
     data, truth, probe = scan_of(cell)
     counts = np.rint(np.square(data.amplitudes[:]))
     scan = ptycho.Scan.from_arrays(counts, data.positions, data.probe[0], counts=True)
@@ -336,7 +338,7 @@ def run_pmace(cell: Cell, python: str) -> dict[str, object]:
 
 
 def run_candidates(cell: Cell) -> dict[str, object]:
-    """The errors of all regularisers that were compared, each at its end, and the one that was chosen."""
+    """Return the final errors of all regularisers that are compared, and the one that is chosen."""
     data, truth, probe = scan_of(cell)
     selection = select_model(
         data, ModelOptions(probe=False, positions=False, flux=False, background=False), 0, True
@@ -350,7 +352,7 @@ def run_candidates(cell: Cell) -> dict[str, object]:
 
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
-    moved = cell.wrong in ("positions", "free", "all", "fraction")
+    moved = cell.wrong in ("positions", "refined", "all", "fraction")
     modes = 2 if cell.wrong in ("modes", "all") else 1
     config = LsqmlConfig(epochs=EPOCHS, early=False, modes=modes, positions=moved, python=python)
     with tempfile.TemporaryDirectory() as scratch:
@@ -359,7 +361,7 @@ def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
 
 
 def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]]]:
-    """Seconds and error after every few steps of the last fit; and of LSQ-ML after some epochs."""
+    """Return (seconds, error) after every fifth step of the solver, and of LSQ-ML after some epochs."""
     data, truth, probe = scan_of(cell)
     known = cell.wrong == "nothing"
     beam = {"probe": False, "positions": False, "flux": False, "background": False} if known else {}
@@ -384,8 +386,8 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
             config = LsqmlConfig(epochs=epochs, early=False, positions=False, python=python)
             with tempfile.TemporaryDirectory() as scratch:
                 theirs = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
-            made = theirs.reconstruction
-            found["LSQ-ML"].append((made.seconds, error_of(made.object, truth, data.beam, probe)))
+            recon = theirs.reconstruction
+            found["LSQ-ML"].append((recon.seconds, error_of(recon.object, truth, data.beam, probe)))
     return found
 
 
@@ -414,7 +416,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def _figure(row: dict[str, object], way: str) -> str:
-    """An error, and the seconds that it took, if they are known."""
+    """Return the error, and the seconds if they are known, as text."""
     if way not in row:
         return "–"
     seconds = f" ({row[f'{way}_s']:.1f} s)" if f"{way}_s" in row else ""
@@ -422,9 +424,10 @@ def _figure(row: dict[str, object], way: str) -> str:
 
 
 def summary(rows: list[dict[str, object]]) -> str:
-    """The product over the classical prior and over the likelihood alone, by photons."""
+    """Return a table of ratios by photons: product over edge-preserving, and over the likelihood alone."""
     lines = [
-        "| photons | cells | product / classical, median | worst | / likelihood, median | time / classical |"
+        "| photons per pattern | cells | product / edge-preserving, median | worst "
+        "| product / likelihood alone, median | time ratio, product / edge-preserving |"
     ]
     lines.append("|---" * 6 + "|")
     known = [row for row in rows if str(row["cell"]).split()[4] == "nothing"]
@@ -441,7 +444,7 @@ def summary(rows: list[dict[str, object]]) -> str:
 
 
 def hits(rows: list[dict[str, object]]) -> str:
-    """How good the regularisers are that the program chose."""
+    """Return a sentence on the error of the chosen regulariser relative to the best one."""
     ratios = [
         row["candidates"][row["chosen"]] / min(row["candidates"].values()) for row in rows if "chosen" in row
     ]
@@ -455,7 +458,7 @@ def hits(rows: list[dict[str, object]]) -> str:
 
 
 def picture(rows: list[dict[str, object]]) -> Figure:
-    """The error of each cell, by every way."""
+    """Draw the error of each cell by every method."""
     figure = Figure(figsize=(8, 0.18 * len(rows) + 1.5), layout="constrained")
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
@@ -463,7 +466,7 @@ def picture(rows: list[dict[str, object]]) -> Figure:
             if way in row:
                 axes.plot(row[way], place, mark, color=colour, markersize=4)
     axes.set_yticks(range(len(rows)), [str(row["cell"]) for row in rows], fontsize=6)
-    axes.set(xscale="log", ylim=(len(rows), -1), xlabel="relative complex error (1: nothing seen)")
+    axes.set(xscale="log", ylim=(len(rows), -1), xlabel="relative complex error (1: no object)")
     keys = [
         Line2D([], [], marker=mark, color=colour, linestyle="none", label=name)
         for mark, colour, name in MARKS.values()
@@ -473,7 +476,7 @@ def picture(rows: list[dict[str, object]]) -> Figure:
 
 
 def six(cells_: list[Cell]) -> Figure:
-    """Amplitudes and phases of the truth, by a classical prior, of the product, and the product's error."""
+    """Draw amplitude and phase of truth, edge-preserving and learned result, and the error of the last."""
     figure = Figure(figsize=(2 * len(cells_), 14), layout="constrained")
     axes = figure.subplots(7, len(cells_), squeeze=False)
     for column, cell in enumerate(cells_):
@@ -513,7 +516,7 @@ def six(cells_: list[Cell]) -> Figure:
 
 
 def measure(cell: Cell, store: framework.Store, options: argparse.Namespace) -> None:
-    """Run what is wanted and not stored; another process may add other ways to the same cell meanwhile."""
+    """Run the requested methods without a result; another process may add others to the same cell."""
     known = cell.wrong == "nothing"
     wanted: dict[str, Callable[[], dict[str, object]]] = {}
     if not options.peers:
@@ -537,16 +540,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="cells whose name has this in it")
-    parser.add_argument("--list", action="store_true", help="their names, and nothing else")
+    parser.add_argument("--only", default="", help="cells whose names contain this text")
+    parser.add_argument("--list", action="store_true", help="print the names of the cells only")
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
-    parser.add_argument("--course", action="store_true", help="error against seconds of three cells, alone")
-    parser.add_argument("--candidates", action="store_true", help="every regulariser that is compared")
-    parser.add_argument("--command", action="store_true", help="the whole command, too")
-    parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
-    parser.add_argument("--pmace", metavar="PYTHON", help="an interpreter with xptycho")
-    parser.add_argument("--peers", action="store_true", help="no program but those of --lsqml and --pmace")
-    parser.add_argument("--pictures", action="store_true", help="six reconstructions at 10⁴ photons, alone")
+    parser.add_argument("--course", action="store_true", help="only error against seconds of three cells")
+    parser.add_argument("--candidates", action="store_true", help="also every regulariser that is compared")
+    parser.add_argument("--command", action="store_true", help="also the whole command")
+    parser.add_argument("--lsqml", metavar="PYTHON", help="Python with pty-chi")
+    parser.add_argument("--pmace", metavar="PYTHON", help="Python with xptycho")
+    parser.add_argument("--peers", action="store_true", help="only the programs of --lsqml and --pmace")
+    parser.add_argument("--pictures", action="store_true", help="only six reconstructions at 10⁴ photons")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
     if options.list:

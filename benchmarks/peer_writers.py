@@ -1,16 +1,16 @@
-"""Files that other programs wrote, with their own writers, through our readers: is everything interpreted?
+"""Are files interpreted that other programs wrote with their own writers?
 
     python -m venv PEERS && PEERS/bin/pip install torch==2.13.0
     PEERS/bin/pip install -r benchmarks/peer_requirements.txt
-    PEERS/bin/python benchmarks/peer_writers.py --write FOLDER      every peer that is installed writes
+    PEERS/bin/python benchmarks/peer_writers.py --write FOLDER      every installed program writes
     python benchmarks/peer_writers.py --read FOLDER                 in our environment: the table
 
-One scan is simulated (60 patterns of 32 × 32, two probe modes, some dead pixels) and given to every writer in
-that program's own signs and units; PtyLab writes nothing but its own example, and its own reader says what is
-in it. Columns: the largest difference of the positions in object pixels, after what the scan as a whole is
-moved by, from what cdtools makes of its translations, what PtyLab makes of its encoder, and the simulation;
-whether patterns (at good pixels), probe and good pixels are the same; energy, distance and pitch of
-the detector as read; and the keys of ``data`` that had to be said. Exit code 1 if anything differs.
+One scan is simulated (60 patterns of 32 × 32, two probe modes, some dead pixels). Every program writes it in
+its own signs and units. PtyLab only writes its own example, whose content is what its own reader returns.
+Columns: the largest difference of the positions in object pixels, apart from a common shift, from the
+simulation or from the positions that cdtools and PtyLab read themselves; whether patterns (at good pixels),
+probe and good pixels are equal; energy, distance and pixel size of the detector as read; and the keys of
+``data`` that had to be specified. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLOSE = 2e-3  # pixels; cdtools stores energy and distance in float32, PtyLab it
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What is written: counts ``(J, N, N)``, positions (row, col) in pixels, modes, object, good pixels."""
+    """The scan: counts ``(J, N, N)``, positions (row, col) in pixels, probe modes, object, good pixels."""
 
     counts: np.ndarray
     positions: np.ndarray
@@ -48,13 +48,13 @@ class Scan:
 
     @property
     def metres(self) -> np.ndarray:
-        """``(J, 2)``, (row, col) of the probe's middle from the object's."""
+        """Positions of the probe's centre relative to the object's, metres, (row, col), ``(J, 2)``."""
         return (self.positions + N / 2 - len(self.object) / 2) * PIXEL
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file, what must be said of it when it is read, and what its format has no place for."""
+    """A file, the reading options and keys it needs, and the values that its format cannot hold."""
 
     file: str
     read: dict[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Written:
 
 
 def simulated() -> Scan:
-    """The scan; nothing here needs more than NumPy and SciPy."""
+    """Return the simulated scan; this needs only NumPy and SciPy."""
     from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 
     row, col = np.indices((N, N)) - N / 2
@@ -77,14 +77,14 @@ def simulated() -> Scan:
 
 
 def with_cdtools(folder: Path, scan: Scan) -> dict[str, Written]:
-    """CXI; the second file is of a detector that was mounted on its side."""
+    """Write CXI; the detector of the second file is rotated by 90°."""
     from cdtools.datasets import Ptycho2DDataset
     from cdtools.tools.initializers import exit_wave_geometry
     from cdtools.tools.interactions import translations_to_pixel
 
     bases = {
         "upright": np.array([[0, -PITCH, 0], [-PITCH, 0, 0]]),
-        "turned": np.array([[PITCH, 0, 0], [0, -PITCH, 0]]),
+        "sideways": np.array([[PITCH, 0, 0], [0, -PITCH, 0]]),
     }
     found = {}
     for name, basis in bases.items():
@@ -111,7 +111,7 @@ def _tensor(array: np.ndarray) -> Any:
 
 
 def with_ptylab(folder: Path, scan: Scan) -> dict[str, Written]:
-    """The only measurement that the package writes: its own example."""
+    """Write the example of the package, the only measurement that it writes."""
     from PtyLab.ExperimentalData.ExperimentalData import ExperimentalData
     from PtyLab.io.generateSimulationData import generate_simu_hdf5
 
@@ -132,7 +132,7 @@ def with_ptylab(folder: Path, scan: Scan) -> dict[str, Written]:
 
 
 def with_ptychodus(folder: Path, scan: Scan) -> dict[str, Written]:
-    """Products, files of patterns, and both exports for training."""
+    """Write products, files of patterns, and both exports of training data."""
     from ptychodus.api import io
     from ptychodus.api.assemble import AssembledDiffractionData
     from ptychodus.api.reconstruct import ReconstructInput
@@ -167,7 +167,7 @@ def with_ptychodus(folder: Path, scan: Scan) -> dict[str, Written]:
 
 
 def _ptychodus(scan: Scan) -> tuple[Any, Any, Any]:
-    """Its pitch of the detector, product, and dataset of patterns."""
+    """Return detector pixel size, product, and data set of patterns as values of ptychodus."""
     from ptychodus.api.diffraction import (
         DiffractionDatasetLayoutNode,
         DiffractionMetadata,
@@ -211,7 +211,7 @@ PEERS: dict[str, Callable[[Path, Scan], dict[str, Written]]] = {
 
 
 def write(folder: Path) -> None:
-    """Every file that the packages at hand can write, and ``written.json``, which lists them."""
+    """Write the files of all installed packages, and ``written.json``, which lists them."""
     folder.mkdir(parents=True, exist_ok=True)
     scan = simulated()
     np.savez(folder / "truth.npz", **vars(scan), **GEOMETRY)
@@ -227,7 +227,7 @@ def write(folder: Path) -> None:
 
 
 def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
-    """The cells of a row, and whether all is as it should be."""
+    """Return the cells of a row, and whether every value is equal to the one written."""
     from ptycho.config.data import DataConfig
     from ptycho.preparation.prepare import interpret
     from ptycho.readers.raw_scan import ReadOptions
@@ -249,7 +249,7 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
         checks["probe"] = bool(same and np.allclose(modes, truth["probe"], rtol=1e-5, atol=1e-5))
     if "good" not in file.lacks:
         checks["good"] = raw.good is not None and np.array_equal(raw.good, good)
-    cells = {"read as": raw.format, "positions off, px": f"{off:.1e}"}
+    cells = {"read as": raw.format, "position error, px": f"{off:.1e}"}
     words = {True: "equal", False: "DIFFER", None: "–"}
     cells |= {key: words[checks.get(key)] for key in LOOKED_AT}
     for key, unit in LENGTHS.items():
@@ -259,17 +259,17 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
         if key not in file.lacks and key not in file.data:
             checks[key] = value is not None and bool(np.isclose(value, expected, rtol=1e-5))
             cells[key] += "" if checks[key] else " (DIFFERS)"
-    cells["said"] = ", ".join([*file.read, *file.data])
+    cells["specified"] = ", ".join([*file.read, *file.data])
     return cells, off <= CLOSE and all(checks.values())
 
 
 LOOKED_AT = ("patterns", "probe", "good")
 LENGTHS = {"energy_eV": "eV", "distance_m": "m", "detector_pixel_m": "m"}
-COLUMNS = ("read as", "positions off, px", *LOOKED_AT, *LENGTHS, "said")
+COLUMNS = ("read as", "position error, px", *LOOKED_AT, *LENGTHS, "specified")
 
 
 def read(folder: Path) -> int:
-    """Print the table; the exit code."""
+    """Read the files of a folder, print the table, and return the exit code."""
     from benchmarks.tables import markdown
     from ptycho.config import ConfigError
 
@@ -294,8 +294,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     step = parser.add_mutually_exclusive_group(required=True)
-    step.add_argument("--write", type=Path, metavar="FOLDER", help="in the peers' environment")
-    step.add_argument("--read", type=Path, metavar="FOLDER", help="in ours")
+    step.add_argument("--write", type=Path, metavar="FOLDER", help="write (in the environment PEERS)")
+    step.add_argument("--read", type=Path, metavar="FOLDER", help="read (in our environment)")
     args = parser.parse_args()
     if args.write is not None:
         write(args.write)

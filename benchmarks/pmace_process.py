@@ -1,8 +1,8 @@
 """PMACE of xptycho on one scan; run by a Python that has it: ``python pmace_process.py scan.npz found.npz``.
 
-``scan.npz`` has ``counts (J, N, N)`` with the zero frequency in the middle, ``corners (J, 2)`` whole pixels,
-``probe (N, N)`` in the units of the counts' root, ``side`` of the object, ``known`` (the probe stays as it
-is) and ``iterations``. The geometry is chosen so that a pixel of the object is a metre.
+``scan.npz`` has ``counts (J, N, N)`` with the zero frequency at N//2, ``corners (J, 2)`` whole pixels,
+``probe (N, N)`` in units of √photons, ``side`` of the object, ``known`` (the probe is not refined) and
+``iterations``. The geometry is chosen so that an object pixel is one metre.
 """
 
 from __future__ import annotations

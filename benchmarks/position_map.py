@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Are positions of another scale or turn found, and right ones left alone? And the turn of electrons?
+"""Affine position correction: are scale and rotation found, and correct positions left as they are?
 
-    python benchmarks/position_map.py nominal            the probe as it is
-    python benchmarks/position_map.py guessed            guessed for the nominal positions
-    python benchmarks/position_map.py jittered           positions err by 0.7 px besides
-    python benchmarks/position_map.py dim                10⁴ photons
-    python benchmarks/position_map.py gains              the score test that comes before the search
-    python benchmarks/position_map.py electrons          the default command, no probe, turned by −121°
+    python benchmarks/position_map.py nominal            the true probe
+    python benchmarks/position_map.py guessed            a probe that is estimated at the nominal positions
+    python benchmarks/position_map.py jittered           positions with random errors of 0.7 px, too
+    python benchmarks/position_map.py dim                10⁴ photons per pattern
+    python benchmarks/position_map.py gains              the score test that precedes the search
+    python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
 
-Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² under three lenses;
-nominal positions are the true ones, these × 1.2, × 0.8, rotated by 5°, and sheared by a steady drift. A row
-a scan: errors of the scale and rotation that are found, rms error of the positions before and after the map,
-whether scale or rotation is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of
-0.5 rad on a lattice, on one with defects, or at random, 225 patterns to 40 mrad; the error of the image is
-the relative complex one, of what gets a tenth of the strongest illumination.
+Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² with three lenses. The
+nominal positions are the true ones: as they are, × 1.2, × 0.8, rotated by 5°, or sheared by a steady drift.
+Each scan has a row: errors of the scale and rotation found, rms error of the positions before and after the
+correction, whether scale or rotation is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on a
+lattice, on one with defects, or at random, 225 patterns to 40 mrad. The error of the image is the relative
+complex one, where the illumination exceeds a tenth of its maximum.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ EDITS = {  # nominal positions = matrix · true ones
     "5°": rotation(5.0),
     "drift": np.array([[1.1, 0.0], [-0.3, 1.0]]),
 }
-WAVELENGTH_M, MRAD = 4.1757e-12, 1.25  # of 80 keV; of a detector's pixel
+WAVELENGTH_M, MRAD = 4.1757e-12, 1.25  # wavelength of 80 keV electrons; angle of a detector pixel
 PIXEL_M = WAVELENGTH_M / (N * MRAD * 1e-3)
 TURN = -121.0
 ELECTRONS = (  # defocus in nm, object, electrons in a pattern
@@ -75,7 +75,7 @@ Row = dict[str, object]
 
 
 def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarray:
-    """A jittered grid of whole pixels, ``(J, 2)``."""
+    """Return true positions on a jittered grid, whole pixels, ``(J, 2)``."""
     count, rng = count or max(8, -(-90 // step)), np.random.default_rng([0, step])
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
     moved = grid + rng.uniform(-step * jitter, step * jitter, grid.shape)
@@ -83,7 +83,7 @@ def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarr
 
 
 def scan_of(case: tuple[str, str, float, int], matrix: np.ndarray, error_px: float = 0.0) -> Dataset:
-    """A scan whose nominal positions are ``matrix (2, 2)`` times the true ones, and err."""
+    """Return a scan whose nominal positions are ``matrix (2, 2)`` times the true ones, plus random errors."""
     name, kind, photons, step = case
     rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
     intensity = far_intensity(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
@@ -96,7 +96,7 @@ def scan_of(case: tuple[str, str, float, int], matrix: np.ndarray, error_px: flo
 
 
 def dataset(amplitudes: np.ndarray, probe: np.ndarray, nominal: np.ndarray) -> Dataset:
-    """Patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
+    """Return a scan of patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
     nominal = nominal - np.floor(nominal.min(axis=0)) + 6
     return Dataset(
         amplitudes=amplitudes.astype(np.float32),
@@ -139,7 +139,7 @@ def photons(way: str) -> Iterator[Row]:
 
 
 def gains() -> Iterator[Row]:
-    """Yield the score test of a map, of right positions and of scales that err by a few per cent."""
+    """Yield score tests of an affine map, for correct positions and for scales wrong by 2 to 20 %."""
     for name, kind, mean_dose, step in CASES:
         for dose in (mean_dose, 1e4):
             for scale in (1.0, 1.02, 1.03, 0.96, 0.8):
@@ -151,14 +151,14 @@ def gains() -> Iterator[Row]:
 
 
 def lens(defocus_nm: float) -> np.ndarray:
-    """The probe of an aperture of 20 mrad, ``(N, N)``; positive is overfocus."""
+    """Return the probe of an aperture of 20 mrad, ``(N, N)``; positive is overfocus."""
     q = np.hypot(*np.ix_(*(np.fft.fftfreq(N, PIXEL_M),) * 2))
     far = (WAVELENGTH_M * q < 20e-3) * np.exp(-1j * np.pi * WAVELENGTH_M * defocus_nm * 1e-9 * q**2)
     return np.fft.fftshift(np.fft.ifft2(far))
 
 
 def atoms(side: int, kind: str) -> np.ndarray:
-    """``exp(iφ)`` of atoms of 0.5 rad and less, ``(side, side)``: two sorts on a lattice, or at random."""
+    """Return ``exp(iφ)``, φ ≤ 0.5 rad an atom, ``(side, side)``: two sorts on a lattice, or at random."""
     rng, a = np.random.default_rng(3), 3.16e-10 / PIXEL_M
     if kind != "random":
         i, j = np.mgrid[-60:60, -60:60]
@@ -189,12 +189,12 @@ def electrons() -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as name:
             file, out = Path(name) / "electrons.npz", Path(name) / "run"
             np.savez(file, diff3d=counts, xcoords=nominal[:, 1], ycoords=nominal[:, 0])
-            said = ("data.domain=counts", "data.unit=angstrom", "data.electrons_keV=80")
+            keys = ("data.domain=counts", "data.unit=angstrom", "data.electrons_keV=80")
             began = time.perf_counter()
             subprocess.run(
                 [
                     *(sys.executable, "scripts/scan_workflow.py", f"data.file={file}", f"output_dir={out}"),
-                    *(*said, f"data.detector_pixel_mrad={MRAD}"),
+                    *(*keys, f"data.detector_pixel_mrad={MRAD}"),
                 ],
                 check=True,
                 cwd=ROOT,
@@ -219,7 +219,7 @@ def electrons() -> Iterator[Row]:
 
 
 def error_of(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | None:
-    """The relative complex error of a whole image ``(M, M)`` on its mask, and where the truth is."""
+    """Return the relative complex error of an image ``(M, M)`` where its mask and the truth overlap."""
     known, there = in_frame(truth.astype(np.complex64), np.where(mask, found, 0), mask)
     return relative_error(align(np.where(there, found, 0), known, there).object, known)
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Are positions found that err by tens of pixels, and right ones left alone?
+"""Are position jumps of tens of pixels corrected, and correct positions left as they are?
 
-    python benchmarks/position_slips.py            wrong scans, a row each, and the table
-    python benchmarks/position_slips.py right      right ones of many kinds
-    python benchmarks/position_slips.py others     wrong ones of other objects, one of 2500 patterns
-    python benchmarks/position_slips.py maps       what the program makes of drifts, and of wrong maps of all
+    python benchmarks/position_slips.py            scans with wrong positions: a row each, and the table
+    python benchmarks/position_slips.py right      correct scans of many kinds
+    python benchmarks/position_slips.py others     wrong positions with other objects, one of 2500 patterns
+    python benchmarks/position_slips.py maps       the whole preparation of scans with drifts and wrong maps
 
-400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
-``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
-patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
-drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or initially out of focus (60
-rad·px² more) and refined. Positions: rms error, without the shift that most have in common. Object: relative
-complex error of the solver's (no prior, 100 steps) with nominal positions, those that are found, and
-as they are; in all three they are refined by gradients, too.
+400 patterns of 64² with 10⁶ photons on a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
+``benchmarks/panel.py``, simulated by NumPy). The nominal positions are the true ones plus an error: 5 or
+20 % of the patterns jump by 8 to 30 px in any direction, the last third of the scan is shifted by 25 px,
+every second row by 12 px (backlash), or the stage drifts by 30 px (``maps``: also a drift that slows down,
+28 px). The initial probe is the true one, or it is out of focus by 60 rad·px² and refined.
+
+Positions: rms error after the common (median) shift is subtracted. Object: relative complex error of the
+solver's object (no regularisation, 100 steps). It starts from the nominal, found and true positions, and
+refines them in all three cases.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of, warnings_of
 
 N, ROOM, DEFOCUS = 64, 40, 60.0
-KINDS = ("5 % slips", "20 % slips", "jump", "backlash", "drift")
+KINDS = ("5 % jumps", "20 % jumps", "one jump", "backlash", "drift")
 Row = dict[str, object]
 
 
 class Case(NamedTuple):
-    """A scan: what is scanned and how, and what is wrong besides positions."""
+    """A scan: object, probe, photons per pattern, step (px), path, and what is wrong besides positions."""
 
     object: str = "a"
     probe: str = "lens"
@@ -80,12 +82,12 @@ MAPPED = (
     *(Case("leaves", "zone_plate"), Case("b", photons=1e5, step=7), Case("c", "electron", 1e6, 7), Case()),
     *(Case("c", "zone_plate", 1e5, 5, 16), Case("a", "electron", 1e6, 8, 14), Case("a", side=50)),
 )
-MAPS = {"positions × 1.2": 1.2, "positions × 0.8": 0.8, "turned by 5°": np.exp(1j * np.deg2rad(5))}
-OTHER_KINDS = ("drift", "slowing drift", "jump", "backlash", "5 % slips")
+MAPS = {"positions × 1.2": 1.2, "positions × 0.8": 0.8, "rotated by 5°": np.exp(1j * np.deg2rad(5))}
+OTHER_KINDS = ("drift", "slowing drift", "one jump", "backlash", "5 % jumps")
 
 
 def places(case: Case) -> np.ndarray:
-    """A raster back and forth, off it by up to a tenth of the step, or Fermat's spiral; ``(J, 2)``."""
+    """Return positions ``(J, 2)`` px: Fermat's spiral, or a raster with a jitter of a tenth of the step."""
     if case.spiral:
         k = np.arange(case.side**2) + 0.5
         turn, radius = k * np.pi * (3 - 5**0.5), case.step * np.sqrt(k / np.pi)
@@ -99,14 +101,14 @@ def places(case: Case) -> np.ndarray:
 
 
 def errors(kind: str, case: Case) -> np.ndarray:
-    """What nominal positions have too much, ``(J, 2)`` px."""
+    """Return nominal minus true positions, ``(J, 2)`` px."""
     count, rng = case.side**2, np.random.default_rng(1)
     found = np.zeros((count, 2))
-    if kind.endswith("slips"):
+    if kind.endswith("jumps"):
         chosen = rng.choice(count, count * int(kind.split()[0]) // 100, replace=False)
         angle, length = rng.uniform(0, 2 * np.pi, len(chosen)), rng.uniform(8, 30, len(chosen))
         found[chosen] = (length * np.stack([np.sin(angle), np.cos(angle)])).T
-    elif kind == "jump":
+    elif kind == "one jump":
         found[2 * count // 3 :] = 15, 20
     elif kind == "backlash":
         found[np.arange(count) // case.side % 2 == 1] = 0, 12
@@ -121,7 +123,7 @@ def errors(kind: str, case: Case) -> np.ndarray:
 
 
 def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """The scan as its file has it, its true positions, and the object."""
+    """Return the scan as its file has it, its true positions ``(J, 2)`` px, and the object."""
     rng, probe, true = np.random.default_rng(5), probe_of(case.probe, N), places(case)
     image = object_of(case.object, N + int(true.max()) + ROOM)
     intensity = far_intensity(image, probe, true)
@@ -143,18 +145,18 @@ def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndar
 
 
 def off(positions: np.ndarray, true: np.ndarray) -> float:
-    """Root of the mean squared distance, in px."""
+    """Return the rms distance of the positions ``(J, 2)`` from the true ones, less the median shift, px."""
     left = positions - true
     return float(np.sqrt(np.mean(np.sum((left - np.median(left, axis=0)) ** 2, axis=1))))
 
 
 def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_probe: bool) -> float | None:
-    """Of the solver's object from positions."""
-    there = dataset(data.amplitudes[:], data.probe[0], positions)
-    wishes = ModelOptions(
+    """Return the relative complex error of the solver's object, which starts from ``positions (J, 2)`` px."""
+    scan = dataset(data.amplitudes[:], data.probe[0], positions)
+    options = ModelOptions(
         probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
-    estimate = solve(there, wishes, 0).estimate
+    estimate = solve(scan, options, 0).estimate
     illumination = object_illumination(estimate)
     return error_of(estimate.object, image, illumination > 0.1 * illumination.max())
 
@@ -162,37 +164,39 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_pro
 def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
     nominal, began = data.positions, time.perf_counter()
-    slips = find_jumps(data, refine_probe)
-    seconds, found = time.perf_counter() - began, data.positions + slips.moves
+    jumps = find_jumps(data, refine_probe)
+    seconds, found = time.perf_counter() - began, data.positions + jumps.moves
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "refined" if refine_probe else "initial",
         "positions, px": [off(places, true) for places in (nominal, found)],
         "object": [error_at(data, places, image, refine_probe) for places in (nominal, found, true)],
-        "reported as": slips.text if slips.moved.any() else "nothing",
-        "flagged": slips.lost,
+        "reported as": jumps.text if jumps.moved.any() else "nothing",
+        "flagged": jumps.lost,
         "s": seconds,
     }
 
 
 def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
-    """What the program makes of a scan before it is reconstructed, every judgement included."""
+    """Prepare a scan with its whole alignment, and return the row of its decisions."""
     data, true, _ = scan_of(case, errors(kind, case))
     probe = data.probe[0] if initial_probe else None
     patterns = np.rint(data.amplitudes[:].astype(float) ** 2)
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
-    where = RunContext(Path(tempfile.gettempdir()), bar=False)
-    each = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), where)
+    context = RunContext(Path(tempfile.gettempdir()), bar=False)
+    prepared = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), context)
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "initial" if initial_probe else "guessed",
-        "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
-        "reported as": [one.value for one in each.decisions if one.what.startswith("positions")],
-        "warnings": [*each.scan.warnings, *warnings_of(each.decisions)],
-        "flagged": flags_of(each.decisions),
+        "positions, px": [off(positions, true) for positions in (data.positions, prepared.whole.positions)],
+        "reported as": [
+            decision.value for decision in prepared.decisions if decision.what.startswith("positions")
+        ],
+        "warnings": [*prepared.scan.warnings, *warnings_of(prepared.decisions)],
+        "flagged": flags_of(prepared.decisions),
         "s": time.perf_counter() - began,
     }
 
@@ -208,12 +212,12 @@ def right() -> Iterator[Row]:
         for refine_probe in (True, False):
             data, _, _ = scan_of(case, np.zeros((case.side**2, 2)))
             began = time.perf_counter()
-            slips = find_jumps(data, refine_probe)
+            jumps = find_jumps(data, refine_probe)
             yield {
                 "scan": " ".join(map(str, case)),
                 "probe": "refined" if refine_probe else "initial",
-                "moved": int(np.any(slips.moves != 0, axis=1).sum()),
-                "flagged": slips.lost,
+                "moved": int(np.any(jumps.moves != 0, axis=1).sum()),
+                "flagged": jumps.lost,
                 "s": time.perf_counter() - began,
             }
 
@@ -225,7 +229,7 @@ def others() -> Iterator[Row]:
 
 
 def maps() -> Iterator[Row]:
-    """A drift that goes on steadily is a map of all positions, too; other maps are flagged."""
+    """Yield rows of scans with drifts and affine maps; a steady drift is an affine map, too."""
     for case in MAPPED:
         for kind in (*MAPS, *(OTHER_KINDS if case.side < 50 else OTHER_KINDS[:1])):
             yield program_row(case, kind, True)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""The pretrained network on the grid-lines cells: without training, and after the solver's passes.
+"""The pretrained network on the grid-lines cells: without training, and after passes of the solver.
 
     python benchmarks/pretrained_cells.py                            every cell below, seed 0
     python benchmarks/pretrained_cells.py --cells gs1_curved lines128 --run outputs/pretrained --seed 100
 
-A cell is the test scan of ``conf/experiment/<name>.yaml``, one object, or one made with further overrides.
-Its own groups (one pattern, or four) go through the network, and tiles of 64, which is what ``infer.py
-run=pretrained`` takes; ``refined``: then up to five passes of the solver. SSIM of amplitude / phase, as the
-workflow scores. What a network trained on each cell reaches: docs/results.md.
+A cell is the test scan of ``conf/experiment/<name>.yaml`` with one object, some with further overrides. The
+network gets the groups of the cell (one or four patterns), or tiles of 64 patterns, as ``infer.py
+run=pretrained`` uses; ``refined``: then up to five passes of the solver. The table has the SSIM of amplitude
+/ phase, scored as in the workflow. Scores of a network trained on each cell: docs/results.md.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
+    parser.add_argument("--run", default="pretrained", help="run of the network (pretrained)")
     parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="NAME", help="cells (all)")
-    parser.add_argument("--seed", type=int, default=0, help="of the simulated scans (0)")
-    parser.add_argument("--passes", type=int, default=5, help="of the solver (5)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulated scans (0)")
+    parser.add_argument("--passes", type=int, default=5, help="passes of the solver (5)")
     options = parser.parse_args(words)
     if unknown := set(options.cells) - CELLS.keys():
         parser.error(f"--cells {sorted(unknown)}: must be drawn from {', '.join(CELLS)}")
@@ -89,7 +89,7 @@ def row(model: LoadedModel, data: Dataset, passes: int) -> dict[str, str]:
     return {
         "patterns": str(len(data.amplitudes)),
         "C": str(data.group_size),
-        "own groups": score(data, own),
+        "groups of the cell": score(data, own),
         "tiles": score(data, tiled),
         "refined": score(data, Reconstruction(refined, tiled.mask)),
         "disagreement": f"{np.nanmax(tiled.disagreement):.3f}",

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A probe that drifts along the scan: is it noticed, and what does the object gain?
+"""A probe that drifts along the scan: are OPR modes selected, and do they improve the object?
 
     python benchmarks/probe_variation.py                every scan, the default settings
-    python benchmarks/probe_variation.py --compare      with a constant probe, and with modes, too
+    python benchmarks/probe_variation.py --compare      also with a constant probe, and with modes
 
 Photographs as amplitude and phase, 225 patterns of 64² on a jittered raster, 10⁶ photons each, by NumPy. The
-probe drifts by ``‖P_last − P_first‖ = 0.2 ‖P‖``: towards a wave that is orthogonal to it, by its focus, or to
-and fro by its place. Other scans have a constant probe and something else that is wrong, or both. A row a
-scan: relative complex error, decisions on modes and OPR modes, scores, flags, seconds.
+probe drifts by ``‖P_last − P_first‖ = 0.2 ‖P‖``: towards a wave that is orthogonal to it, in focus, or back
+and forth in position. Other scans have a constant probe and another imperfection, or both. Each scan has a
+row: relative complex error, decisions on modes and OPR modes, scores, flags, seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAYS: dict[str, dict] = {"default": {}, "constant": {"probe_variation": 0}, "mod
 
 
 def drifting(probe: np.ndarray, kind: str, times: np.ndarray) -> np.ndarray:
-    """The probe at times from −½ to ½, ``(J, N, N)``, whose ends differ by ``DRIFT`` of its norm."""
+    """Return the probe at times from −½ to ½, ``(J, N, N)``, whose ends differ by ``DRIFT`` of its norm."""
     row, col = np.meshgrid(*(np.fft.fftfreq(N),) * 2, indexing="ij")
     far, norm = np.fft.fft2(probe), np.linalg.norm(probe)
     if kind == "orthogonal":
@@ -43,13 +43,13 @@ def drifting(probe: np.ndarray, kind: str, times: np.ndarray) -> np.ndarray:
         wave -= probe * np.vdot(probe, wave) / norm**2
         return probe + DRIFT * times[:, None, None] * wave * norm / np.linalg.norm(wave)
     phase = row**2 + col**2 if kind == "focus" else row + 0.5 * col
-    phase = phase - np.average(phase, weights=np.abs(far) ** 2)  # a factor of the probe changes no pattern
+    phase = phase - np.average(phase, weights=np.abs(far) ** 2)  # a global phase changes no pattern
     slope = np.linalg.norm(phase * far) / np.linalg.norm(far)
     return np.fft.ifft2(far * np.exp(1j * DRIFT / slope * times[:, None, None] * phase))
 
 
 def scan_of(name: str, photons: float) -> tuple[ptycho.Scan, np.ndarray]:
-    """A scan by the names of what drifts and what is wrong, joined by +; and its object."""
+    """Return a scan and its object; ``name`` joins drift and imperfection by +."""
     rng, probe, wrong = np.random.default_rng(0), probe_of("lens", N), name.split("+")
     grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2).astype(float)
     places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
@@ -76,9 +76,11 @@ def scan_of(name: str, photons: float) -> tuple[ptycho.Scan, np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reconstruct scans under a probe that drifts.")
-    parser.add_argument("--only", default=",".join((*OTHERS, *DRIFTS, *TOGETHER)), help="scans, by commas")
-    parser.add_argument("--photons", type=float, default=1e6, help="in a pattern (default: 1e6)")
-    parser.add_argument("--compare", action="store_true", help="without a varying probe, too")
+    parser.add_argument(
+        "--only", default=",".join((*OTHERS, *DRIFTS, *TOGETHER)), help="scans, comma-separated"
+    )
+    parser.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
+    parser.add_argument("--compare", action="store_true", help="also without a varying probe")
     args = parser.parse_args()
     for name in args.only.split(","):
         for way in WAYS if args.compare else ("default",):

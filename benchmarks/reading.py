@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How long do help, report, index and comparison take? Start included.
+"""How long do help, report, index and comparison take, with the start of Python?
 
     python benchmarks/reading.py                                 of a scan that is simulated and reconstructed
     python benchmarks/reading.py --positions 60 --side 32 --copies 3 --repeats 1
-    python benchmarks/reading.py RUN                             of a run that there is
+    python benchmarks/reading.py RUN                             of an existing run
 
-The run is copied, and the copies are listed and compared. A row: the median of some repeats, in seconds.
+The run is copied, and the copies are listed and compared. A row is the median of some repeats, in seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PTYCHO += "from workflows.command_line.console import main; sys.exit(main())"
 
 
 def ptycho(*words: object) -> float:
-    """Seconds that a command takes."""
+    """Run a command, and return its seconds."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", PTYCHO, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
@@ -33,7 +33,7 @@ def ptycho(*words: object) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("run", nargs="?", type=Path, help="a run; left out: one is made")
+    parser.add_argument("run", nargs="?", type=Path, help="folder of a run (default: one is made)")
     for name, default in (("positions", 200), ("side", 64), ("copies", 50), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Images per second of resizing: ours compiled, TensorFlow's kernel eagerly and, where it compiles, with XLA.
+"""Images per second of resizing: ours compiled, TensorFlow's kernel eagerly and, if it compiles, with XLA.
 
     python benchmarks/resize.py [--quick] [--repeats 9] [--out FOLDER]
 
-Writes resize.csv and resize.md. float32; variants take turns, medians. "With gradient" is the value and the
-gradient to the images for a given upstream gradient, which TensorFlow's kernels have for all methods but
-``area``.
+Writes resize.csv and resize.md. float32; variants take turns; medians. "With gradient": the value and its
+gradient with respect to the images, for some upstream gradient. TensorFlow's kernels have it for all methods
+but ``area``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def variants(method: str, antialias: bool, samples: int) -> dict[str, Variant]:
 
 
 def ratios(rows: list[dict], measure: str, method: str, antialias: bool, theirs: str) -> list[float]:
-    """How many times faster ours is, for each size, batch and number of channels."""
+    """Return how many times faster ours is, for each size, batch and number of channels."""
     mine = [r for r in rows if r["measure"] == measure and r["method"] == f"{method}{' aa' * antialias}"]
     rates = {(r["size"], r["batch"], r["channels"], r["variant"]): r["images_per_s"] for r in mine}
     cells = {key[:3] for key in rates}

@@ -1,10 +1,10 @@
-"""How near the scores that tests compare come to their limits: over threads and both settings of oneDNN.
+"""How close are the scores of tests to their limits, for some numbers of threads, with and without oneDNN?
 
     python -m benchmarks.score_limits [TESTS …] [--threads 1 2 4] [--onednn 0 1]
 
-A training sums in another order on another number of threads, and in other orders with oneDNN; what it ends
-with is then another draw. Every score that a test checks by ``within`` is printed with the least and greatest
-of its values, its limit, and how many times its spread the nearest value is away from the limit.
+The order of the sums in a training depends on the number of threads and on oneDNN, and so does its result.
+Every score that a test checks by ``within`` is printed with its smallest and largest value, its limit, and
+the distance of the nearest value from the limit in units of the spread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
 class Scores:
-    """A plugin of pytest that runs only the tests with scores, and collects these as ``rows``."""
+    """A pytest plugin that runs only the tests with scores, and collects the scores as ``rows``."""
 
     def __init__(self):
         self.rows = []
@@ -40,7 +40,7 @@ class Scores:
 
 
 def measure(tests: list[str]) -> None:
-    """Run the tests in this process, and print what was collected as the last line."""
+    """Run the tests in this process, and print the collected scores as the last line."""
     import pytest
 
     scores = Scores()
@@ -49,7 +49,7 @@ def measure(tests: list[str]) -> None:
 
 
 def measured(tests: list[str], threads: int, onednn: int) -> list[list]:
-    """The same in a process of its own: TensorFlow reads its settings once."""
+    """Run :func:`measure` in a separate process, because TensorFlow reads its settings once."""
     environment = os.environ | dict.fromkeys(COUNTS, str(threads)) | {"TF_ENABLE_ONEDNN_OPTS": str(onednn)}
     command = [sys.executable, "-m", "benchmarks.score_limits", "--here", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
@@ -57,7 +57,7 @@ def measured(tests: list[str], threads: int, onednn: int) -> list[list]:
 
 
 def line(key: tuple, values: list[float], above: float | None, below: float | None) -> str:
-    """One score: its range, its limit, and their distance in spreads."""
+    """Return a line for one score: its range, its limit, and their distance in units of the spread."""
     low, high = min(values), max(values)
     room = min(low - above if above is not None else 1e300, below - high if below is not None else 1e300)
     limit = f"> {above:g}" if above is not None else f"< {below:g}"

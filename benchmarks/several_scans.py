@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What do two sparse scans of one object give together? Each alone, and both by `data.shared=both`.
+"""How much better are two sparse scans of one object together (`data.shared=both`) than each alone?
 
     python benchmarks/several_scans.py                 into outputs/several_scans
 
-The object is a photograph, the probe a defocused lens (benchmarks/panel.py, no part of our simulator). Two
-rasters of equal step, one in the gaps of the other; the second has 1.3 times the photons, and its stated
-positions are turned by half a degree and shifted by (3.3, −5.7) px. Error: |A − T| / |T − mean T| where there
-is a tenth of the strongest illumination, after one complex scale, one phase plane and one shift. Alone, each
-scan has the positions as they are.
+The object is a photograph, the probe a defocused lens (``benchmarks/panel.py``, without our simulator). Two
+rasters have the same step, one in the gaps of the other. The second has 1.3 times the photons, and its
+nominal positions are rotated by half a degree and shifted by (3.3, −5.7) px; alone, each scan has its true
+positions. Error: |A − T| / |T − mean T| where the illumination exceeds a tenth of its maximum, after one
+complex scale, one phase plane and one shift.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.panel import error_of, far_intensity, object_of, probe_of
 from benchmarks.tables import markdown
 from ptycho.scan.beam import Beam
 
-CELLS = [  # photons, step in pixels, the probe is known
+CELLS = [  # photons per pattern, step in pixels, whether the probe is known
     (1e5, 24, True),
     (1e6, 24, False),
     (1e6, 30, False),
@@ -38,7 +38,7 @@ TURN, SHIFT, FLUX, EDGE = np.deg2rad(0.5), np.array([3.3, -5.7]), 1.3, 12
 
 
 def scans_of(photons: float, step: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[np.ndarray]]:
-    """Object, probe, true positions and counts of both scans."""
+    """Return object, probe, true positions and counts of both scans."""
     rng, count, probe = np.random.default_rng(5), max(5, 180 // step), probe_of("lens", 64)
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
     places = [grid + rng.uniform(-2, 2, grid.shape) + EDGE + offset for offset in (0, step / 2)]
@@ -85,12 +85,12 @@ def main() -> None:
         truth, probe, places, counts = scans_of(photons, step)
         c, s = np.cos(TURN), np.sin(TURN)
         middle = places[1].mean(axis=0)
-        stated = (places[1] - middle) @ np.array([[c, s], [-s, c]]) + middle + SHIFT
+        nominal = (places[1] - middle) @ np.array([[c, s], [-s, c]]) + middle + SHIFT
         with tempfile.TemporaryDirectory() as name:
-            given = probe if known else None
-            files = [written(Path(name), k, places[j], counts[j], given) for j, k in enumerate("ab")]
+            specified = probe if known else None
+            files = [written(Path(name), k, places[j], counts[j], specified) for j, k in enumerate("ab")]
             alone = [row_of([files[j]], truth, probe, places[j], known) for j in (0, 1)]
-            files[1] = written(Path(name), "b", stated, counts[1], given)
+            files[1] = written(Path(name), "b", nominal, counts[1], specified)
             both = row_of(files, truth, probe, np.concatenate(places), known)
         ratio = both[0] / min(one[0] for one in alone)
         values = photons, step, known, alone[0][0], alone[1][0], both[0], round(ratio, 2), both[1], *both[2]

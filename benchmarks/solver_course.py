@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""How fast does the solver find an object and its beam? Error and deviance against seconds and transforms.
+"""How fast does the solver converge? Error and deviance against seconds and Fourier transforms.
 
     python scripts/simulate_scan.py output=beam.cxi imperfections=beamline
     python benchmarks/solver_course.py beam.cxi --background --modes 2
 
-The object alone, then all that is refined, from a constant. After every step: seconds and Fourier transforms
-of a pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
-file. The compilation is not counted, nor is the scoring.
+The object alone is fitted from a constant, and then all refined quantities. The rows have, after every step,
+the seconds and Fourier transforms per pattern so far, the deviance per pixel, and the errors of probe and
+positions against the truth in the file. Compilation and scoring are not counted.
 
 Writes solver_course.csv and .md.
 """
@@ -52,16 +52,16 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("scan", type=Path, help="a file of simulate_scan.py with imperfections")
     parser.add_argument(
-        "--steps", type=int, default=200, help="of the solver, with all that is refined (200)"
+        "--steps", type=int, default=200, help="steps of the solver with all refined quantities (200)"
     )
     parser.add_argument("--modes", type=int, default=1, help="incoherent modes of the probe (1)")
-    parser.add_argument("--background", action="store_true", help="a background is found, too")
+    parser.add_argument("--background", action="store_true", help="also refine a background")
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/solver_course"))
     return parser.parse_args(words)
 
 
 class Course:
-    """The rows of a run; the clock stands still while they are written."""
+    """The rows of a run; the clock stops while they are written."""
 
     def __init__(self, likelihood: ScanLikelihood, truth: Truth) -> None:
         self.likelihood, self.truth = likelihood, truth
@@ -78,10 +78,8 @@ class Course:
         row = {
             "step": len(self.rows),
             "seconds": round(self.spent, 2),
-            "transforms": 4
-            * len(estimate.modes)
-            * self.patterns
-            // count,  # there and back, and the probe's own
+            # forward and backward, and as many for the gradient of the probe
+            "transforms": 4 * len(estimate.modes) * self.patterns // count,
             "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
             "probe_error": round(probe_error(estimate.modes[0], self.truth.probe[0]), 4),
             "position_error_px": round(position_error_px(estimate.positions, self.truth.positions, one), 4),
@@ -91,7 +89,7 @@ class Course:
 
 
 def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row]:
-    """A row after every step."""
+    """Run the solver, and return a row for every step."""
     unit, noise = (1.0, "poisson") if data.counts else (noise_unit(data), "gaussian")
     likelihood = ScanLikelihood(data, data.normalisation, unit, noise)
     rough = Estimate.of(data, np.ones((data.object_size,) * 2), options.modes)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python
-"""Stop runs with SIGINT or SIGTERM at random moments: how long do they take to end, and do they go on well?
+"""Stop runs by SIGINT or SIGTERM at random moments: how long do they take to end, and can they be resumed?
 
     python benchmarks/stop_resume.py --stops 40 --out outputs/benchmarks/stop_resume
 
-A run (small, compiled by XLA) is sent a signal at a moment drawn uniformly from the duration of a whole run,
-resumed and stopped again, until it comes to its end, and is then compared with one that was left alone. Every
-stop is a line of ``stops.csv``. A process that takes longer than 15 s hangs; it is killed, and the exit code
-is 1.
+A small run, compiled by XLA, gets a signal at a moment drawn uniformly from the duration of a whole run. It
+is resumed and stopped again until it completes, and is then compared with an undisturbed run. Every stop is a
+line of ``stops.csv``. A process that needs longer than 15 s to end is killed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ LOGGED = re.compile(r"\d\d:\d\d:\d\d (.*)")
 
 @dataclass(frozen=True)
 class Stop:
-    """A process that was sent ``signum``, after it had logged ``where``, and then ended in ``seconds``.
+    """A process that got ``signum`` after it had logged ``where``, and then ended in ``seconds``.
 
-    ``end`` is "killed by it" where the program does not listen yet, or no longer: a shell sees the same code.
+    ``end`` is "killed by it" if the program does not handle signals yet, or no longer.
     """
 
     signum: int
@@ -59,7 +58,7 @@ class Stop:
 
 
 def stopped(overrides: list[str], signum: int, delay: float) -> Stop | None:
-    """Start the workflow, send it ``signum`` after ``delay`` s, and wait; None if it had ended before."""
+    """Start the workflow, send it ``signum`` after ``delay`` s, and wait; return None if it ended before."""
     command = [sys.executable, str(SCRIPT), *overrides]
     with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:
         try:
@@ -83,7 +82,7 @@ def _text(log: Any) -> str:
 
 
 def cycle(run: Path, rng: np.random.Generator, whole: float, limit: int) -> list[dict[str, Any]]:
-    """Stop a run until it ends by itself, at most ``limit`` times; a row for every stop."""
+    """Stop a run until it completes, at most ``limit`` times; return a row for every stop."""
     overrides, rows = [*RUN, "xla.compile=true", f"output_dir={run}"], []
     while len(rows) < limit:
         signum, delay = SIGNALS[rng.integers(2)], float(rng.random() * whole)
@@ -124,7 +123,7 @@ def main() -> int:
         rows += cycle(run, rng, whole, options.stops - len(rows))
         verdicts[same(run, reference)] += 1
         write_csv(options.out / "stops.csv", rows)
-        print(f"like the run left alone: {dict(verdicts)}", flush=True)
+        print(f"like the undisturbed run: {dict(verdicts)}", flush=True)
     ends = Counter(row["end"] for row in rows)
     write_table(options.out / "stops", [{"end": end, "stops": count} for end, count in ends.items()])
     print(f"slowest: {max(float(row['seconds']) for row in rows):.2f} s")

@@ -13,7 +13,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def write_csv(path: Path, rows: Rows, columns: Sequence[str] = ()) -> None:
-    """``columns``: others than the keys of the first row, or their order."""
+    """Write rows as CSV; ``columns`` selects or orders the keys, by default those of the first row."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns or list(rows[0]))
         writer.writeheader()
@@ -21,6 +21,6 @@ def write_csv(path: Path, rows: Rows, columns: Sequence[str] = ()) -> None:
 
 
 def markdown(rows: Rows) -> str:
-    """A table; values are shown as they are."""
+    """Return rows as a Markdown table, without rounding."""
     texts = [{key: str(value) for key, value in row.items()} for row in rows]
     return tabulate(texts, headers="keys", tablefmt="pipe", disable_numparse=True)

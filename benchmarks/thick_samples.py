@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Thick samples: are slices found where they are, and only there, and what do they gain?
+"""Thick samples: is the number of slices selected correctly, and do slices improve the object?
 
-    python benchmarks/thick_samples.py                  every sample, the default command and thin objects
+    python benchmarks/thick_samples.py                  every sample, by default and as a thin object
 
 Photographs as amplitude and phase of each slice, 144 patterns of 64² on a jittered raster at 8 keV, pixels of
 10 nm, by NumPy: angular spectrum between slices, in double precision. A sample is named by its number of
 slices, their distance in depths of field (5 dx²/λ = 3.2 µm), and photons per pattern; in ``alike`` all slices
-are the same. A row a sample: what was found, relative complex errors of each slice (without its
-phase ramp, which may be a neighbour's) and of the product,
-deviance of held-out patterns, seconds of the processor.
+are the same. Each sample has a row: slices found, relative complex errors of each slice (without its phase
+ramp, which neighbouring slices may share) and of their product, deviance of held-out patterns, CPU seconds.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ SAMPLES = ("1 0 1e7", "1 0 1e5", "2 1 1e7", "2 .5 1e7", "2 2 1e7", "2 1 1e5", "3
 
 
 def slices_of(count: int, alike: bool, side: int) -> np.ndarray:
-    """The slices ``(L, M, M)``, each with its share of the phase."""
+    """Return the slices ``(L, M, M)``, each with an equal part of the phase."""
     names = ("c", "a", "b", "leaves")[:count]
     return np.stack([object_of(names[0 if alike else k], side) for k in range(count)]) ** (1 / count)
 
 
 def intensity_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, distance: float) -> np.ndarray:
-    """Intensities ``(J, N, N)``, zero frequency at N//2."""
+    """Return intensities ``(J, N, N)``, zero frequency at N//2."""
     squares = np.add.outer(*(np.fft.fftfreq(N, PIXEL_M) ** 2,) * 2)
     wavelength = wavelength_m(ENERGY_EV)
     transfer = np.exp(2j * np.pi * distance * (np.sqrt(wavelength**-2 - squares) - 1 / wavelength))
@@ -59,7 +58,7 @@ def intensity_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, dist
 
 
 def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
-    """The scan of a sample, and its slices."""
+    """Return the scan of a sample, and its slices."""
     count, depths, photons, *kind = name.split()
     rng, probe = np.random.default_rng(0), probe_of("lens", N)
     grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2)
@@ -72,7 +71,7 @@ def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
 
 
 def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | None:
-    """The relative complex error of a slice without its phase ramp, which may be a neighbour's."""
+    """Return the relative complex error of a slice without its phase ramp, which slices may share."""
     known, there = in_frame(truth.astype(np.complex64), np.where(mask, found, 0), mask)
     image = np.where(there, found, 0)
     image = tilted(image, -phase_slope(image, np.where(there, known, 0)))
@@ -81,7 +80,7 @@ def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reconstruct thick samples.")
-    parser.add_argument("--only", default=",".join(SAMPLES), help='samples, by commas: "2 1 1e7"')
+    parser.add_argument("--only", default=",".join(SAMPLES), help='samples, comma-separated: "2 1 1e7"')
     for name in parser.parse_args().only.split(","):
         scan, slices = scan_of(name)
         for way, settings in {"default": {}, "thin": {"slices": 1}}.items():

@@ -1,18 +1,18 @@
 #!/usr/bin/env python
-"""How good is a reconstruction after so many seconds of training? Several networks, the same data.
+"""How good is a reconstruction after a number of seconds of training? Several networks, the same data.
 
     python benchmarks/time_to_quality.py                                        120 s for each model
     python benchmarks/time_to_quality.py --seconds 30 --probe zone_plate --gridsize 1 --models unrolled unet
 
-Each model trains for the same number of seconds. At 0.5, 1, 2, 4 … seconds training pauses, an object that is
-in no training set is reconstructed from the middle of a scan with the test pitch (stitched with `probe`), and
-scored as the workflow scores. Training seconds hold the making of batches and the steps; not the first step,
-which compiles and changes nothing, nor evaluation and simulation. The learning rate is the model's own, with
-the warm-up and cosine of the workflow laid over the seconds: a curve belongs to its budget, and its earlier
-points are below what a run planned for so short a time would reach. The weights are those of the moment;
-at 0 s, the untrained network. Run it on a quiet machine.
+Each model trains for the same number of seconds. At 0.5, 1, 2, 4 … seconds the training pauses. An object
+that is not in the training set is then reconstructed from the middle of a scan with the test pitch (stitched
+with `probe`), and scored as in the workflow. Training seconds include batches and steps, but not the first
+step, which compiles and changes nothing, evaluation, or simulation. The learning rate is that of the model,
+with the warm-up and cosine of the workflow over the whole time. So the earlier points of a curve are lower
+than those of a run with a shorter schedule. The weights are the current ones; at 0 s, the network is
+untrained. Run it on a quiet machine.
 
-Writes time_to_quality.csv (every evaluation), .md (when each model crosses .9, .95, .98) and .png.
+Writes time_to_quality.csv (every evaluation), .md (time at which each model crosses .9, .95, .98) and .png.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ from workflows.command_line.config import run_config
 CONF = Path(__file__).resolve().parents[1] / "conf"
 MODELS = ("unrolled", "unrolled_fast", "unet", "baseline")
 LEVELS = (0.9, 0.95, 0.98)
-TICKS = 1000  # of the learning-rate schedule over the whole budget
+TICKS = 1000  # nominal steps of the learning-rate schedule over the whole budget
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Exam:
-    """The middle groups of a scan with the test pitch, which state the rectangle that they tile."""
+    """The middle groups of a scan with the test pitch, with the rectangle that they tile."""
 
     data: Dataset
 
@@ -74,7 +74,7 @@ class Exam:
         return metrics.Region(*self.data.tiling.rectangle)
 
     def score(self, regions: np.ndarray, view: Dataset) -> Row:
-        """Main scores of the object regions inferred from a ``view`` of the data."""
+        """Return the main scores of the object regions inferred from a ``view`` of the data."""
         made = stitch(regions, view, "probe")
         values = metrics.score_images(made.objects, self.data.objects, made.mask, self.region)
         return {
@@ -84,7 +84,7 @@ class Exam:
         }
 
     def references(self) -> dict[str, float | None]:
-        """Amplitude SSIM of a constant and of the truth blurred by one pixel."""
+        """Return the amplitude SSIM of a constant, and of the truth blurred by one pixel."""
         rows = metrics.reference_rows(self.data.objects, self.region)
         return {name: row["ssim"][0] for name, row in rows.items()}
 
@@ -107,7 +107,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def configuration(options: argparse.Namespace, model: str) -> RunConfig:
-    """The workflow's configuration with one test image; the ``baseline`` ignores which PINN it names."""
+    """Return the configuration of the workflow with one test image; ``baseline`` needs no PINN."""
     words = [f"probe={options.probe}", f"gridsize={options.gridsize}", f"seed={options.seed}", "nimgs_test=1"]
     if model != "baseline":
         words.append(f"model={model}")
@@ -117,7 +117,7 @@ def configuration(options: argparse.Namespace, model: str) -> RunConfig:
 
 
 def middle(config: RunConfig, test: Dataset, per_axis: int) -> Exam:
-    """The middle ``per_axis × per_axis`` groups of the test scan, or all."""
+    """Return the middle ``per_axis × per_axis`` groups of the test scan, or all."""
     pitch, available = config.outer_pitch("test"), config.groups_per_axis("test")
     per_axis = min(per_axis, available)
     start = (available - per_axis) // 2 * pitch + config.group_extent // 2 - pitch // 2
@@ -128,13 +128,13 @@ def middle(config: RunConfig, test: Dataset, per_axis: int) -> Exam:
 
 
 def exam_times(first: float, ratio: float, budget: float) -> list[float]:
-    """``first · ratio^k`` below the budget, and the budget."""
+    """Return the times ``first · ratio^k`` below the budget, and the budget, seconds."""
     count = math.ceil(math.log(budget / first) / math.log(ratio) - 1e-9) if budget > first else 0
     return [*(first * ratio**k for k in range(count)), budget]
 
 
 def crossing(rows: Sequence[Row], level: float) -> float | None:
-    """Seconds at which the amplitude SSIM first reaches a level; linear in log time between evaluations."""
+    """Return the seconds at which the amplitude SSIM reaches a level, interpolated linearly in log time."""
     before: Row = {"seconds": 0.0, "amplitude_ssim": None}
     for row in rows:
         start, end = before["amplitude_ssim"], row["amplitude_ssim"]
@@ -148,7 +148,7 @@ def crossing(rows: Sequence[Row], level: float) -> float | None:
 
 
 def batches(data: Dataset, config: RunConfig, supervised: bool) -> Iterator[Batch]:
-    """Training batches without end, epoch after epoch as in the workflow."""
+    """Yield training batches without end, epoch after epoch as in the workflow."""
     for epoch in itertools.count():
         yield from training_batches(data, config.batch_size, config.seed, epoch, supervised)
 
@@ -156,7 +156,7 @@ def batches(data: Dataset, config: RunConfig, supervised: bool) -> Iterator[Batc
 def curve(
     name: str, config: RunConfig, train: Dataset, exam: Exam, times: Sequence[float]
 ) -> tuple[list[Row], Row]:
-    """Train one model to the last of ``times``; a row for each evaluation, and what it cost."""
+    """Train one model until the last of ``times``; return a row for each evaluation, and costs."""
     recipe = COMPETITORS["baseline" if name == "baseline" else "pinn"]
     data, view = recipe.training_view(config, recipe.view(config, train)), recipe.view(config, exam.data)
     model = recipe.build(config, training_geometry(config, data))
@@ -199,7 +199,7 @@ def curve(
 
 
 def summary(cost: Row, rows: Sequence[Row]) -> Row:
-    """What a model cost, its last score, and when it crossed each level."""
+    """Return the costs of a model, its last score, and the times at which it crossed each level."""
     crossed = {f"{level:g} after / s": _short(crossing(rows, level)) for level in LEVELS}
     first, last = (_short(row["amplitude_ssim"], 4) for row in (rows[0], rows[-1]))
     return cost | {"amplitude SSIM untrained": first, "at the end": last} | crossed
@@ -210,9 +210,9 @@ def _short(value: float | None, digits: int = 1) -> str:
 
 
 def plot(rows: Sequence[Row], references: dict[str, float | None], title: str) -> Figure:
-    """Amplitude SSIM against training seconds: a line for each model, the references level.
+    """Draw amplitude SSIM against training seconds: a curve for each model, a level for each reference.
 
-    A logarithmic axis has no zero: the untrained networks stand at half the time of the first evaluation.
+    A logarithmic axis has no zero, so untrained networks are drawn at half the time of the first evaluation.
     """
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
@@ -241,7 +241,7 @@ def plot(rows: Sequence[Row], references: dict[str, float | None], title: str) -
 def write(
     out: Path, rows: list[Row], summaries: list[Row], references: dict[str, float | None], about: str
 ) -> None:
-    """The evaluations as CSV, the summary as Markdown, the plot."""
+    """Write the evaluations as CSV, the summary as Markdown, and the plot."""
     out.mkdir(parents=True, exist_ok=True)
     write_csv(out / "time_to_quality.csv", rows)
     levels = ", ".join(f"`{name}` {_short(value, 4)}" for name, value in references.items())

@@ -1,4 +1,4 @@
-"""What the benchmarks share: alternating measurement, the grid of sizes, and the tables they write."""
+"""Shared by the benchmarks of operators: alternating measurement, the grid of sizes, and tables."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute the same function.
+    """One implementation of a function.
 
     Attributes:
-        function: of the tensors of a cell.
-        compiled: True ``jit_compile=True``, False a plain ``tf.function``, None neither (not TensorFlow).
-        measures: those it can do.
+        function: function of the tensors of a cell.
+        compiled: True: ``jit_compile=True``; False: a plain ``tf.function``; None: not TensorFlow.
+        measures: the measures that it supports.
     """
 
     function: Callable[..., Any]
@@ -46,7 +46,7 @@ class Variant:
     measures: tuple[str, ...] = tuple(MEASURES)
 
     def timed(self, measure: str, tensors: Sequence[tf.Tensor]) -> Callable[[], None]:
-        """A callable without arguments that returns once the result is there."""
+        """Return a callable without arguments that returns when the result is complete."""
         if self.compiled is None:
             arrays = [t.numpy() for t in tensors]
             return lambda: self.function(*arrays)
@@ -81,9 +81,9 @@ class Variant:
 
 
 def alternated(functions: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function; they take turns, after one round to warm up.
+    """Return the median seconds of each function; they take turns, after one round of warm-up.
 
-    A turn is one call that is not timed, so that caches and memory are as in steady work, and one that is.
+    A turn is one untimed call, so that caches and memory are as in steady work, and one timed call.
     """
     times: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
@@ -100,7 +100,7 @@ def alternated(functions: dict[str, Callable[[], None]], repeats: int) -> dict[s
 def cells(
     sizes: Iterable[int], batches: Iterable[int]
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The (size, batch) pairs to measure, and those skipped because they hold too many pixels."""
+    """Return the (size, batch) pairs to measure, and those with too many pixels."""
     pairs = [(size, batch) for size in sizes for batch in batches]
     fits = [p for p in pairs if p[1] * p[0] ** 2 <= MOST_PIXELS]
     return fits, [p for p in pairs if p not in fits]
@@ -113,7 +113,7 @@ def measure_cell(
     measures: Iterable[str] = tuple(MEASURES),
     **labels: Any,
 ) -> list[dict[str, Any]]:
-    """One row for each variant and measure: the labels, median milliseconds, images per second."""
+    """Return a row for each variant and measure: labels, median milliseconds, images per second."""
     rows = []
     for measure in measures:
         able = {
@@ -129,7 +129,7 @@ def measure_cell(
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Return processor, memory and versions of the machine."""
     gpus = [tf.config.experimental.get_device_details(g) for g in tf.config.get_visible_devices("GPU")]
     model = next(
         (line.split(":")[1].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line),
@@ -156,7 +156,7 @@ def _read(path: str) -> str:
 
 
 def parser(description: str, name: str) -> argparse.ArgumentParser:
-    """The options every benchmark has."""
+    """Return a parser with the options of every benchmark."""
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--quick", action="store_true", help="two sizes, one batch, to see that it runs")
     result.add_argument(
@@ -171,7 +171,7 @@ def parser(description: str, name: str) -> argparse.ArgumentParser:
 def write(
     out: Path, name: str, rows: list[dict[str, Any]], notes: Sequence[str], columns: Sequence[str]
 ) -> None:
-    """``name.csv`` (every row), ``name.md`` (a table with variants as columns), ``name.json`` (machine)."""
+    """Write ``name.csv`` (rows), ``name.md`` (a table with variants as columns), ``name.json`` (machine)."""
     out.mkdir(parents=True, exist_ok=True)
     write_csv(out / f"{name}.csv", rows)
     about = machine()
@@ -181,7 +181,7 @@ def write(
 
 
 def table(rows: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Markdown: one line for each combination of ``columns``, one column for each variant."""
+    """Return a Markdown table: a line for each combination of ``columns``, a column for each variant."""
     variants = list(dict.fromkeys(r["variant"] for r in rows))
     lines = ["| " + " | ".join([*columns, *variants]) + " |", "|" + "---|" * (len(columns) + len(variants))]
     for key in dict.fromkeys(tuple(r[c] for c in columns) for r in rows):
@@ -192,14 +192,14 @@ def table(rows: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:
 
 
 def ratio(rows: list[dict[str, Any]], ours: str, theirs: str, measure: str, **labels: Any) -> float | None:
-    """How many times faster ``ours`` is in the one cell with these labels; None where it was not measured."""
+    """Return how many times faster ``ours`` is in the cell with these labels; None: not measured."""
     wanted = {**labels, "measure": measure}
     rates = {r["variant"]: r["images_per_s"] for r in rows if all(r.get(k) == v for k, v in wanted.items())}
     return rates[ours] / rates[theirs] if ours in rates and theirs in rates else None
 
 
 def plot(path: Path, rows: list[dict[str, Any]], batch: int, title: str) -> None:
-    """Images per second against size at one batch, a panel for each measure."""
+    """Draw images per second against size at one batch, a panel for each measure."""
     figure, axes = plt.subplots(1, len(MEASURES), figsize=(5 * len(MEASURES), 4), sharey=True, squeeze=False)
     for axis, measure in zip(axes[0], MEASURES, strict=True):
         for variant in dict.fromkeys(r["variant"] for r in rows):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Training step and inference of the PINN: XLA against no XLA, alternated in one process.
+"""Training step and inference of the PINN with and without XLA, alternated in one process.
 
     python benchmarks/training_step.py [--models unrolled_fast unrolled] [--repeats 30] [--out FOLDER]
 
@@ -43,7 +43,7 @@ MODELS = {
 
 
 def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Callable[[], object]]:
-    """A training step and a batch of inference, each from NumPy arrays to NumPy results."""
+    """Return a training step and a batch of inference, each from NumPy arrays to NumPy results."""
     model = build_pinn(config, training_geometry(config, data))
     step = make_train_step(model, keras.optimizers.Adam(1e-4, global_clipnorm=1.0), compile_xla)
     predict = make_predict_step(model, compile_xla)
@@ -61,7 +61,7 @@ def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Call
 
 
 def measure(config: RunConfig, data: Dataset, repeats: int) -> dict[str, float]:
-    """Median milliseconds of every call, XLA and plain alternated."""
+    """Return the median milliseconds of every call, with and without XLA alternated."""
     timed = {
         f"{kind}_{'xla' if xla else 'plain'}": call
         for xla in (True, False)

@@ -2,10 +2,10 @@
 
     python benchmarks/translation.py [--quick] [--repeats 9] [--out FOLDER]
 
-Writes translation.csv, translation.md, translation.png. float32, one channel; variants take turns,
-medians. "With gradient" is the value and the gradient to the images for a given upstream gradient; "with
-both gradients" also that to the shifts. "Gradient of Σy²" and "of MAE" are what training asks for: the loss
-and its gradient to the images. There TensorFlow's kernel is compared with our projective warp, too.
+Writes translation.csv, translation.md, translation.png. float32, one channel; variants take turns; medians.
+"With gradient": the value and its gradient with respect to the images, for some upstream gradient. "With both
+gradients": also with respect to the shifts. "Gradient of Σy²", "of MAE": a loss and its gradient with respect
+to the images, as in training; there TensorFlow's kernel is also compared with our projective warp.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ptycho.xla import Translation, projective_warp, translate
 
 
 def gather_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
-    """The usual formulation at its best: four batched gathers with static shapes, weights per axis."""
+    """Translate by the usual formulation: four batched gathers with static shapes, weights per axis."""
     batch, height, width = images.shape
     rows = tf.range(height, dtype=tf.float32) - shifts[:, :1]
     cols = tf.range(width, dtype=tf.float32) - shifts[:, 1:]
@@ -59,7 +59,7 @@ def layer_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
 
 
 def kernel_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
-    """TensorFlow's projective kernel, which exists without XLA only."""
+    """Translate by TensorFlow's projective kernel, which only exists without XLA."""
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images[..., None],
         transforms=transforms_of(shifts),
@@ -113,7 +113,7 @@ TARGETS = (
 
 
 def agree(images: tf.Tensor, shifts: tf.Tensor) -> None:
-    """Raise unless all variants compute the same function."""
+    """Raise an error unless all variants compute the same function."""
     expected = kernel_translate(images, shifts).numpy()
     for name, variant in VARIANTS.items():
         result = np.asarray(

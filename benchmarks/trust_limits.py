@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Is the user warned when the image of a scan is wrong? Scans of photographs, half of them spoilt.
+"""Are wrong images flagged? Scans of photographs, half of which are damaged.
 
-    python benchmarks/trust_limits.py                every cell not done yet, into outputs/trust_limits
+    python benchmarks/trust_limits.py                every cell without a result, into outputs/trust_limits
     python benchmarks/trust_limits.py --only shuffled --list
 
-Patterns are made as in ``panel.py``, without our simulator; then one thing is done to them, or to what is
-stored of them (``HARMLESS``, ``HARMFUL``), the file is written, and the workflow for measured scans runs as
-it does for a user. A row: flags of the product, its measures, and its true relative error. Objects and probes
-of the cells whose name begins with *set* are those that the limits of ``ptycho.evaluation.trust`` were chosen
-by; those of *check* are others. A cell that is done is not run again.
+Patterns are simulated as in ``panel.py``, without our simulator. One edit (``HARMLESS``, ``HARMFUL``) changes
+the measurement or its file, and the workflow for measured scans runs with default settings. A row has flags
+and scores of the product, and its true relative error. The limits of ``ptycho.evaluation.trust`` were chosen
+on the objects and probes of the cells whose names begin with *set*; those of *check* are others. A cell with
+a result is not run again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from workflows.reconstruct.scan import run
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
-UNIT = 0.037  # of amplitudes that are not those of counts
+UNIT = 0.037  # amplitude of one photon in files whose unit is not the photon
 PARTS = {
     "set": (("a", "lens"), ("c", "zone_plate"), ("e", "electron")),
     "check": (("b", "electron"), ("leaves", "lens"), ("d", "zone_plate")),
@@ -50,7 +50,7 @@ PARTS = {
 
 
 class Cell(NamedTuple):
-    """A scan: half of the panel, object, probe, dose, step (px), what is done to it, how it is described."""
+    """A scan: part, object, probe, photons per pattern, step (px), edit, and the form of its frames."""
 
     part: str
     object: str
@@ -73,9 +73,9 @@ class Cell(NamedTuple):
 
 @dataclass
 class Scene:
-    """What is measured, and what its file says of it; edits change either.
+    """A measurement and the content of its file; edits change either.
 
-    ``photons``: of a mean pattern; ``true``, ``nominal``: positions; ``frames``: once they are measured.
+    ``photons``: mean of a pattern; ``true``, ``nominal``: positions ``(J, 2)`` px; ``frames``: ``(J, N, N)``.
     """
 
     rng: np.random.Generator
@@ -99,7 +99,7 @@ def nothing(scene: Scene) -> None:
     pass
 
 
-# ---- what is done before the measurement
+# ---- edits before the measurement
 
 
 def more_photons(factor: float) -> Edit:
@@ -151,7 +151,7 @@ def scaled(factor: float) -> Edit:
 
 
 def drifting(scene: Scene) -> None:
-    """The stage moves on by 25 px, beside the nominal positions."""
+    """Let the stage drift by 25 px from the nominal positions."""
     scene.nominal = scene.nominal + np.linspace(0, 25, len(scene.nominal))[:, None] * [0.3, -1]
 
 
@@ -160,7 +160,7 @@ def exchanged(scene: Scene) -> None:
 
 
 def there_and_back(scene: Scene) -> None:
-    """Every second line was scanned backwards, and the positions do not say so."""
+    """Scan every second line backwards, while the nominal positions run forwards."""
     side = round(np.sqrt(len(scene.nominal)))
     lines = scene.nominal.reshape(side, side, 2).copy()
     lines[1::2] = lines[1::2, ::-1]
@@ -197,11 +197,11 @@ def only_noise(scene: Scene) -> None:
 
 
 def nothing_scanned(scene: Scene) -> None:
-    """No object in the beam."""
+    """Measure without an object in the beam."""
     scene.intensity = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
 
 
-# ---- what is done to the frames
+# ---- edits of the frames
 
 
 def late(scene: Scene) -> None:
@@ -226,13 +226,13 @@ def some_brighter(scene: Scene) -> None:
 
 
 def stuck(scene: Scene) -> None:
-    """The camera repeats a frame, four times each, with other noise."""
+    """Repeat every fourth frame four times, each with other noise, as a stuck camera does."""
     rate = scene.frames[4 * (np.arange(len(scene.frames)) // 4)]
     scene.frames = rate + scene.rng.integers(0, 2, rate.shape).astype(rate.dtype)
 
 
 def squared(scene: Scene) -> None:
-    """Intensities that are called amplitudes; amplitudes that are called intensities."""
+    """Store intensities as amplitudes, or amplitudes as intensities."""
     scene.domain = "intensity" if scene.domain == "amplitude" else "amplitude"
     scene.frames = scene.frames.astype(np.float64) * (0.37 if scene.domain == "amplitude" else 1.0)
 
@@ -246,7 +246,7 @@ def saturated(scene: Scene) -> None:
 
 
 def stopped(scene: Scene) -> None:
-    """A beam stop that the file does not mention."""
+    """Hide the beam by a beam stop that the file does not mention."""
     scene.frames[:, 26:38, 26:38] = 0
 
 
@@ -299,7 +299,7 @@ EDITS = HARMLESS | HARMFUL
 
 
 def cells() -> Iterator[Cell]:
-    """Every edit in both parts, with counts in one and without in the other, under one object and probe."""
+    """Yield every edit in both parts, with counts in one and amplitudes in the other; then unedited scans."""
     for part, pairs in PARTS.items():
         for k, edit in enumerate(EDITS):
             form = ("counts", "amplitudes")[(k + (part == "check")) % 2]
@@ -314,7 +314,7 @@ def cells() -> Iterator[Cell]:
 
 
 def positions_of(step: int) -> np.ndarray:
-    """Lines of a square raster of about 80 px, each position off it by up to a fifth of the step."""
+    """Return a square raster of about 80 px with a jitter of up to a fifth of the step, whole pixels."""
     count = max(8, -(-80 // step))
     rng = np.random.default_rng(step)
     grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
@@ -323,7 +323,7 @@ def positions_of(step: int) -> np.ndarray:
 
 
 def scene_of(cell: Cell) -> Scene:
-    """The scan as it is measured and stored."""
+    """Return the scan of a cell as it is measured and stored."""
     rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe, N), positions_of(cell.step)
     object_ = object_of(cell.object, N + int(positions.max()) + MARGIN + 1)
     scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
@@ -337,10 +337,10 @@ def scene_of(cell: Cell) -> Scene:
 
 
 def measured(rate: np.ndarray, form: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
-    """Frames, and what they are said to be.
+    """Return frames ``(J, N, N)`` and their domain.
 
-    counts: of photons; amplitudes: in a unit of their own, with normal noise; clean: without any;
-    camera: intensities of an unknown gain, with read noise.
+    counts: photons; amplitudes: in an unknown unit, with normal noise; clean: the same without noise;
+    camera: intensities with an unknown gain and read noise.
     """
     if form == "counts":
         return rng.poisson(rate).astype(np.uint32), "counts"
@@ -351,7 +351,7 @@ def measured(rate: np.ndarray, form: str, rng: np.random.Generator) -> tuple[np.
 
 
 def write(scene: Scene, path: Path) -> DataConfig:
-    """The file of a scan, and the keys by which it is read."""
+    """Write the file of a scan, and return the keys that read it."""
     middle = scene.nominal + N // 2
     arrays = {
         "diff3d": scene.frames if scene.domain == "counts" else scene.frames.astype(np.float32),
@@ -387,11 +387,11 @@ def evaluate(cell: Cell) -> dict[str, object]:
 
 
 def true_error(recon, scene: Scene) -> float:
-    """Relative error against the object, where the scan illuminates it, as in ``panel.py``."""
+    """Return the relative error of the object where the scan illuminates it, as in ``panel.py``."""
     image = recon.object
     if not np.isfinite(image).all():
         return np.inf
-    # of the image in the object
+    # the corner of the image in the true object
     corner = np.floor(scene.nominal.min(axis=0)).astype(int) - preparation.MARGIN
     whole = np.pad(scene.object, len(image), mode="edge")
     rows, cols = (slice(len(image) + k, 2 * len(image) + k) for k in corner)
@@ -399,19 +399,19 @@ def true_error(recon, scene: Scene) -> float:
 
 
 def outcome(row: dict) -> str:
-    """``found``, ``missed``, ``right``, ``false`` or, between the limits, ``–``."""
+    """Return ``true positive``, ``false negative``, …; ``–`` for an error between the limits."""
     flagged = "refused" in row["flags"] or any(flag in WRONG for flag in row["flags"])
     if row["error"] is None:
-        return "found"
+        return "true positive"
     if row["error"] > BAD:
-        return "found" if flagged else "missed"
+        return "true positive" if flagged else "false negative"
     if row["error"] < GOOD:
-        return "false" if flagged else "right"
+        return "false positive" if flagged else "true negative"
     return "–"
 
 
 def table(rows: list[dict]) -> str:
-    lines = ["| cell | relative error | missed share | flags | |", "|---|---|---|---|---|"]
+    lines = ["| cell | relative error | unexplained variance | flags | |", "|---|---|---|---|---|"]
     for row in rows:
         error = "–" if row["error"] is None else f"{row['error']:.3f}"
         share = row.get("unexplained_variance")
@@ -421,14 +421,15 @@ def table(rows: list[dict]) -> str:
 
 
 def summary(rows: list[dict]) -> str:
-    """How many wrong images are flagged and right ones are not, by part and by what was known of photons."""
+    """Count wrong images that are flagged and right ones that are not, by part and by form of the frames."""
     lines = ["| scans | wrong, flagged | right, not flagged | between |", "|---|---|---|---|"]
     for part in PARTS:
         for what, forms in {"counts": ("counts",), "no counts": ("amplitudes", "clean", "camera")}.items():
             kinds = [outcome(row) for row in rows if row["part"] == part and row["form"] in forms]
-            wrong = f"{kinds.count('found')} of {kinds.count('found') + kinds.count('missed')}"
-            right = f"{kinds.count('right')} of {kinds.count('right') + kinds.count('false')}"
-            lines.append(f"| {part}, {what} | {wrong} | {right} | {kinds.count('–')} |")
+            flagged, missed = kinds.count("true positive"), kinds.count("false negative")
+            right, alarms = kinds.count("true negative"), kinds.count("false positive")
+            counts = f"{flagged} of {flagged + missed} | {right} of {right + alarms}"
+            lines.append(f"| {part}, {what} | {counts} | {kinds.count('–')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -436,8 +437,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="cells whose name has this in it")
-    parser.add_argument("--list", action="store_true", help="their names, and nothing else")
+    parser.add_argument("--only", default="", help="cells whose names contain this text")
+    parser.add_argument("--list", action="store_true", help="print the names of the cells only")
     parser.add_argument("--output", type=Path, default=Path("outputs/trust_limits"))
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Wall time and peak memory of whole workflow runs, each in a process of its own.
+"""Wall time and peak memory of whole workflow runs, each in a separate process.
 
     python benchmarks/workflow.py --out outputs/benchmarks/workflow default set_phi full
     python benchmarks/workflow.py --list
@@ -39,7 +39,7 @@ RUNS: dict[str, list[str]] = {
 
 
 def measured(overrides: list[str], output_dir: Path) -> tuple[float, float]:
-    """Run the workflow; seconds, and peak memory of the process tree in GiB."""
+    """Run the workflow; return seconds, and the peak memory of the process tree in GiB."""
     command = [sys.executable, str(SCRIPT), *overrides, f"output_dir={output_dir}", "overwrite=true"]
     began, peak = time.perf_counter(), 0
     process = psutil.Popen(command)
@@ -52,7 +52,7 @@ def measured(overrides: list[str], output_dir: Path) -> tuple[float, float]:
 
 
 def tree_memory(process: psutil.Process) -> int:
-    """Resident bytes of a process and its descendants; those that just ended count as nothing."""
+    """Return the resident bytes of a process and its descendants; ended processes count 0."""
     total = 0
     try:
         for member in [process, *process.children(recursive=True)]:

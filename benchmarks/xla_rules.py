@@ -44,7 +44,7 @@ def normal(*shape: int) -> tf.Tensor:
 
 
 def outcome(function: Callable, *arguments: tf.Tensor) -> str:
-    """``runs``, or the class and the telling part of the error."""
+    """Return ``runs``, or the class and the main part of the error."""
     try:
         tf.nest.map_structure(lambda t: t.numpy(), function(*arguments))
         return "runs"

@@ -1,4 +1,4 @@
-"""What several test modules share: a small configuration, its datasets, and hand-made datasets."""
+"""Shared by several test modules: a small configuration, its data sets, and hand-made data sets."""
 
 import contextlib
 import fcntl
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Always, so that a test alone computes what it computes in the suite: the number of threads is the order of
-# sums. And with one process a core, more threads would wait for each other.
+# Always, so that a test gives the same numbers alone and in the suite: the order of sums depends on the
+# number of threads. And with one process per core, more threads would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -80,7 +80,7 @@ def small_run(**changes):
 
 @pytest.fixture
 def within(record_property):
-    """``within(name, score, above=…, below=…)``: asserts it, and notes it for benchmarks/score_limits.py."""
+    """``within(name, score, above=…, below=…)`` asserts it, and records it for benchmarks/score_limits.py."""
 
     def check(name, score, above=None, below=None):
         record_property(name, [float(score), above, below])
@@ -105,7 +105,7 @@ def datasets():
 
 @pytest.fixture(scope="session")
 def build_network(datasets):
-    """``build_network(name, data, …)``: a network for some training data, and the data as it takes them.
+    """``build_network(name, data, …)``: a network for some training data, and the data as its inputs.
 
     Names are those of :data:`NETWORKS`, and ``baseline``; further arguments change the small configuration.
     """
@@ -113,15 +113,15 @@ def build_network(datasets):
 
     def build(name, data=None, **changes):
         config = small_run(model=NETWORKS.get(name, UnrolledModel()), **changes)
-        competitor = COMPETITORS["baseline" if name == "baseline" else "pinn"]
-        view = competitor.view(config, datasets["train"] if data is None else data)
-        return competitor.build(config, training_geometry(config, view)), view
+        entry = COMPETITORS["baseline" if name == "baseline" else "pinn"]
+        view = entry.view(config, datasets["train"] if data is None else data)
+        return entry.build(config, training_geometry(config, view)), view
 
     return build
 
 
 def without_pictures(patch):
-    """Figures are made, and their files appear, but empty: to lay out and draw one takes half a second."""
+    """Write empty files in place of pictures, because layout and drawing of a figure take half a second."""
     from ptycho.run.folder import RunFolder
 
     def empty(folder, name, figure):
@@ -131,7 +131,7 @@ def without_pictures(patch):
 
 
 def try_no_other_reading(patch):
-    """Neither another orientation, nor an affine map, nor position jumps: each takes short fits."""
+    """Try no other orientation, affine map or position jumps, because each takes short fits."""
     from ptycho.align import align_scan
 
     patch.setattr(align_scan, "STEPS", align_scan.STEPS[:1])  # the probe is estimated where there is none
@@ -139,7 +139,7 @@ def try_no_other_reading(patch):
 
 @pytest.fixture
 def eagerly():
-    """Functions of TensorFlow are not traced, which takes most of the time of a few steps."""
+    """Run TensorFlow functions without tracing, which takes most of the time of a few steps."""
     import tensorflow as tf
 
     tf.config.run_functions_eagerly(True)
@@ -154,7 +154,7 @@ def read_rightly(monkeypatch):
 
 @pytest.fixture(scope="module")
 def read_rightly_once():
-    """The same for what a module's tests share."""
+    """:func:`read_rightly` for fixtures that a module shares."""
     with pytest.MonkeyPatch.context() as patch:
         try_no_other_reading(patch)
         yield
@@ -162,9 +162,9 @@ def read_rightly_once():
 
 @pytest.fixture(scope="session", autouse=True)
 def small_chunks():
-    """Patterns whose likelihood is computed at once; yields how many they are in the program, and here.
+    """Make chunks of the likelihood smaller; yield the number of patterns in the program, and here.
 
-    A chunk that a scan does not fill is computed as a whole: 1024 patterns of 16 × 16 where a test has forty.
+    A chunk is computed as a whole even if a scan does not fill it: 1024 patterns of 16 × 16 for 40 of a test.
     """
     from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 
@@ -177,7 +177,7 @@ def small_chunks():
 
 @pytest.fixture(scope="module")
 def usual_chunks(small_chunks):
-    """Those of the program, for a module that compares bits with processes of their own."""
+    """Chunks of the program, for a module that compares bits with separate processes."""
     from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 
     with pytest.MonkeyPatch.context() as patch:
@@ -187,9 +187,9 @@ def usual_chunks(small_chunks):
 
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory, small_chunks):
-    """Folder of a small run with both networks and two test images; not to be changed.
+    """Folder of a small run with both networks and two test images; tests must not change it.
 
-    Made once, by whichever test process is the first to need it.
+    The first test process that needs it makes it.
     """
     from ptycho.run.folder import RunFolder
     from workflows.reconstruct.grid_lines import run
@@ -212,9 +212,9 @@ def trained_run(tmp_path_factory, small_chunks):
 
 
 def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **environment):
-    """Run a script in this process as in one of its own; its exit code. What is changed ``patch`` undoes.
+    """Run a script in this process as in a separate one; return its exit code. ``patch`` undoes all changes.
 
-    Modules named in ``blocked`` cannot be imported; pictures stay empty files unless they are asked for.
+    Modules named in ``blocked`` cannot be imported; pictures are empty files unless ``pictures`` is set.
     """
     patch.chdir(cwd)
     patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
@@ -250,7 +250,7 @@ def in_process(tmp_path, monkeypatch, capfd):
 
 @pytest.fixture(scope="module")
 def in_process_once():
-    """The same for what a module's tests share: ``in_process_once(script, *overrides, cwd=…)``."""
+    """:func:`in_process` for fixtures of a module: ``in_process_once(script, *overrides, cwd=…)``."""
     root = logging.getLogger()
     level = root.level
 

@@ -2,10 +2,10 @@
 
     python benchmarks/gpu/export.py [--only NAME …] [--out FOLDER]
 
-One file for each step: value and all gradients of the likelihood of patterns with one and four modes at 64²,
-128² and 256², in chunks of the size that the solver has on a GPU; loss and gradients of a training step of
-``unrolled_fast``; its inference; every operator of ``ptycho.xla`` with the gradients of Σy². Outputs are
-those of TensorFlow on this processor without XLA. ``run.py`` beside this file executes them.
+Each step is one file: value and all gradients of the likelihood of patterns with one and four modes at 64²,
+128² and 256², in chunks as large as those of the solver on a GPU; loss and gradients of a training step of
+``unrolled_fast``; its inference; every operator of ``ptycho.xla`` with the gradients of Σy². The outputs are
+those of TensorFlow on this processor without XLA. ``run.py`` executes the files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Inputs = Sequence[tuple[np.ndarray, bool]]
 
 
 def stablehlo_text(compiled: Any, examples: Sequence[tf.Tensor]) -> str:
-    """The text of a ``tf.function(jit_compile=True)`` for inputs like ``examples``."""
+    """Return the StableHLO of a ``tf.function(jit_compile=True)`` for inputs like ``examples``."""
     text = compiled.experimental_get_compiler_ir(*examples)(stage="stablehlo")
     text = re.sub(r"^#loc.*\n", "", text, flags=re.M)
     text = re.sub(r' loc\((?:"[^"]*"|[^()"]|\([^()]*\))*\)', "", text)
@@ -53,12 +53,12 @@ def exported(name: str, function: Callable, inputs: Inputs, rows: int, repeat: i
     """Return a program of ``function``, of tensors to any structure of tensors.
 
     Args:
-        name: of the program.
-        function: without Python values among its inputs.
-        inputs: with whether they are repeated.
-        rows: the number of rows of a repeated array: outputs with ``rows · repeat`` rows are such.
-        repeat: how often rows are repeated.
-        patterns: what one call handles.
+        name: name of the program.
+        function: function whose inputs are all tensors.
+        inputs: arrays, and whether their rows are repeated.
+        rows: number of rows of a repeated array; outputs with ``rows · repeat`` rows are repeated, too.
+        repeat: how many times rows are repeated.
+        patterns: number of patterns of one call.
     """
 
     def flat(*tensors: tf.Tensor) -> list[tf.Tensor]:
@@ -76,7 +76,7 @@ def exported(name: str, function: Callable, inputs: Inputs, rows: int, repeat: i
 
 
 def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
-    """Value and all gradients of ``count`` patterns of N², of which ``rows`` differ, between pixels."""
+    """Return value and gradients for ``count`` patterns of N², ``rows`` of them different, off the grid."""
     rng = np.random.default_rng([N, modes])
     normal = rng.standard_normal
     y, x = np.indices((N, N)) - (N - 1) / 2
@@ -100,7 +100,7 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
 
 
 def network(kind: str) -> Program:
-    """``training``, a step up to its gradients, or ``inference``, of one network; a batch as in training."""
+    """Return a ``training`` step up to its gradients, or the ``inference``, of a network, for one batch."""
     config = RunConfig(size=160, nimgs_train=1, max_groups_train=64, model=MODELS["unrolled_fast"])
     data = simulate(config)["train"]
     model = build_pinn(config, training_geometry(config, data))
@@ -126,7 +126,7 @@ def network(kind: str) -> Program:
 
 
 def operators(side: int = 84, rows: int = 4, repeat: int = 16) -> dict[str, Callable[[], Program]]:
-    """Every operator on 64 images of ``side``², its result, Σy², and the gradients of that."""
+    """Return programs of every operator on 64 images of ``side``²: result y, Σy² and its gradients."""
     rng = np.random.default_rng(side)
     images = rng.standard_normal((rows, side, side, 1), np.float32)
     shifts = rng.uniform(-5, 5, (rows, 2)).astype(np.float32)
@@ -160,7 +160,7 @@ def operators(side: int = 84, rows: int = 4, repeat: int = 16) -> dict[str, Call
 
 
 def programs() -> dict[str, Callable[[], Program]]:
-    """Every program by its name."""
+    """Return a function for each program, by name."""
     sizes = {(N, modes): 16 * CHUNK_PIXELS // N**2 for N in (64, 128, 256) for modes in (1, 4)}
     steps = {f"likelihood_{N}_{K}": lambda N=N, K=K, n=n: likelihood(N, K, n) for (N, K), n in sizes.items()}
     return steps | {kind: lambda kind=kind: network(kind) for kind in ("training", "inference")} | operators()
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/gpu"), help="folder to write to")
     arguments = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
-    tf.config.experimental.enable_tensor_float_32_execution(False)  # the text says: products in float32
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # StableHLO requests float32 products
     arguments.out.mkdir(parents=True, exist_ok=True)
     sizes = []
     for name in arguments.only:

@@ -1,7 +1,7 @@
-"""A compiled step in a file: its StableHLO text, its inputs, and the outputs they must give. NumPy alone.
+"""A compiled step in a file: its StableHLO text, its inputs, and its expected outputs. Needs NumPy alone.
 
-Patterns that a step handles at once are many, and a file holds few of them: arrays with a row a pattern are
-repeated ``repeat`` times along their first axis when they are used. Then what a row gives is repeated too.
+A step handles many patterns at once, but a file holds few. Arrays with one row per pattern are repeated
+``repeat`` times along their first axis when they are used, and so are the expected outputs of the rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Arrays = Sequence[np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A step and what it computes.
+    """A step with its inputs and outputs.
 
     Attributes:
-        name: of the step.
+        name: name of the step.
         text: StableHLO, whose ``@main`` takes the inputs and returns the outputs in their order.
-        patterns: patterns or images that one call handles.
-        repeat: how often rows are repeated.
-        inputs, outputs: ``(array, whether its first axis is a row a pattern)``, rows not repeated.
+        patterns: number of patterns or images of one call.
+        repeat: how many times rows are repeated.
+        inputs, outputs: ``(array, whether its first axis has one row per pattern)``, rows not repeated.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Program:
     outputs: Sequence[tuple[np.ndarray, bool]]
 
     def given(self) -> list[np.ndarray]:
-        """The inputs as the step takes them."""
+        """The inputs of the step, rows repeated."""
         return [repeated(array, self.repeat if rows else 1) for array, rows in self.inputs]
 
     def expected(self) -> list[np.ndarray]:
-        """The outputs as the step returns them."""
+        """The expected outputs of the step, rows repeated."""
         return [repeated(array, self.repeat if rows else 1) for array, rows in self.outputs]
 
     def write(self, folder: Path) -> Path:
@@ -56,7 +56,7 @@ class Program:
 
 
 def read_program(path: Path) -> Program:
-    """Read what :meth:`Program.write` wrote."""
+    """Read a file of :meth:`Program.write`."""
     with np.load(path) as file:
         about = json.loads(str(file["about"]))
         values = {
@@ -68,7 +68,7 @@ def read_program(path: Path) -> Program:
 
 
 def repeated(array: np.ndarray, times: int) -> np.ndarray:
-    """``(B, …)`` to ``(times · B, …)``, all rows in their order again and again."""
+    """Return ``(times · B, …)``, all rows of an array ``(B, …)`` repeated in their order."""
     return array if times == 1 else np.concatenate([array] * times)
 
 

@@ -1,11 +1,11 @@
 """Execute exported steps with JAX, compare with the stored outputs, and time them. Needs JAX and NumPy alone.
 
     python benchmarks/gpu/run.py FOLDER [--only NAME …] [--repeats 20] [--lsqml] [--out FILE.json]
-    XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/gpu/run.py FOLDER      # a rehearsal
+    XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/gpu/run.py FOLDER      # without GPUs
 
-``FOLDER`` is what ``export.py`` wrote. Prints a Markdown table. Where JAX has several devices, patterns are
-divided among them, a chunk each, sums are reduced, and both are compared with the stored outputs.
-``--lsqml`` also times LSQ-ML where pty-chi is installed.
+``FOLDER`` is the output of ``export.py``. A Markdown table is printed. If JAX has several devices, the
+patterns are divided among them, one chunk each, and sums are reduced; results on one and on all devices are
+compared with the stored outputs. ``--lsqml`` also times LSQ-ML if pty-chi is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AXIS = "patterns"
 def jax_function(program: Program) -> Callable[..., tuple[jax.Array, ...]]:
     """Return the program as a function of JAX arrays, for ``jax.jit``.
 
-    An exported function of the same inputs and outputs is made, and its module replaced by the program's.
+    JAX exports a function with the same inputs and outputs, whose module is replaced by that of the program.
     """
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.expected()]
     arguments = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.given()]
@@ -44,7 +44,7 @@ def jax_function(program: Program) -> Callable[..., tuple[jax.Array, ...]]:
 
 
 def portable(text: str, version: str = "1.9.0") -> bytes:
-    """StableHLO text as the bytes that JAX stores, in a version of StableHLO that older JAX reads, too."""
+    """Return StableHLO text as the bytes that JAX stores, in a version of StableHLO that older JAX reads."""
     try:
         from jax.extend.mlir import serialize_portable_artifact as serialise
     except ImportError:
@@ -53,10 +53,10 @@ def portable(text: str, version: str = "1.9.0") -> bytes:
 
 
 def divided(program: Program, devices: Sequence[Any]) -> tuple[Callable, list[jax.Array], list[np.ndarray]]:
-    """Return the program on several devices, a chunk on each, with its inputs and what it must return.
+    """Return the program on several devices, a chunk on each, with its inputs and expected outputs.
 
     The rows of each device are rolled by one more than those of the device before, so that
-    neighbouring chunks differ; outputs without rows are sums over the patterns.
+    neighbouring chunks differ. Outputs without rows are sums over the patterns.
     """
     mesh, count = Mesh(np.array(devices), (AXIS,)), len(devices)
     rows, whole = PartitionSpec(AXIS), PartitionSpec()
@@ -77,12 +77,12 @@ def divided(program: Program, devices: Sequence[Any]) -> tuple[Callable, list[ja
 
 
 def chunks(array: np.ndarray, count: int) -> np.ndarray:
-    """``(B, …)`` to ``(count · B, …)``, each chunk rolled by one row more."""
+    """Return ``(count · B, …)``, copies of an array ``(B, …)``, each rolled by one row more."""
     return np.concatenate([np.roll(array, k, axis=0) for k in range(count)])
 
 
 def measured(function: Callable, inputs: Sequence[Any], expected: Arrays, repeats: int) -> dict[str, float]:
-    """Compile, compare and time: seconds to compile, milliseconds of a call, difference, memory in MiB."""
+    """Compile, compare and time: seconds to compile, milliseconds per call, difference, memory in MiB."""
     began = time.perf_counter()
     compiled = jax.jit(function).lower(*inputs).compile()
     compilation = time.perf_counter() - began
@@ -103,7 +103,7 @@ def measured(function: Callable, inputs: Sequence[Any], expected: Arrays, repeat
 
 
 def run(program: Program, repeats: int) -> list[dict[str, Any]]:
-    """A row on one device, and one on all of them where there are several and the patterns are rows."""
+    """Return a row for one device, and one for all devices if there are several and the patterns are rows."""
     devices = jax.devices()
     inputs = [jax.device_put(a, devices[0]) for a in program.given()]
     cases = [(1, jax_function(program), inputs, program.expected())]
@@ -119,7 +119,7 @@ def run(program: Program, repeats: int) -> list[dict[str, Any]]:
 
 
 def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
-    """Time LSQ-ML of pty-chi on patterns of N², or say that it is not installed."""
+    """Time LSQ-ML of pty-chi on patterns of N², or report that it is not installed."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ptycho" / "iterative"))
     import lsqml_process
 
@@ -168,13 +168,13 @@ COLUMNS = {
 
 
 def line(row: dict[str, Any]) -> str:
-    """A line of the Markdown table."""
+    """Return a row as a line of the Markdown table."""
     cells = [form.format(row[name]) if name in row else "" for name, form in COLUMNS.items()]
     return f"| {' | '.join(cells)} |"
 
 
 def measured_rows(paths: Sequence[Path], repeats: int, with_lsqml: bool) -> Iterator[dict[str, Any]]:
-    """All rows, each when it is there."""
+    """Yield every row as soon as it is measured."""
     for path in paths:
         yield from run(read_program(path), repeats)
     if with_lsqml:
@@ -183,7 +183,7 @@ def measured_rows(paths: Sequence[Path], repeats: int, with_lsqml: bool) -> Iter
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="what export.py wrote")
+    parser.add_argument("folder", type=Path, help="output of export.py")
     parser.add_argument("--only", nargs="+", help="names of programs (default: all)")
     parser.add_argument("--repeats", type=int, default=20, help="calls of which the median is taken")
     parser.add_argument("--lsqml", action="store_true", help="time pty-chi's LSQ-ML too")

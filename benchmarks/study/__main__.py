@@ -1,20 +1,20 @@
-"""Measure the cells of a study that have no result yet, and write a report of all.
+"""Measure the cells of a study that have no result yet, and write a report of all cells.
 
     python -m benchmarks.study grid_lines                         networks on simulated scans; hours
-    python -m benchmarks.study zero_shot                          one network on kinds that it never saw
-    python -m benchmarks.study robustness                         scans of which ever more is wrong
+    python -m benchmarks.study zero_shot                          one network on unseen kinds of scans
+    python -m benchmarks.study robustness                         scans with ever stronger imperfections
     python -m benchmarks.study grid_lines --only gs1_ideal gs2_curved          some cells
     python -m benchmarks.study grid_lines seeds=[0] run+=nepochs=1 --output outputs/quick
     python -m benchmarks.study zero_shot ptychi=PYTHON methods=[lsqml] --only doses
     python -m benchmarks.study robustness run+=iterative.python=PYTHON simulate+=seed=8
     python -m benchmarks.study zero_shot --report                 measure nothing
 
-DEFINITION is a file, or the name of one in benchmarks/study/; KEY=VALUE takes the place of one of its keys,
-KEY+=TEXT comes at the end of one that is a list of texts. A cell's result is <output>/<cell>.json, which is
-written when it is complete: after an interruption the same command goes on. A cell that fails is reported,
-and the rest goes on. <output>/results.md is the report.
+DEFINITION is a file, or the name of one in benchmarks/study/. KEY=VALUE replaces one of its keys, KEY+=TEXT
+extends a key that is a list of texts. The result of a cell is <output>/<cell>.json, written when it is
+complete, so that the same command continues after an interruption. A cell that fails is reported, and the
+others are measured. <output>/results.md is the report.
 
-Exit code: 0 done, 1 a cell failed, 2 the study cannot be run as asked, 130 interrupted.
+Exit code: 0 done, 1 a cell failed, 2 the settings are invalid, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -47,15 +47,17 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("definition", help=f"one of {', '.join(KINDS)}, or a file")
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="another value of one of its keys")
+    parser.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="another value of a key of the definition"
+    )
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cells, or groups of them")
-    parser.add_argument("--report", action="store_true", help="measure nothing; report what there is")
+    parser.add_argument("--report", action="store_true", help="measure nothing; report the stored results")
     parser.add_argument("--output", type=Path, help="folder (outputs/study/<name of the definition>)")
     return parser.parse_args(words)
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module's text for the exit code."""
+    """Run the program; return the exit code, see the docstring of the module."""
     options = arguments(words)
     log_to_stderr()
     shown = [word for word in words if word != "--report"]
@@ -76,7 +78,7 @@ def main(words: Sequence[str]) -> int:
     try:
         failed = measure_all(study, due, store)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; results are kept. To go on:\n    {command}\n")
+        sys.stderr.write(f"interrupted; results are kept. To continue:\n    {command}\n")
         return EXIT_INTERRUPTED
     log.info("report: %s", store.text("results.md", f"    {command}\n\n{study.report(cells, store)}\n"))
     for line in failed:
@@ -85,14 +87,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def measure_all(study: Study, due: Sequence[Cell], store: Store) -> list[str]:
-    """Measure one cell after the other; a line for each that failed."""
+    """Measure one cell after the other; return a line for each that failed."""
     failed = []
     for turn, cell in enumerate(due, start=1):
         log.info("[%d/%d] %s", turn, len(due), cell.name)
         began = time.perf_counter()
         try:
             store.keep(cell, study.measure(cell, store))
-        except Exception as error:  # the others may be well
+        except Exception as error:  # the other cells may succeed
             log.debug("failed", exc_info=error)
             failed.append(f"{cell.name}: {explained(error) or type(error).__name__}")
             log.error("    %s", failed[-1])

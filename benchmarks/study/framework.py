@@ -1,4 +1,4 @@
-"""What every study is made of: cells, those that are due, the store of their results, and a report."""
+"""The parts of every study: cells, those without a result, the store of the results, and a report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ptycho.config import ConfigError, check
 from ptycho.config.mapping import differences
 from ptycho.run.folder import OutputFolder
 
-STRICT = pydantic.ConfigDict(extra="forbid")  # of the values that a definition is read into
+STRICT = pydantic.ConfigDict(extra="forbid")  # for the classes of definitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A named set of settings: what a result depends on, but the machine; plain values.
+    """A named set of settings, plain values, on which alone the result depends, apart from the machine.
 
     Attributes:
-        name: of its result's file; it may hold ``/``.
-        groups: other names by which ``--only`` picks it.
+        name: name of the file of the result; it may hold ``/``.
+        groups: other names by which ``--only`` selects the cell.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Cell:
 
 
 class Store(OutputFolder):
-    """A folder with one JSON a cell, written under a temporary name and renamed, so whole or not there."""
+    """A folder with one JSON file per cell, written under a temporary name and renamed: never incomplete."""
 
     def result(self, cell: Cell) -> Any:
-        """What was measured in a cell with its settings; None where nothing was."""
+        """Return the stored result of a cell with its settings; None if there is none."""
         stored = self._stored(cell)
         return stored["result"] if stored is not None and stored["settings"] == cell.settings else None
 
@@ -46,10 +46,10 @@ class Store(OutputFolder):
         self.text(f"{cell.name}.json", content + "\n")
 
     def due(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells that have no result.
+        """Return the cells without a result.
 
         Raises:
-            ConfigError: the result of one was measured with other settings.
+            ConfigError: the result of a cell was measured with other settings.
         """
         waiting = []
         for cell in cells:
@@ -73,26 +73,26 @@ class Store(OutputFolder):
 
 
 class Study(Protocol):
-    """A definition as a value; making it and its cells checks what can be known before the first."""
+    """A definition as a value; its construction and that of its cells check all that needs no measurement."""
 
     def cells(self) -> Sequence[Any]:
-        """All cells, in the order in which they are measured."""
+        """Return all cells, in the order in which they are measured."""
 
     def check_due(self, due: Sequence[Any]) -> None:
-        """Refuse what would fail in a cell only; a ConfigError."""
+        """Raise a ConfigError for settings that would only fail when a cell is measured."""
 
     def measure(self, cell: Any, store: Store) -> Any:
-        """The result of a cell: plain values. Files beside it begin with the cell's name."""
+        """Measure a cell; return plain values. Names of further files begin with the name of the cell."""
 
     def report(self, cells: Sequence[Any], store: Store) -> str:
-        """Markdown of what is stored of some cells; pictures are written beside it."""
+        """Return the stored results of some cells as Markdown; pictures are written into the store."""
 
 
 def pick(cells: Sequence[Cell], words: Sequence[str]) -> list[Cell]:
-    """The cells that one of the ``words`` names: a group, or a pattern of names as ``gs2_*``; all by default.
+    """Return the cells of the ``words``: groups, or patterns of names such as ``gs2_*``; all without words.
 
     Raises:
-        ConfigError: a word names none.
+        ConfigError: a word matches no cell.
     """
     for word in words:
         groups = ", ".join(dict.fromkeys(group for cell in cells for group in cell.groups))
@@ -106,13 +106,13 @@ def _is_named(cell: Cell, word: str) -> bool:
 
 
 def load(path: Path, changes: Sequence[str], kinds: Mapping[str, type]) -> Study:
-    """Read a definition, whose key ``kind`` says what it is the definition of.
+    """Read a definition; its key ``kind`` is the kind of study.
 
     Args:
-        changes: ``key=value`` in the place of a key of the file; ``key+=text`` at the end of a list.
+        changes: ``key=value`` replaces a key of the file; ``key+=text`` extends a list.
 
     Raises:
-        ConfigError: one line with the key that is wrong, and what is allowed.
+        ConfigError: one line with the wrong key, and the allowed values.
     """
     try:
         values = yaml.safe_load(path.read_text())
@@ -135,7 +135,7 @@ def load(path: Path, changes: Sequence[str], kinds: Mapping[str, type]) -> Study
 
 
 def build(cls: type, values: Any) -> Any:
-    """A value of ``cls`` from plain ones, none ignored; the first mistake is a ConfigError of one line."""
+    """Build a value of ``cls`` from plain values, all of which are used; raise a ConfigError of one line."""
     try:
         return pydantic.TypeAdapter(cls).validate_python(values)
     except pydantic.ValidationError as error:
@@ -152,5 +152,5 @@ def check_words(words: Iterable[str], ours: Sequence[str]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as JSON gives it back: mappings and lists."""
+    """Return a dataclass as JSON stores it: mappings and lists."""
     return json.loads(json.dumps(asdict(value)))

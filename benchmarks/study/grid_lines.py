@@ -50,7 +50,7 @@ class GridLines:
         check_words(self.run, OURS)
 
     def cells(self) -> list[Cell]:
-        """All experiments with the first seed before the next, so that a table fills up early."""
+        """Return the cells ordered by seed, so that the table has every experiment early."""
         configs = [(experiment, self._compose(experiment)) for experiment in self.experiments]
         return [
             Cell(
@@ -74,7 +74,7 @@ class GridLines:
         return config
 
     def check_due(self, due: Sequence[Cell]) -> None:
-        """A run checks its own configuration, which is composed already."""
+        """Check nothing: every run checks its own configuration, which is composed before."""
 
     def measure(self, cell: Cell, store: Store) -> dict[str, Any]:
         (name,), folder = cell.groups, store.path / cell.name
@@ -85,7 +85,7 @@ class GridLines:
         return read_result(folder, cell.settings["shown"])
 
     def report(self, cells: Sequence[Cell], store: Store) -> str:
-        """A table, differences, and ``comparison.png``."""
+        """Return a table and differences, and draw ``comparison.png``."""
         results = [
             report.Results(one, {cell.name: store.result(cell) for cell in cells if one.name in cell.groups})
             for one in self.experiments
@@ -94,7 +94,7 @@ class GridLines:
 
 
 def read_result(folder: Path, model: str) -> dict[str, Any]:
-    """Scores and flags of a run by row (stitchings, then reference images), its costs and its machine."""
+    """Return scores and flags of a run by row (stitchings, then reference images), costs, and machine."""
     metrics, manifest = (_json(folder / name) for name in (names.METRICS, names.MANIFEST))
     stitched, training = metrics[model]["stitching"], manifest["training"][model]
     rows = stitched | {name: metrics[name] for name in REFERENCES}

@@ -18,7 +18,7 @@ from benchmarks.tables import markdown
 
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of every metrics.json
 
-REFINED = "refined"  # the stitching that has a mark of its own
+REFINED = "refined"  # the stitching that is drawn with its own marker
 SCORES = {  # heading, format
     "amplitude": ("A", ".4f"),
     "phase": ("φ", ".4f"),
@@ -40,7 +40,7 @@ CAPTION = (
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
 class Published:
-    """SSIM of amplitude and phase that others report, and where."""
+    """SSIM of amplitude and phase from the literature, and its source."""
 
     source: str
     amplitude: float | None = None
@@ -54,7 +54,7 @@ class Published:
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
 class Experiment:
-    """``conf/experiment/<name>.yaml``, and the model that is shown."""
+    """The name of ``conf/experiment/<name>.yaml``, and the model in the table."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Difference:
 
 
 class Spread(NamedTuple):
-    """Of some values."""
+    """Median, smallest and largest of some values."""
 
     median: float
     low: float
@@ -84,7 +84,7 @@ class Spread(NamedTuple):
 
 
 def spread_of(values: Sequence[float | None]) -> Spread | None:
-    """That of the values that are there; None if there is none."""
+    """Return the spread of the values that are not None; None if there are none."""
     there = [value for value in values if value is not None]
     return Spread(statistics.median(there), min(there), max(there)) if there else None
 
@@ -95,7 +95,7 @@ def format_spread(values: Spread | None, style: str) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment, and what is stored of its cells, None where nothing is."""
+    """An experiment, and the stored results of its cells, None for a missing one."""
 
     experiment: Experiment
     by_cell: Mapping[str, Any]
@@ -108,7 +108,7 @@ class Results:
         return spread_of([result["rows"].get(row, {}).get(score) for result in self.done])
 
     def amplitudes(self, row: str) -> dict[int, float | None]:
-        """By seed."""
+        """Return the amplitude SSIM of a row by seed."""
         return {
             int(name.rpartition("seed")[2]): result["rows"][row]["amplitude"]
             for name, result in self.by_cell.items()
@@ -119,7 +119,7 @@ class Results:
 def write(
     results: Sequence[Results], stitching: Sequence[str], differences: Sequence[Difference], store: Store
 ) -> str:
-    """Markdown; the pictures are written into the store."""
+    """Return the report as Markdown; the pictures are written into the store."""
     first = stitching[0]
     machines = dict.fromkeys(result["machine"] for one in results for result in one.done)
     parts = [CAPTION.format(first=first, machines="; ".join(machines) or "Nothing has run")]
@@ -133,7 +133,7 @@ def write(
 
 
 def format_row(one: Results, stitching: Sequence[str]) -> dict[str, str]:
-    """An experiment, as a row of the table."""
+    """Return an experiment as a row of the table."""
     first, others = stitching[0], (*stitching[1:], *REFERENCES)
     published = one.experiment.published
     row = {"cell": f"**{one.experiment.name}**: {one.experiment.title}"}
@@ -149,7 +149,7 @@ def format_row(one: Results, stitching: Sequence[str]) -> dict[str, str]:
 
 
 def format_difference(one: Difference, results: Mapping[str, Results], row: str) -> dict[str, str]:
-    """Over the seeds that both have."""
+    """Return a difference over the seeds of both experiments, as a row of the table."""
     this, minus = (results[name].amplitudes(row) for name in (one.cell, one.minus))
     pairs = [(this[seed], minus[seed]) for seed in this if seed in minus]
     found = spread_of([a - b if a is not None and b is not None else None for a, b in pairs])
@@ -157,10 +157,10 @@ def format_difference(one: Difference, results: Mapping[str, Results], row: str)
 
 
 def draw_comparison(results: Sequence[Results], first: str) -> Figure:
-    """A panel for amplitude and one for phase: SSIM of every experiment.
+    """Draw the SSIM of every experiment, in a panel for amplitude and one for phase.
 
-    Filled: our median with smallest to largest, by the ``first`` stitching. Diamond: the median by the
-    refined one. Hollow: published.
+    Filled marker: our median, with smallest to largest, by the ``first`` stitching. Diamond: the median by
+    the refined stitching. Hollow marker: published.
     """
     figure = Figure(figsize=(11, 2.0 + 0.34 * len(results)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)

@@ -1,4 +1,4 @@
-"""A program of this repository in a process of its own, for what runs many of them."""
+"""Programs of this repository, run one after the other in separate processes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from typing import IO
 
 log = logging.getLogger("study")
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-PATIENCE_S = 30.0  # for an interrupted program to end by itself
+PATIENCE_S = 30.0  # seconds after which an interrupted program is killed
 
 
 def heed_signals() -> None:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt, also where the shell had them ignored."""
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, even if the shell ignores them."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.default_int_handler)
 
 
 def run_scripts(commands: Sequence[Sequence[str]], output: Path) -> None:
-    """Run programs of ``scripts/`` with their arguments one after the other; ``output`` gets what they print.
+    """Run programs of ``scripts/`` with their arguments one after the other; their text goes to ``output``.
 
     Raises:
-        RuntimeError: one failed; with its exit code and the last line.
+        RuntimeError: a program failed; with its exit code and its last line.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w") as file:
         for name, *words in commands:
             if code := _execute([str(SCRIPTS / name), *words], file):
                 lines = output.read_text(errors="replace").strip().splitlines()
-                said = lines[-1] if lines else "it said nothing"
+                said = lines[-1] if lines else "no output"
                 raise RuntimeError(f"{name} ended with exit code {code}: {said}; see {output}")
 
 
 def _execute(command: Sequence[str], output: IO[str]) -> int:
-    """The exit code. The process has a session of its own: Ctrl-C reaches it through us alone, once."""
+    """Run a command, and return its exit code.
+
+    The process is in a new session, so that it gets Ctrl-C once, from this process.
+    """
     process = subprocess.Popen(
         [sys.executable, *command],
         stdin=subprocess.DEVNULL,
@@ -61,6 +64,6 @@ def _execute(command: Sequence[str], output: IO[str]) -> int:
 
 
 def quoted(key: str, path: Path) -> str:
-    """An override whose value is a path, which may hold any character."""
+    """Return an override whose value is a path with any characters."""
     text = str(path).replace("'", "\\'")
     return f"{key}='{text}'"

@@ -1,4 +1,4 @@
-"""The study of imperfections: simulated scans of which ever more is wrong, and a run on each."""
+"""The study of imperfections: simulated scans with ever stronger imperfections, and a run on each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CAPTION = (
 
 @dataclass(frozen=True, config=STRICT)
 class Panel:
-    """An imperfection; ``keys`` of ``simulate_scan.py`` have a value for each of the ``strengths``."""
+    """An imperfection; ``keys`` of ``simulate_scan.py`` have a value for each strength."""
 
     name: str
     axis: str
@@ -58,7 +58,7 @@ class Panel:
 
 
 def compose_words(name: str, words: Sequence[str], schema: type) -> DictConfig:
-    """What Hydra composes of a configuration; a mistake is explained by the keys of its program."""
+    """Compose a configuration by Hydra; raise an error that names the keys of its program."""
     try:
         return compose(name, list(words))
     except HydraException as error:
@@ -80,18 +80,18 @@ class Robustness:
         check(len(set(names)) == len(names), "panels", names, "of different names")
 
     def cells(self) -> list[Cell]:
-        """A cell that several panels have is one."""
+        """Return the cells of all panels; a cell of several panels occurs once."""
         return list(
             {cell.name: cell for panel in self.panels for cell in self.cells_of(panel).values()}.values()
         )
 
     def cells_of(self, panel: Panel) -> dict[float, Cell]:
-        """By strength, 0 first."""
+        """Return the cells of a panel by strength, 0 first."""
         found = {}
         for k, strength in enumerate((0.0, *panel.strengths)):
             wrong = [f"{key}={values[k - 1]}" for key, values in panel.keys.items()] if k else []
             name = f"{panel.name}_{strength:g}" if wrong or panel.run else CLEAN
-            # What is added on the command line comes last, and so wins.
+            # Overrides from the command line come last, and so take precedence.
             settings = {"simulate": [*wrong, *self.simulate], "run": [*panel.run, *self.run]}
             settings["rows"] = [*self.curves]
             shared = tuple(one.name for one in self.panels if not one.run)
@@ -100,7 +100,7 @@ class Robustness:
         return found
 
     def check_due(self, due: Sequence[Cell]) -> None:
-        """See that every cell can be configured, and that pty-chi is there if one asks for it."""
+        """Check that every cell can be configured, and that pty-chi is installed if a cell needs it."""
         pythons = set()
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             for cell in due:
@@ -124,7 +124,7 @@ class Robustness:
         return read_result(folder, cell.settings["rows"])
 
     def report(self, cells: Sequence[Cell], store: Store) -> str:
-        """A line for every strength of every panel, and ``robustness.png``."""
+        """Return a line for every strength of every panel, and draw ``robustness.png``."""
         picked = {cell.name for cell in cells} - {CLEAN}
         every = [(panel, self.cells_of(panel)) for panel in self.panels]
         panels = [
@@ -143,7 +143,7 @@ class Robustness:
 
 
 def read_result(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
-    """SSIM (None where it could not be compared), errors of probe and positions by row; seconds by step."""
+    """Return SSIM (None if it has none), errors of probe and positions by row; seconds by step."""
     rows = json.loads((folder / RUN / names.METRICS).read_text())
     manifest = json.loads((folder / RUN / names.MANIFEST).read_text())
     there = [row for row in curves if row in rows]
@@ -162,10 +162,10 @@ def read_result(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
 
 
 def measure_beam(folder: Path, rows: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Of probe and positions; none where the file is the truth.
+    """Return the errors of probe and positions by row; empty if the scan file has no truth.
 
-    That of positions is the median distance from the true ones, apart from a common shift: patterns that
-    LSQ-ML does not see stay where they are.
+    The error of the positions is the median distance from the true ones, px, apart from a common shift. The
+    median is used because LSQ-ML leaves patterns that it does not fit at their nominal positions.
     """
     try:
         truth = read_truth(folder / SCAN)
@@ -202,7 +202,7 @@ def _format_errors(values: Mapping[str, float], curves: Mapping[str, str]) -> st
 
 
 def draw_picture(panels: Sequence[tuple[Panel, Mapping[float, Any]]], curves: Mapping[str, str]) -> Figure:
-    """A panel for each imperfection: SSIM by strength; solid amplitude, dashed phase."""
+    """Draw the SSIM by strength in a panel for each imperfection; solid: amplitude, dashed: phase."""
     count = len(panels)
     figure = Figure(figsize=(1.2 + 3.1 * count, 4.4), layout="constrained")
     axes = figure.subplots(1, count, sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""An axis of SSIM on a scale of log(1 − SSIM), on which good ones can be told apart."""
+"""An axis of SSIM on a scale of log(1 − SSIM), which separates values close to 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABELS = ([1 - tick for tick in TICKS], [f"{tick:g}" for tick in TICKS])
 
 
 def lost(ssim: Any) -> Any:
-    """The place of an SSIM on the axis, ``1 − SSIM``, kept inside."""
+    """Return the coordinate of an SSIM on the axis, ``1 − SSIM``, clipped to its range."""
     return 1 - np.clip(ssim, TICKS[0], BEST)
 
 

@@ -1,4 +1,4 @@
-"""The study of one network on scans of kinds that it may never have seen; TensorFlow only to measure."""
+"""The study of one network on seen and unseen kinds of scans; TensorFlow is imported only to measure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Panel:
 
 
 class Named(NamedTuple):
-    """A kind of probe or object; ``trained``: the network's training has seen it."""
+    """A kind of probe or object; ``trained``: whether the network was trained with it."""
 
     entry: Entry
     trained: bool
@@ -75,8 +75,8 @@ class Scan:
     """A simulated scan.
 
     Attributes:
-        parts: the names that it is put together from.
-        held_out: whether its probe's and its object's kinds are.
+        parts: names of its probe, object, material and way to scan.
+        held_out: whether both, one or neither of its kinds of probe and object were held out of the training.
     """
 
     name: str
@@ -116,7 +116,7 @@ class ZeroShot:
 
     @cached_property
     def scans_by_panel(self) -> dict[str, list[Scan]]:
-        """A scan that several panels have is one value."""
+        """Return the scans of each panel; a scan of several panels is one value."""
         seen: dict[str, Scan] = {}
         return {
             panel.name: [seen.setdefault(scan.name, scan) for scan in self._make_scans(panel)]
@@ -138,7 +138,7 @@ class ZeroShot:
                 photons=photons,
                 N=N,
                 positions=panel.positions,
-                # unlike in dose or scan alone: of one seed, and so of one probe and material
+                # scans that differ only in dose or path share a seed, and so probe and material
                 seed=zlib.crc32(f"{self.seed}/{probe}/{object_}/{material}/{N}".encode()),
             )
             name = f"{probe}-{object_}-{material}-{scan}-{photons:g}-N{N}-J{panel.positions}".replace("+", "")
@@ -150,7 +150,7 @@ class ZeroShot:
         return read_network(run_folder(self.run), "pinn")
 
     def cells(self) -> list[MethodCell]:
-        """The methods of a scan one after the other, as they begin with each other's objects."""
+        """Return the cells ordered by scan, because its methods start from each other's objects."""
         panels: dict[Scan, list[str]] = {}
         for panel, some in self.scans_by_panel.items():
             for scan in some:
@@ -171,20 +171,20 @@ class ZeroShot:
         ]
 
     def check_due(self, due: Sequence[MethodCell]) -> None:
-        """See that TensorFlow is what Keras uses, and that the Python that is named has pty-chi."""
+        """Check that Keras uses TensorFlow, and that the specified Python has pty-chi."""
         require_tensorflow(os.environ)
         if any(cell.method == LSQML for cell in due) and (missing := available(self.ptychi)):
             raise ConfigError(f"ptychi: {missing}")
 
     def measure(self, cell: MethodCell, store: Store) -> dict[str, Any]:
-        """Scores of a method; its object beside them, aligned, with truth and probe."""
+        """Return the scores of a method; store its aligned object, truth and probe."""
         result, images = self._bench.measure(cell.scan, cell.method)
         store.write(f"{cell.name}.npz", lambda file: np.savez(file, allow_pickle=False, **images))
         return result
 
     @cached_property
     def _bench(self) -> Bench:
-        """TensorFlow is imported only now."""
+        """Return the bench; TensorFlow is imported here."""
         start_tensorflow()
         from benchmarks.study.zero_shot_methods import Bench
         from workflows.command_line.device import prepare_tensorflow
@@ -193,7 +193,7 @@ class ZeroShot:
         return Bench(self)
 
     def report(self, cells: Sequence[MethodCell], store: Store) -> str:
-        """Summary, a table for every panel, ``heat_map.png``, ``flag.png`` and ``worst.png``."""
+        """Return summary and tables of the panels; draw ``heat_map.png``, ``flag.png`` and ``worst.png``."""
         rows: dict[str, Row] = {}
         for cell in cells:
             rows.setdefault(cell.scan.name, Row(cell.scan, {})).results[cell.method] = store.result(cell)
@@ -210,7 +210,7 @@ def _look_up(table: Mapping[str, Any], name: str, key: str) -> Any:
 
 
 def _read_kind(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> Named:
-    """``{kind, trained, parameter: [low, high]}``."""
+    """Read an entry ``{kind, trained, parameter: [low, high]}``."""
     ranges = dict(value)
     kind, trained = ranges.pop("kind", None), ranges.pop("trained", False)
     check(kind in table, f"{where}.kind", kind, f"one of {', '.join(table)}")

@@ -1,4 +1,4 @@
-"""Pictures of a network on simulated scans: what fails where, what the worst look like, what flags tell."""
+"""Figures of a network on simulated scans: scores by kind, the worst objects, measures of the flags."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ptycho.evaluation.figures import AMPLITUDE_MAP, phase_limits
 from ptycho.evaluation.metrics import CHANNELS, phase
 from ptycho.evaluation.trust import LIMITS
 
-LOSS_MAP = "cividis"  # light is bad; told apart by the colour-blind, too
-DARK = 0.45  # of the colour scale, below which numbers are white
+LOSS_MAP = "cividis"  # bright is bad; readable for the colour-blind
+DARK = 0.45  # fraction of the colour scale below which numbers are white
 WRONG, RIGHT = 0.8, 0.95  # amplitude SSIM below which a reconstruction is wrong, above which it is right
 
 
 class Point(NamedTuple):
-    """A reconstruction: what the flags look at, the amplitude SSIM that they cannot see, and two flags."""
+    """A reconstruction: measures of the flags, the amplitude SSIM (which they do not use), and two flags."""
 
     excess: float
     disagreement: float
@@ -33,10 +33,10 @@ class Point(NamedTuple):
 
 
 def draw_heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[str, np.ndarray]) -> Figure:
-    """SSIM of probes × objects, amplitude above and phase below, a column for every method.
+    """Draw the SSIM of probes × objects, amplitude above and phase below, a column for every method.
 
     Args:
-        grids: method → SSIM of amplitude and of phase ``(2, P, O)``, NaN where there is none.
+        grids: SSIM of amplitude and of phase ``(2, P, O)`` by method; NaN: not measured.
     """
     count = max(len(grids), 1)
     size = (2.2 + count * (0.8 + 0.62 * len(objects)), 2 * (1.5 + 0.36 * len(probes)))
@@ -60,7 +60,7 @@ def draw_heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[
 
 
 def _write_numbers(ax: Axes, grid: np.ndarray, norm: LogNorm) -> None:
-    """The value in every field, white on dark and black on light."""
+    """Write the value into every field, white on dark and black on bright ones."""
     for (row, col), value in np.ndenumerate(grid):
         if np.isfinite(value):
             colour = "white" if norm(float(lost(value))) < DARK else "black"
@@ -69,7 +69,7 @@ def _write_numbers(ax: Axes, grid: np.ndarray, norm: LogNorm) -> None:
 
 
 def draw_flags(points: Sequence[Point]) -> Figure:
-    """Every reconstruction by what the flags look at; their limits; colours by the SSIM."""
+    """Draw every reconstruction by the measures of the flags, with their limits; colours by SSIM."""
     figure = Figure(figsize=(9.6, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     kinds = {
@@ -93,12 +93,12 @@ def draw_flags(points: Sequence[Point]) -> Figure:
 
 
 def draw_gallery(lines: Sequence[str], images: Sequence[Mapping[str, np.ndarray]], method: str) -> Figure:
-    """A row for each reconstruction: truth and object in amplitude and in phase, and the probe.
+    """Draw a row for each reconstruction: amplitude and phase of truth and object, and the probe.
 
     Args:
-        lines: what stands above each row.
+        lines: title of each row.
         images: ``truth``, ``probe`` and the aligned ``object``, complex.
-        method: what made the object.
+        method: name of the method of the object.
     """
     figure = Figure(figsize=(13, 0.4 + 2.75 * max(len(lines), 1)), layout="constrained")
     parts = figure.subfigures(max(len(lines), 1), 1, squeeze=False)[:, 0]

@@ -1,4 +1,4 @@
-"""The ways to reconstruct a scan that the study compares, as a table."""
+"""The methods that the study compares, as a table."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from benchmarks.study.zero_shot import Scan, ZeroShot
 
 STITCHING = "probe"
-SIZES = 16  # pixels between the sides of regions
-TRIAL_EPOCHS = 3  # of LSQ-ML, by which its speed is measured
-EPOCHS = (5, 400)  # of LSQ-ML, at least and at most
+SIZES = 16  # pixels; sides of regions are multiples of it
+TRIAL_EPOCHS = 3  # epochs of LSQ-ML that measure its speed
+EPOCHS = (5, 400)  # smallest and largest number of epochs of LSQ-ML
 THREADS = 2  # of LSQ-ML
 Value = TypeVar("Value")
 
@@ -37,11 +37,11 @@ class Outcome:
 
     Attributes:
         stitched: the object.
-        data: the patterns with the probe and positions that go with it.
-        seconds: from the patterns to the object, without compilation.
-        compile_s: time of compilation, as far as it can be separated.
-        moved: the object may lie elsewhere than the true one.
-        facts: whatever else is to be noted.
+        data: the patterns with the probe and positions of the object.
+        seconds: time from the patterns to the object, without compilation.
+        compile_s: time of compilation, if it can be separated.
+        moved: whether the object may be shifted relative to the true one.
+        facts: further values to store.
     """
 
     stitched: Reconstruction
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Case:
-    """A scan, each pattern a group, the network, and how the study uses it."""
+    """A scan, of which each pattern is a group, the network, and the definition of the study."""
 
     study: ZeroShot
     model: LoadedModel
@@ -62,18 +62,18 @@ class Case:
 
     @cached_property
     def region(self) -> Region:
-        """What is scored."""
+        """The region that is scored."""
         return find_region(self.data)
 
     @cached_property
     def tiles(self) -> Dataset:
-        """Groups for the network; their regions are of few sizes, so that cells share compiled programs."""
+        """Groups for the network; regions have few sizes, so that cells share compiled programs."""
         tiles = self.data.tiled(min(self.study.group_size, len(self.data.positions)))
         return replace(tiles, region_size=-(-tiles.region_size // SIZES) * SIZES)
 
     @cached_property
     def zero_shot(self) -> Outcome:
-        """Once for the compilation, and once more for the time."""
+        """The object of the network, reconstructed twice: with compilation, and for the time."""
         first, _ = _time(lambda: self.model.reconstruct(self.tiles, STITCHING))
         seconds, made = _time(lambda: self.model.reconstruct(self.tiles, STITCHING))
         return Outcome(made, self.data, seconds, max(first - seconds, 0.0))
@@ -85,12 +85,12 @@ class Case:
         if not np.isfinite(start).all():
             return zero_shot
         seconds, found = _time(lambda: refine(start, self.data, self.study.passes))
-        made = Reconstruction(np.where(mask, found, 0), mask)  # has no regions to disagree
+        made = Reconstruction(np.where(mask, found, 0), mask)  # a refined object has no regions that disagree
         return replace(zero_shot, stitched=made, seconds=zero_shot.seconds + seconds)
 
 
 def run_lsqml(case: Case) -> Outcome:
-    """LSQ-ML of pty-chi, for as many epochs as fit into the time of network and refinement."""
+    """Run LSQ-ML of pty-chi for as many epochs as fit into the time of network and refinement."""
     settings = LsqmlConfig(epochs=TRIAL_EPOCHS, positions=False, python=case.study.ptychi, threads=THREADS)
     trial = lsqml.reconstruct(case.data, settings, case.study.seed)
     epochs = round(case.refined.seconds * TRIAL_EPOCHS / max(trial.reconstruction.seconds, 1e-3))
@@ -117,7 +117,7 @@ def _time(work: Callable[[], Value]) -> tuple[float, Value]:
 
 
 class Bench:
-    """Where the cells of a study are measured; it keeps the last scan, for its other methods."""
+    """The measurement of the cells of a study; it keeps the last scan for the other methods."""
 
     def __init__(self, study: ZeroShot) -> None:
         self.study, self.model = study, LoadedModel(study.network)
@@ -129,7 +129,7 @@ class Bench:
         return self.case[1]
 
     def measure(self, scan: Scan, method: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Scores, and images: truth, probe, and the object, aligned."""
+        """Return scores, and images: truth, probe, and the aligned object."""
         case = self.case_of(scan)
         data, region = case.data, case.region
         assert data.objects is not None

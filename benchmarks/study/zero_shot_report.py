@@ -29,18 +29,18 @@ CAPTION = (
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A scan (a ``Scan`` of :mod:`benchmarks.study.zero_shot`), and what is stored by method, or None."""
+    """A ``Scan`` of :mod:`benchmarks.study.zero_shot`, and its stored results by method, or None."""
 
     scan: Any
     results: dict[str, Any]
 
     def ssim(self, method: str) -> tuple[float, float] | None:
-        """Amplitude and phase; what could not be scored counts as 0. None: not done."""
+        """Return the SSIM of amplitude and phase; 0 for an object without a score; None: not measured."""
         result = self.results.get(method)
         return None if result is None else (result["ssim"][0] or 0.0, result["ssim"][1] or 0.0)
 
     def misfit(self, method: str) -> float | None:
-        """R over R of noise."""
+        """Return the R-factor over that of photon noise."""
         result = self.results.get(method)
         if result is None or not result["r_factor"] or not result["r_noise"]:
             return None
@@ -48,11 +48,11 @@ class Row:
 
 
 def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: Store) -> str:
-    """Markdown; the pictures are written into the store.
+    """Return the report as Markdown; the pictures are written into the store.
 
     Args:
-        panels: by title.
-        held_out: the groups of the summary, ``Scan.held_out``.
+        panels: rows of each panel, by title.
+        held_out: groups of the summary, values of ``Scan.held_out``.
     """
     rows = list({row.scan.name: row for some in panels.values() for row in some}.values())
     methods = [*dict.fromkeys(name for row in rows for name, result in row.results.items() if result)]
@@ -68,7 +68,7 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
     store.figure("heat_map.png", figures.draw_heat_map(*list_kinds(largest), collect_grids(largest, methods)))
     store.figure("flag.png", figures.draw_flags(points))
     store.figure("worst.png", draw_worst(rows, store))
-    parts += ["## The flags", describe_flags(points), "![What the flags look at](flag.png)"]
+    parts += ["## The flags", describe_flags(points), "![The measures of the flags](flag.png)"]
     parts += ["![SSIM of probes and objects by method](heat_map.png)"]
     return "\n\n".join([*parts, "![The worst reconstructions without training](worst.png)"])
 
@@ -77,7 +77,7 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
 
 
 def format_summary(method: str, rows: Sequence[Row]) -> dict[str, str]:
-    """Median and worst of a method over the scans that it has done; nothing where it has done none."""
+    """Return median and worst scores of a method over its measured scans; empty if there are none."""
     done = {row: ssim for row in rows if (ssim := row.ssim(method)) is not None}
     if not done:
         return {}
@@ -96,7 +96,7 @@ def format_summary(method: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def format_row(row: Row, methods: Sequence[str]) -> dict[str, str]:
-    """What a scan is, and every method's SSIM, R/noise and seconds."""
+    """Return a row of the table: the scan, and SSIM, R/noise and seconds of every method."""
     pairs = {name: row.ssim(name) for name in methods}
     misfits = [row.misfit(name) for name in methods]
     seconds = [(row.results.get(name) or {}).get("seconds") for name in methods]
@@ -117,7 +117,7 @@ def format_row(row: Row, methods: Sequence[str]) -> dict[str, str]:
 
 
 def read_points(results: Iterable[Any]) -> list[figures.Point]:
-    """What the flags look at, of reconstructions that have an R-factor."""
+    """Return the measures of the flags for the reconstructions with an R-factor."""
     points = []
     for result in results:
         if result is not None and result["r_factor"] is not None:
@@ -130,7 +130,7 @@ def read_points(results: Iterable[Any]) -> list[figures.Point]:
 
 
 def describe_flags(points: Sequence[figures.Point]) -> str:
-    """How well the flags tell wrong reconstructions from right ones."""
+    """Return a text on how well the flags separate wrong reconstructions from right ones."""
     wrong = [point for point in points if point.ssim < WRONG]
     right = [point for point in points if point.ssim > RIGHT]
     some = [f"{sum(p.outside or p.in_noise for p in points)} of {len(points)}" for points in (wrong, right)]
@@ -147,7 +147,7 @@ def describe_flags(points: Sequence[figures.Point]) -> str:
 
 
 def draw_worst(rows: Sequence[Row], store: Store) -> figures.Figure:
-    """Those by the network alone, each with what may be the cause."""
+    """Draw the worst reconstructions by the network alone, each with possible causes."""
     done = [(min(ssim), row) for row in rows if (ssim := row.ssim(ALONE)) is not None]
     shown = [row for _, row in sorted(done, key=lambda pair: pair[0])[:WORST]]
     images = [dict(np.load(store.path / f"{row.scan.name}/{ALONE}.npz")) for row in shown]
@@ -155,7 +155,7 @@ def draw_worst(rows: Sequence[Row], store: Store) -> figures.Figure:
 
 
 def describe_scan(row: Row) -> str:
-    """One line of what may be the cause of a bad score."""
+    """Return a line of possible causes of a bad score."""
     scan, parts, result = row.scan.settings, row.scan.parts, row.results[ALONE]
     (amplitude, phase), misfit = row.ssim(ALONE) or (0.0, 0.0), row.misfit(ALONE)
     facts = [
@@ -175,13 +175,13 @@ def _kinds(row: Row) -> tuple[str, str]:
 
 
 def list_kinds(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Probes and objects, in their order."""
+    """Return the names of probes and objects, in their order."""
     probes, objects = zip(*map(_kinds, rows), strict=True)
     return list(dict.fromkeys(probes)), list(dict.fromkeys(objects))
 
 
 def collect_grids(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, np.ndarray]:
-    """By method, SSIM by probe and object ``(2, P, O)``, amplitude and phase; of several scans the worst."""
+    """Return the SSIM of amplitude and phase ``(2, P, O)`` of probes and objects, by method: the worst."""
     probes, objects = list_kinds(rows)
     grids = {name: np.full((2, len(probes), len(objects)), np.nan) for name in methods}
     for name, grid in grids.items():

@@ -1,4 +1,4 @@
-"""How a reconstruction of a simulated scan is scored against its truth."""
+"""Scores of the reconstruction of a simulated scan against its truth."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fract
 
 
 def find_region(data: Dataset) -> metrics.Region:
-    """A rectangle in the hull of the probes' centres: well illuminated, without a rim of half a probe.
+    """Return a rectangle in the hull of the probe centres: well illuminated, without a rim of half a probe.
 
-    The hull's bounding box, cut on all sides until it holds nothing else.
+    It is the bounding box of the hull, cut on all sides until it is inside the hull.
 
     Raises:
         ConfigError: too few positions, or too close, for a rectangle of the window of SSIM.
@@ -45,12 +45,12 @@ def find_region(data: Dataset) -> metrics.Region:
 def score(
     stitched: Reconstruction, measured: Dataset, truth: np.ndarray, region: metrics.Region, moved: bool
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Scores in the region, and the object there, aligned to the truth, complex64.
+    """Return scores in the region, and the object there, aligned to the truth, complex64.
 
     Args:
-        measured: the patterns with the probe and the positions that go with the object.
+        measured: the patterns with the probe and the positions of the object.
         truth: ``(1, M, M)``.
-        moved: the object may lie elsewhere than the true one.
+        moved: whether the object may be shifted relative to the true one.
     """
     objects, mask = stitched.objects, stitched.mask
     truth = in_its_frame(truth, stitched, region) if moved else truth
@@ -70,7 +70,7 @@ def score(
 
 
 def measure_scan(data: Dataset, region: metrics.Region) -> dict[str, float]:
-    """What may be the cause of a bad score."""
+    """Return numbers of a scan that may be the causes of a bad score."""
     assert data.objects is not None
     truth = region.crop(data.objects[0])
     return {

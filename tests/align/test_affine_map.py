@@ -1,4 +1,4 @@
-"""Nominal positions at another scale or turned, of a scan simulated by loops."""
+"""Affine position correction: scale and rotation of nominal positions, of a scan simulated by loops."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def scan():
 
 
 def found(scan, factor=1.0, degrees=0.0, jitter=0.0):
-    """Of nominal positions a factor too far apart and turned, rows to columns."""
+    """Return the map found for nominal positions that are scaled by a factor and rotated, rows to columns."""
     data, rng = scan.dataset(np.random.default_rng(2), exact=True), np.random.default_rng(3)
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     recorded = factor * scan.positions @ np.array([[c, s], [-s, c]]) + rng.normal(
@@ -58,7 +58,7 @@ def test_few_patterns_tell_nothing(scan):
 
 @pytest.mark.parametrize("curvature", [-240.0, 150.0])
 def test_the_curvature_of_a_lens_is_found(curvature):
-    """A pupil of 10 px radius at N = 64."""
+    """The pupil has a radius of 10 px at N = 64."""
     q = np.hypot(*np.mgrid[-32:32, -32:32])
     probe = lens((q < 10).astype(float), curvature)
     assert curvature_of(probe) == pytest.approx(curvature, abs=12)
@@ -66,5 +66,5 @@ def test_the_curvature_of_a_lens_is_found(curvature):
 
 
 def test_a_plane_wave_has_no_curvature():
-    """Its far field is one pixel: no phase of that pixel makes it sharper."""
+    """Its far field is one pixel, which no phase makes sharper."""
     assert curvature_of(np.ones((64, 64), np.complex64)) == pytest.approx(0, abs=64**2)

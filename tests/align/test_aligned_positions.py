@@ -1,4 +1,4 @@
-"""What is done and said of positions that err by tens of pixels, by slips or by a map of all."""
+"""Corrections and findings of position errors of tens of pixels: position jumps or an affine map."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ MOVES = np.zeros((9, 2))
 MOVES[4] = 12, -5
 
 
-def slips(moves=0.0, unplaced=NOWHERE, deviance=None):
+def jumps(moves=0.0, unplaced=NOWHERE, deviance=None):
     found = np.zeros((9, 2)) + moves
     left = None if deviance is None else np.full(9, deviance)
     return Jumps(found, unplaced, Comparison(0.5, 0.1), left)
@@ -37,7 +37,7 @@ def other(drift=False, probe=None, doubts=(SCALE,)):
 
 @pytest.fixture(scope="module")
 def recorded():
-    """Nine patterns, as they were settled."""
+    """An aligned scan of nine patterns."""
     data = Scan.of(np.random.default_rng(1), count=3).dataset()
     scan = ptycho.Scan.from_arrays(data.amplitudes[:] ** 2, data.positions, data.probe[0], counts=False)
     config = ScanRunConfig(data=DataConfig(file=("x",)))
@@ -46,7 +46,7 @@ def recorded():
 
 @pytest.fixture
 def corrected(monkeypatch, recorded):
-    """What comes of slips that are found, without a map or behind one, under keys."""
+    """``corrected(alone, behind, …)``: the scan after jumps are found without a map, or behind one."""
 
     def run(alone=None, behind=None, other=None, again=None, position_jumps=True, **solver):
         def find(data, refine_probe):
@@ -62,13 +62,13 @@ def corrected(monkeypatch, recorded):
 
 
 def moves_between(recorded, found):
-    """Of the patterns, ``(J, 2)``, a constant aside."""
+    """Return the shifts of the patterns, ``(J, 2)``, apart from a constant."""
     change = found.data.positions - recorded.data.positions
     return change - change[0]
 
 
 def test_moves_are_made_and_reported(recorded, corrected):
-    found = corrected(slips(MOVES))
+    found = corrected(jumps(MOVES))
     np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
     assert str(found.steps[0]).startswith(
@@ -78,29 +78,29 @@ def test_moves_are_made_and_reported(recorded, corrected):
 
 
 def test_right_positions_are_the_same_dataset(recorded, corrected):
-    found = corrected(slips())
+    found = corrected(jumps())
     assert found.data is recorded.data and not found.steps
     assert flags_of(found.decisions) == [FEW]
 
 
 @pytest.mark.parametrize("keys", [{"position_jumps": False}, {"positions": False}])
-def test_who_asks_for_positions_as_they_are_gets_them(recorded, corrected, keys):
-    found = corrected(slips(MOVES), other=other(drift=True), **keys)
+def test_specified_positions_are_kept(recorded, corrected, keys):
+    found = corrected(jumps(MOVES), other=other(drift=True), **keys)
     assert found.data is recorded.data and not found.steps
     assert flags_of(found.decisions) == [FEW] and found.alternative.kept.flags == (
         SCALE,
-    )  # judged when it is reconstructed
+    )  # assessed when it is reconstructed
 
 
 def test_positions_that_are_not_found_are_flagged(recorded, corrected):
-    found = corrected(slips(unplaced=np.arange(9) < 2))
+    found = corrected(jumps(unplaced=np.arange(9) < 2))
     assert found.data is recorded.data and flags_of(found.decisions) == [FEW, POSITIONS]
 
 
 def test_a_drift_is_taken_and_reported(recorded, corrected):
-    """With the probe that goes with it, and no flag, since it is corrected."""
+    """The probe of the map is used, too, and there is no flag, because the drift is corrected."""
     probe = np.full((recorded.data.N,) * 2, 2 + 1j, np.complex64)
-    found = corrected(behind=slips(), other=other(True, probe))
+    found = corrected(behind=jumps(), other=other(True, probe))
     expected = (STRETCH - 1) * (recorded.data.positions - recorded.data.positions[0])
     np.testing.assert_allclose(moves_between(recorded, found), expected, atol=1e-4)
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
@@ -111,8 +111,8 @@ def test_a_drift_is_taken_and_reported(recorded, corrected):
 
 
 def test_another_scale_is_reported_and_nothing_is_moved(recorded, corrected):
-    """Also where slips alone would explain more than positions as they are: they are not looked for."""
-    found = corrected(behind=slips(), other=other())
+    """Jumps are not searched for, even if they would explain more than the nominal positions."""
+    found = corrected(behind=jumps(), other=other())
     assert (
         found.data is recorded.data
         and flags_of(found.decisions) == [FEW]
@@ -121,9 +121,9 @@ def test_another_scale_is_reported_and_nothing_is_moved(recorded, corrected):
 
 
 @pytest.mark.parametrize("drift", [True, False])
-def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(recorded, corrected, drift):
-    both = corrected(slips(-MOVES, deviance=2), slips(MOVES, deviance=1), other(drift))
-    alone = corrected(slips(-MOVES, deviance=1), slips(MOVES, deviance=2), other(drift))
+def test_jumps_with_or_without_a_map_are_taken_by_what_they_explain(recorded, corrected, drift):
+    both = corrected(jumps(-MOVES, deviance=2), jumps(MOVES, deviance=1), other(drift))
+    alone = corrected(jumps(-MOVES, deviance=1), jumps(MOVES, deviance=2), other(drift))
     np.testing.assert_allclose(moves_between(recorded, alone), -MOVES, atol=1e-4)
     assert flags_of(alone.decisions) == [FEW]
     if drift:
@@ -138,10 +138,10 @@ def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(re
         )
 
 
-@pytest.mark.parametrize("nowhere", [slips(), slips(unplaced=NOWHERE | True)])
-def test_where_a_map_mends_nothing_slips_alone_may(recorded, corrected, nowhere):
-    lost = slips(unplaced=NOWHERE | True)
-    found = corrected(slips(MOVES), lost, other(True))
+@pytest.mark.parametrize("nowhere", [jumps(), jumps(unplaced=NOWHERE | True)])
+def test_jumps_alone_are_taken_where_a_map_does_not_help(recorded, corrected, nowhere):
+    lost = jumps(unplaced=NOWHERE | True)
+    found = corrected(jumps(MOVES), lost, other(True))
     np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
     found = corrected(nowhere, lost, other(True))
     assert found.data is recorded.data and flags_of(found.decisions) == [FEW, *[POSITIONS] * nowhere.lost]
@@ -149,7 +149,7 @@ def test_where_a_map_mends_nothing_slips_alone_may(recorded, corrected, nowhere)
 
 
 def test_scale_and_rotation_are_looked_for_anew(corrected):
-    lost = slips(unplaced=NOWHERE | True)
-    assert corrected(slips(MOVES), lost, other()).alternative is None
-    still = corrected(slips(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
+    lost = jumps(unplaced=NOWHERE | True)
+    assert corrected(jumps(MOVES), lost, other()).alternative is None
+    still = corrected(jumps(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
     assert still.alternative.kept.flags == (ORIENTATION,)

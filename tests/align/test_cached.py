@@ -1,4 +1,4 @@
-"""An alignment that was kept is taken as it was, without a fit, and only of the same scan."""
+"""A stored alignment is used without a fit, and only for the same scan."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ def scan(seed=2):
 
 
 def stretched(aligned, context):
-    """A map, another probe, a decision, a warning and an alternative."""
+    """An aligned scan with a map, another probe, a decision, a warning and an alternative."""
     changed = aligned.mapped(np.diag([1.125, 1.0]), np.roll(aligned.data.probe[0], 1, 0))
     return replace(changed, alternative=OTHER).decided(APPLIED, KEPT)
 
@@ -43,8 +43,8 @@ def calls(monkeypatch):
     return seen
 
 
-def test_a_step_that_needs_more_values_is_left_out(tmp_path, monkeypatch):
-    """16 patterns of 16² values, and an object of fewer than 27² complex pixels: 2.8 values a parameter."""
+def test_a_step_that_needs_more_values_is_skipped(tmp_path, monkeypatch):
+    """16 patterns of 16² values and an object of fewer than 27² complex pixels: 2.8 values per parameter."""
     seen = []
     trace = {
         least: lambda aligned, context, least=least: seen.append(least) or aligned for least in (2.5, 9.0)

@@ -1,4 +1,4 @@
-"""A file's probe that is none: an object in its place is not begun with; a rough probe is."""
+"""A wrong probe in the file: an object in its place is not used as the initial probe; a rough probe is."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from ptycho.scan.beam import Beam
 
 
 def read_with(stored, **keys):
-    """What becomes of a scan whose file has this probe, and of its dataset."""
+    """Return the aligned scan, and the data set, of a file with this probe."""
     truth = Scan.of(np.random.default_rng(1), 1e4, count=6)
     data = truth.dataset(np.random.default_rng(2))
     scan = ptycho.Scan.from_arrays(np.rint(data.amplitudes[:] ** 2), data.positions, stored, counts=True)
@@ -23,7 +23,7 @@ def read_with(stored, **keys):
 
 
 def object_as_probe():
-    """A weak one whose phase differs from sample to sample: it scatters all over the detector."""
+    """A weak object whose phase differs from sample to sample, which scatters all over the detector."""
     return np.exp(2j * np.pi * np.random.default_rng(3).random((N, N)))
 
 

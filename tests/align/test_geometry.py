@@ -1,4 +1,4 @@
-"""What is said and done of positions that do not fit the detector."""
+"""Findings and corrections of positions that do not fit the detector."""
 
 from types import SimpleNamespace
 
@@ -27,17 +27,17 @@ def position_map(matrix, gain=0.2, skewness=1.0):
 
 
 def test_the_keys_give_the_positions_that_were_meant():
-    """A map in object pixels that are not square, after a turn and a shear of the nominal ones."""
+    """A map in object pixels that are not square, after the keys rotate and shear the nominal positions."""
     rng, pitch = np.random.default_rng(1), PixelSize((2e-10, 3e-10))
     recorded = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
     places, matrix = rng.normal(size=(9, 2)), 0.8 * rotation(17.0)
     before = turned_positions(places, pitch, 30.0, recorded.scan_affine)
-    said = dict(
+    specified = dict(
         key.removeprefix("data.").split("=")
         for key in keys_of(matrix, interpreted(pitch.metres), recorded).split()
     )
-    affine = np.array(eval(said["scan_affine"]))
-    after = turned_positions(places, pitch, float(said["rotation_deg"]), affine)
+    affine = np.array(eval(specified["scan_affine"]))
+    after = turned_positions(places, pitch, float(specified["rotation_deg"]), affine)
     np.testing.assert_allclose(after, before @ matrix.T, atol=1e-3)
 
 
@@ -92,13 +92,13 @@ def test_photons_are_flagged_or_corrected(monkeypatch):
 
 @pytest.mark.parametrize(("along", "drift"), [(1.25, False), (1.265, False), (1.4, True)])
 def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
-    """A wrong unit is wrong alike along both axes; within four standard errors."""
+    """A wrong unit is wrong by the same factor along both axes, within four standard errors."""
     other = recorded(monkeypatch, position_map(np.diag([1.25, along]))).alternative
     assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
 def test_the_scale_of_electrons_is_reported(monkeypatch):
-    """Beyond the rotation, which is taken."""
+    """The rotation is corrected; the scale is only reported."""
     found = recorded(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
     np.testing.assert_allclose(found.alternative.matrix, 1.2 * np.eye(2), atol=1e-9)

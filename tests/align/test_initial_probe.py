@@ -1,4 +1,4 @@
-"""The first guess of a probe: modulus, phase and signs, and how near it comes on simulated scans."""
+"""The estimate of the initial probe: modulus, phase and signs, and its accuracy on simulated scans."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Orientation of the detector: what turning means, what cannot be told apart, what is found."""
+"""Orientation of the detector: definitions, orientations that are equivalent, and those that are found."""
 
 import itertools
 from dataclasses import replace
@@ -42,7 +42,7 @@ def curved():
 
 
 def undoes(way, other):
-    """Whether ``way`` brings back what ``other`` has turned, by their effect on unlike numbers."""
+    """Return whether ``way`` undoes ``other``, by their effect on unequal numbers."""
     numbers = np.arange(25.0).reshape(5, 5)
     same = np.array_equal(way.patterns(other.patterns(numbers)), numbers)
     return same and way.position_sign * other.position_sign == 1
@@ -102,7 +102,7 @@ def test_a_scan_is_turned_as_a_whole():
 
 @pytest.mark.parametrize("way", [REVERSED, NEGATED, BOTH])
 def test_what_the_table_says_is_the_same_measurement(way):
-    """A scan read another way, and as it is with another probe and object: equal patterns."""
+    """A scan in another orientation, and in the stored one with another probe and object: equal patterns."""
     rng, n, M = np.random.default_rng(4), 7, 13
     probe, image = reference.random_complex(rng, (n, n)), reference.random_complex(rng, (M, M))
     positions = rng.integers(0, M - n + 1, (4, 2)).astype(float)
@@ -160,7 +160,7 @@ def test_no_alarm_for_a_scan_that_is_read_right(curved):
     ],
 )
 def test_a_scan_that_is_read_wrong(curved, read):
-    """Bad pixels are turned along with the patterns."""
+    """Bad pixels are flipped and transposed with the patterns."""
     good = np.ones((N, N), bool)
     good[20:24], good[:, 3] = False, False
     seen = replace(curved, good=good, amplitudes=np.where(good, curved.amplitudes[:], 0))
@@ -198,7 +198,7 @@ def test_patterns_without_overlap_tell_nothing():
 
 
 def trial(way, deviance, alike=(), count=20, spread=0.01, seed=0):
-    """Of patterns with this geometric mean of the deviance, each off by ``spread`` in its logarithm."""
+    """Return a trial of patterns with this geometric mean of the deviance and ``spread`` of its logarithm."""
     error = np.random.default_rng(seed).normal(size=count)
     each = deviance * np.exp(spread * (error - error.mean()) / error.std())
     return Trial((way, *alike), None, each[: -count // 5], each[-count // 5 :])
@@ -223,7 +223,7 @@ ROWS, COLS = Orientation(flip_rows=True), Orientation(flip_cols=True, position_s
     ],
 )
 def test_clearly_better(one, other, expected):
-    """By most of what photon noise does not explain, by some of all, beyond chance, in enough patterns."""
+    """Most of the misfit beyond photon noise and some of all is gone, significantly, in enough patterns."""
     assert clearly_better(one, other) is expected
 
 

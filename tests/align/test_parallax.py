@@ -1,4 +1,4 @@
-"""Shadows in patterns that are drawn, each feature where geometry has it."""
+"""Parallax in drawn patterns, each feature at the place that geometry gives."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are worded."""
+"""Position jumps of tens of pixels, of a scan simulated by loops; and the texts of their findings."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def scan():
 
 
 def recorded(scan, errors):
-    """The scan with so much added to its positions, ``(J, 2)``, on an object that holds them."""
+    """Return the scan with ``errors (J, 2)`` px added to its positions, on an object that holds them."""
     data, positions = scan.dataset(np.random.default_rng(2), exact=True), scan.positions + errors
     positions = positions - np.floor(positions.min(axis=0)) + 1
     side = data.N + int(np.ceil(positions.max())) + 2
@@ -48,7 +48,7 @@ def test_an_error_of_a_pixel_is_left_to_gradients(scan):
 
 
 def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
-    """10⁴ photons: right positions explain 13 % less, and that is all that noise leaves."""
+    """10⁴ photons: with correct positions the misfit is 13 % less, and the rest is noise."""
     whole = Scan.of(np.random.default_rng(1), 1e4, count=10, step=2.0)
     errors = slipped(slice(70, None), (0, 6))
     found = find_jumps(recorded(replace(whole, positions=np.round(whole.positions)), errors), False)
@@ -72,7 +72,7 @@ def test_positions_at_random_are_lost_rather_than_moved(scan):
 
 
 def test_a_large_scan_is_tried_by_a_strip(scan):
-    """Then all of it is looked at; or, where it is too large for that, it is flagged and nothing is moved."""
+    """Then the whole scan is searched, or, if it is too large, flagged without a correction."""
     data = recorded(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
     small = JumpOptions(pixels=60 * data.N**2)
     found = find_jumps(data, False, small)
@@ -87,7 +87,7 @@ def test_fewer_than_twelve_patterns_tell_nothing(scan):
 
 @pytest.fixture(scope="module")
 def known(scan):
-    """A registration that knows the true object, of all patterns but 44, whose position is off by (5, −7)."""
+    """A registration with the true object and all patterns but 44, whose position is wrong by (5, −7)."""
     registration = Registration.of(recorded(scan, slipped([44], (5, -7))), KEPT)
     image = np.full(registration.estimate.object.shape, registration.estimate.object[0, 0])
     corner = RegistrationOptions.reach + np.round(
@@ -108,7 +108,7 @@ def test_the_search_goes_back_by_what_was_reported_too_much(known):
 
 
 def test_a_pattern_goes_where_the_others_say(known):
-    """From a place where it does not belong, to that of its neighbours, or to another far away."""
+    """It goes from a wrong position to that of its neighbours, or to another one far away."""
     wrong = replace(known, moves=np.tile((3.0, 0.0), (100, 1)))
     assert np.abs(wrong._where((20, np.zeros((3, 2))))).max() <= 1
     np.testing.assert_array_equal(known._where((44, np.zeros((3, 2)))), (-5, 7))
@@ -116,7 +116,7 @@ def test_a_pattern_goes_where_the_others_say(known):
 
 
 def test_where_nothing_is_to_be_seen_a_pattern_stays_with_its_neighbours(known):
-    """An object without features: all places are alike."""
+    """On an object without features, all positions are equivalent."""
     image = np.full_like(known.estimate.object, known.estimate.object.mean())
     flat = replace(known, estimate=replace(known.estimate, object=image), moves=np.tile((9.0, 0.0), (100, 1)))
     assert np.abs(flat._where((20, np.zeros((3, 2))))).max() <= 2
@@ -199,7 +199,7 @@ def test_moves_in_words(found, text):
 
 
 def test_few_patterns_are_placed_again_by_the_others(known):
-    """So few that some parts of them are empty; a single one has no others, and stays."""
+    """There are so few that some parts are empty; a single pattern stays where it is."""
     for some in ([20, 21], [20]):
         registration = replace(known, placed=np.isin(np.arange(100), some))
         registration._place_again()

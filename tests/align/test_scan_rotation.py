@@ -8,14 +8,14 @@ from ptycho.align.scan_rotation import rotation_of, slopes_of
 
 @pytest.fixture(scope="module")
 def scan():
-    """Positions of no raster, and the gradient of ``Σ sin(k·r + p)`` there, by hand; k in all directions."""
+    """Random positions, and the gradient of ``Σ sin(k·r + p)`` there, by hand; k in all directions."""
     rng = np.random.default_rng(2)
     places, waves, phases = rng.uniform(-10, 10, (250, 2)), rng.normal(0, 0.25, (9, 2)), rng.uniform(0, 6, 9)
     return places, np.cos(places @ waves.T + phases) @ waves
 
 
 def turned(vectors, degrees):
-    """From rows to columns: a quarter of a turn brings (1, 0) to (0, 1)."""
+    """Rotate vectors from rows to columns: 90° bring (1, 0) to (0, 1)."""
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     return vectors @ np.array([[c, -s], [s, c]]).T
 
@@ -30,7 +30,7 @@ def test_slopes_of_a_plane_are_its_coefficients():
 
 @pytest.mark.parametrize("degrees", [0.0, 5.0, -5.0, 70.0])
 def test_positions_are_turned_back(scan, degrees):
-    """Told positions are those of the detector's axes, turned: they must be turned by the opposite."""
+    """Nominal positions rotated against the detector's axes must be rotated by the opposite angle."""
     places, deflections = scan
     found = rotation_of(slopes_of(deflections, turned(places, degrees)))
     assert found.degrees == pytest.approx(-degrees, abs=2) and abs(found.degrees + degrees) < 4 * found.error

@@ -1,4 +1,4 @@
-"""What is behind a jump is brought to its place as one; what is not moved alike is left."""
+"""Patterns behind a jump are shifted together; patterns with unequal shifts are not."""
 
 from dataclasses import replace
 
@@ -20,8 +20,8 @@ def scan():
     return replace(whole, positions=np.round(whole.positions))
 
 
-def grown(scan, errors, moves):
-    """As an object has grown from positions that err, with so many pixels put right."""
+def registered(scan, errors, moves):
+    """Return a registration of a scan with position ``errors`` px, corrected by ``moves`` px."""
     data, positions = scan.dataset(np.random.default_rng(2), exact=True), scan.positions + errors
     positions = positions - np.floor(positions.min(axis=0)) + 1
     side = data.N + int(np.ceil(positions.max())) + 2
@@ -33,22 +33,22 @@ def grown(scan, errors, moves):
 
 
 def test_what_is_behind_a_jump_moves_as_one(scan):
-    """It has grown two pixels too wide there, a little from pattern to pattern."""
+    """The object became two pixels too wide there, a little from pattern to pattern."""
     too_wide = np.round(np.clip((np.arange(100) - 60) / 15, 0, 2))[:, None] * [1, 0]
-    registration = grown(scan, JUMP, too_wide - JUMP)
+    registration = registered(scan, JUMP, too_wide - JUMP)
     assert bring_together(registration)
     np.testing.assert_array_equal(registration.moves, -JUMP)
 
 
 def test_what_is_right_stays(scan):
-    registration = grown(scan, JUMP, -JUMP)
+    registration = registered(scan, JUMP, -JUMP)
     assert not bring_together(registration)
     np.testing.assert_array_equal(registration.moves, -JUMP)
 
 
 def test_patterns_that_drift_are_not_put_in_steps(scan):
     drift = np.round(np.linspace(0, 8, 100))[:, None] * [0, 1]
-    registration = grown(scan, drift, -drift)
+    registration = registered(scan, drift, -drift)
     before = registration.estimate
     assert len(sections(registration.moves, registration.placed)) > 1
     assert not bring_together(registration)
@@ -57,7 +57,7 @@ def test_patterns_that_drift_are_not_put_in_steps(scan):
 
 
 def test_sections_by_hand():
-    """Fifty at rest, forty moved by six within a pixel, five elsewhere, and one that is not placed."""
+    """Fifty without a shift, forty shifted by six within a pixel, five elsewhere, and one without a place."""
     moves = np.concatenate([np.zeros((50, 2)), np.tile([[6, 0], [6, 1]], (20, 1)), np.full((6, 2), 20.0)])
     first, second = sections(moves, np.arange(96) < 95)
     assert first.tolist() == list(range(50)) and second.tolist() == list(range(50, 90))

@@ -1,4 +1,4 @@
-"""Several scans of one object: simulated by loops, one of them shifted, turned and of another flux."""
+"""Several scans of one object: simulated by loops, one of them shifted, rotated and of another flux."""
 
 import re
 from dataclasses import replace
@@ -20,7 +20,7 @@ SHIFT, DEGREES, FLUX = np.array([3.3, -2.6]), 1.5, 1.2
 
 
 def two_scans(other=None, probes=None):
-    """Two scans of 36 and 25 patterns; the second is stated elsewhere than it is. The true places, too."""
+    """Two scans of 36 and 25 patterns, the second with wrong nominal positions; and the true positions."""
     rng = np.random.default_rng(2)
     image = smooth_object(rng, 64, 0.3)
     modes, others = (1e3 * probe[None] for probe in probes or (beam(), beam()))
@@ -47,7 +47,7 @@ def test_shift_rotation_and_flux_between_two_scans_are_found():
 
 
 def test_each_scan_has_the_probe_of_its_own():
-    """The second scan's is that of another lens; both are refined from slightly wrong ones."""
+    """The second scan has the probe of another lens; both are refined from slightly wrong ones."""
     lens = beam(width=4.0, curvature=0.13)
     data, index, true = two_scans(probes=(beam(), lens))
     initial = {36: beam(), 25: beam(width=4.2, curvature=0.12)}
@@ -150,7 +150,7 @@ def test_scans_of_different_objects_lie_beside_each_other():
 
 
 def cut_illumination(positions, size):
-    """Which pixels windows of 16 touch."""
+    """Return which pixels are in a window of 16."""
     touched = np.zeros((size, size), bool)
     for row, col in np.floor(positions).astype(int):
         touched[row : row + 17, col : col + 17] = True

@@ -34,12 +34,12 @@ def counts_of(image, probe, positions, rng):
 
 @pytest.fixture(autouse=True)
 def others_are_read_rightly(read_rightly):
-    """Not what :func:`result` is of, where every way to read it is tried."""
+    """No other orientation is tried, except for the scan of :func:`result`."""
 
 
 @pytest.fixture(scope="module")
 def arrays():
-    """Patterns, positions, probe and truth of a scan that nothing of ours has made; not square."""
+    """Patterns, positions, probe and truth of a scan that is simulated by NumPy alone; not square."""
     rng = np.random.default_rng(4)
     x = np.arange(N) - N // 2 + 0.3
     probe = np.exp((-10 + 7j) * (x[:, None] ** 2 + 1.3 * x**2) / N**2).astype(np.complex64)
@@ -138,10 +138,10 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
         ptycho.reconstruct(scan, "pinn", run="outputs/none")
 
 
-# ---- what is shown and kept
+# ---- shown and stored values
 
 
-def test_a_scan_shows_how_it_was_understood():
+def test_a_scan_shows_its_findings():
     scan = ptycho.simulate(N, 36, seed=1)
     shown = repr(scan)
     assert all(word in shown for word in SHOWN), shown
@@ -151,7 +151,7 @@ def test_a_scan_shows_how_it_was_understood():
     assert scan.truth.ndim == 2 and np.iscomplexobj(scan.truth)
 
 
-def test_a_simulated_scan_is_imperfect_where_that_is_asked_for():
+def test_a_simulated_scan_has_the_specified_imperfections():
     exact, wrong = (ptycho.simulate(N, 36, imperfections=how) for how in (None, {"position_px": 2}))
     np.testing.assert_array_equal(exact.truth, wrong.truth)
     assert np.abs(np.diff(exact.positions - wrong.positions, axis=0)).max() > 1
@@ -230,7 +230,7 @@ def test_settings_that_cannot_be_are_named(scan, settings, message):
 
 
 def test_a_path_stands_for_the_scan_in_its_file(arrays, tmp_path, monkeypatch):
-    """It is read as ``open_scan`` reads it, with the same settings; no other value stands for a scan."""
+    """It is read by ``open_scan`` with the same settings; no other value is taken for a scan."""
     from ptycho.api import methods
 
     path = tmp_path / "scan.npz"
@@ -261,8 +261,8 @@ def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
         ptycho.simulate(N=16)
 
 
-def test_the_door_is_light_and_knows_its_names(tmp_path):
-    """A scan is interpreted without TensorFlow; a wrong name is answered with the right ones."""
+def test_the_python_interface_starts_without_tensorflow_and_knows_its_names(tmp_path):
+    """A scan is interpreted without TensorFlow; the error of a wrong name lists the right ones."""
     words = (
         "import sys, ptycho; assert not {'numpy', 'tensorflow'} & set(sys.modules); "
         "ptycho.simulate(32, 20).findings; assert 'tensorflow' not in sys.modules; "

@@ -1,4 +1,4 @@
-"""Errors of functions name the functions' own arguments, and leave all other words alone."""
+"""Errors of functions name the arguments of the functions, and change no other word."""
 
 import inspect
 import re
@@ -48,13 +48,13 @@ def test_every_remedy_of_a_flag_names_arguments():
     """No key of the command line is left, and what stands in its place is an argument of a function."""
     known = {name for function in (ptycho.reconstruct, ptycho.open_scan) for name in arguments_of(function)}
     for name, flag in FLAGS.items():
-        keys, said = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
-        assert not KEY.search(said), name
-        assert all(any(word in said for word in known) for _ in keys), name
+        keys, translated = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
+        assert not KEY.search(translated), name
+        assert all(any(word in translated for word in known) for _ in keys), name
     assert "(learn_probe=False)" in reconstruction.WORDS(FLAGS["few_measurements"].remedy)
 
 
 def arguments_of(function):
-    """Those that are written out, and those that go on as keys of a section."""
+    """Return the named arguments, and those that become keys of a section."""
     names = set(inspect.signature(function).parameters)
     return names | {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}

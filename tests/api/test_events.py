@@ -32,9 +32,9 @@ def test_steps_go_down_and_are_counted(followed):
     steps = [event.values for event in followed[1] if event.kind == "step"]
     assert [values["step"] for values in steps] == list(range(len(steps)))
     assert steps[-1]["objective"] < steps[0]["objective"]
-    judged = {values["step"]: values["deviance_holdout"] for values in steps if "deviance_holdout" in values}
-    assert list(judged) == list(range(0, len(steps), 10))
-    assert np.isfinite(list(judged.values())).all()
+    scored = {values["step"]: values["deviance_holdout"] for values in steps if "deviance_holdout" in values}
+    assert list(scored) == list(range(0, len(steps), 10))
+    assert np.isfinite(list(scored.values())).all()
 
 
 def test_scores_and_decisions_are_the_result_s(followed):

@@ -24,7 +24,7 @@ FORMS = {
     "group": {"N": 16, "C": 3, "batch": 2, "reach": 5},
     "modes": {"N": 18, "C": 2, "batch": 2, "reach": 3, "modes": 3},
 }
-CLEAN = {  # photons without number, and nothing that is not as it is said to be
+CLEAN = {  # no photon noise, and no imperfection
     "photons": (1e12, 1e12),
     **{
         f"{key}_share": 0.0
@@ -104,7 +104,7 @@ def relative(found, expected):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
-    """And of nothing else: other signs, orders, conjugates and places are far from them."""
+    """Other signs, orders, conjugates and positions give patterns that are far from them."""
     form, batch = batch_of(name, step=1)
     x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
     predict = pinn_of(form).predict_amplitudes
@@ -173,7 +173,7 @@ def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
     assert len(orientations) > 3
 
 
-# ---- what is measured, and what is said of it
+# ---- measurements and nominal values
 
 
 ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
@@ -183,7 +183,7 @@ def measure(seed=0, energy=ENERGY, **changes):
     return measure_group(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
 
 
-def test_counts_are_whole_photons_as_many_as_asked_for():
+def test_counts_are_whole_photons_of_the_specified_number():
     x, scale = measure(photons=(500.0, 500.0))
     counts = (x / x[x > 0].min()) ** 2
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-6)

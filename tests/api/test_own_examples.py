@@ -1,4 +1,4 @@
-"""The examples of code of one's own, run on small data as their texts say, and what is refused of it."""
+"""The examples of own code, run on small data as their texts say, and own code that is refused."""
 
 import sys
 
@@ -148,7 +148,7 @@ def test_a_loss_a_generator_callbacks_and_tensorboard(scan, tmp_path):
 
 
 def written_scalars(folder, tag):
-    """What TensorFlow reads of a tag from the event files in a folder."""
+    """Return the scalars of a tag that TensorFlow reads from the event files in a folder."""
     (path,) = folder.glob("*tfevents*")
     events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
     assert events[0].file_version == "brain.Event:2"
@@ -183,7 +183,7 @@ def test_a_generator_that_cannot_be(monkeypatch, made, message):
 
 
 def test_names_of_layers_do_not_depend_on_what_was_built_before():
-    """Else weights could not be read back in the process that wrote them."""
+    """Otherwise weights could not be read by the process that wrote them."""
     allow(["own_generator:build"])
     settings = CustomModel(target="own_generator:build")
     one, two = (build_custom(settings=settings, geometry=GEOMETRY, seed=4) for _ in range(2))

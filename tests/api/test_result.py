@@ -76,7 +76,7 @@ def result():
 
 
 def test_a_plane_that_is_put_into_the_phase_is_removed(result):
-    """So are its steps by 2π: the plane alone runs over 19 rad. Outside of the mask nothing is known."""
+    """Jumps by 2π are removed, too: the plane alone spans 19 rad. The phase is unknown outside the mask."""
     np.testing.assert_allclose(result.phase[MASK], WAVE[MASK], atol=2e-3)
     assert np.isnan(result.phase[~MASK]).all() and np.isnan(result.amplitude[~MASK]).all()
     np.testing.assert_allclose(
@@ -174,7 +174,7 @@ def test_another_ending_is_refused(result, tmp_path):
         result.save(tmp_path / "made.tif")
 
 
-# ---- what is shown
+# ---- display
 
 
 def test_a_notebook_shows_the_figure(result):

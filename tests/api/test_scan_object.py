@@ -16,7 +16,7 @@ LENGTHS = {"wavelength_m": 1e-10, "distance_m": 1.0, "detector_pixel_m": 62.5e-6
 
 @pytest.fixture(scope="module")
 def patterns():
-    """Photons of nothing in particular, another number in each pattern; not symmetric."""
+    """Photon counts without symmetry, of another total in each pattern."""
     rng = np.random.default_rng(1)
     row, col = np.mgrid[:N, :N] - 16
     mean = 40 * np.exp(-(row**2 + 2 * col**2 + row * col) / 60)
@@ -31,7 +31,7 @@ def from_arrays(patterns, positions=None, **more):
     "pitch, known", [(5e-8, LENGTHS), (5e-8, {"pixel_m": 5e-8}), ((2e-8, 7e-8), {"pixel_m": (2e-8, 7e-8)})]
 )
 def test_positions_in_metres_become_pixels(patterns, pitch, known):
-    """Of any origin; whole steps stay whole, so that nothing is interpolated."""
+    """The origin does not matter; whole steps stay whole, so that nothing is interpolated."""
     scan = from_arrays(patterns, positions_m=GRID * np.array(pitch) + [1e-3 / 3, -2e-3 / 7], **known)
     np.testing.assert_array_equal(scan.positions - scan.positions[0], GRID)
     np.testing.assert_array_equal(scan.positions, np.round(scan.positions))

@@ -53,7 +53,7 @@ def test_it_reconstructs_this_scan_and_another_of_other_size(model, scan):
 
 
 def test_the_network_that_comes_with_the_program_reconstructs_a_scan(scan, within):
-    """Better than the constant that it begins with, by the patterns."""
+    """The object explains the patterns better than the initial constant."""
     made = ptycho.load_model("pretrained").reconstruct(scan)
     assert made.general and made.objects.shape[0] == 1
     rows, cols = (np.round(axis).astype(int) for axis in made.beam.positions.T)

@@ -1,4 +1,4 @@
-"""Studies: what is due and what is kept, and the runs of grid lines from a definition to a report."""
+"""Studies: cells without results, stored results, and runs of grid lines from a definition to a report."""
 
 import signal
 import subprocess
@@ -141,7 +141,7 @@ def test_a_study_from_its_failure_to_its_end(bench, capsys, caplog):
     assert "many_baseline" not in (out / "results.md").read_text()
 
 
-def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):
+def test_an_interruption_stops_the_run_and_says_how_to_continue(bench):
     (bench / "slow").touch()
     code = (
         "import sys; from pathlib import Path; from benchmarks.study import processes; "
@@ -158,5 +158,5 @@ def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130 and (bench / "stopped").exists()
-    assert f"To go on:\n    python -m benchmarks.study {' '.join(words)}" in error
+    assert f"To continue:\n    python -m benchmarks.study {' '.join(words)}" in error
     assert "Traceback" not in error and not (bench / "out/gs2_ideal/seed0.json").exists()

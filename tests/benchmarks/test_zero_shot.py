@@ -1,4 +1,4 @@
-"""The study of zero-shot reconstruction: its definition, its scans, its cells, what is kept, its report."""
+"""The study of zero-shot reconstruction: its definition, scans, cells, stored results, and report."""
 
 import json
 

@@ -44,7 +44,7 @@ def convert(defaults, **changes):
     return run_config(OmegaConf.create(values), [], {})
 
 
-# ---- what each dataclass refuses
+# ---- values that dataclasses refuse
 
 REFUSED = [
     (

@@ -1,4 +1,4 @@
-"""Memory is estimated before anything is made: by hand, against the arrays that are made, and in words."""
+"""Estimates of memory before a run: by hand, against the allocated arrays, and as a message."""
 
 import tracemalloc
 
@@ -35,7 +35,7 @@ def sizes(config):
 
 
 def test_the_parts_of_a_small_run_by_hand():
-    """2 × 2 patterns of 32 × 32 in groups 16 pixels apart: 5 groups an axis."""
+    """2 × 2 patterns of 32 × 32 in groups 16 pixels apart: 5 groups per axis."""
     config = RunConfig(
         N=32,
         size=100,
@@ -102,7 +102,7 @@ def test_parameters_are_those_of_the_network(name, changes):
 
 
 def peak(make):
-    """Bytes of NumPy's arrays at their most while ``make`` runs."""
+    """Return the largest number of bytes of NumPy's arrays while ``make`` runs."""
     tracemalloc.start()
     try:
         make()
@@ -146,7 +146,7 @@ def test_what_an_inference_needs():
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():
-    """By hand: of 64² patterns 8192 are a block's; beyond, only the object grows."""
+    """By hand: a block has 8192 patterns of 64²; beyond, only the object grows."""
     few, many = (solver_parts(count, 64, 1, 2000, None) for count in (50_000, 800_000))
     assert few[0].size == pytest.approx(1.3 * 4 * 64**2 * 50_000 / 7)
     assert many[0].size <= 1.3 * 4 * 8192 * 64**2 and many[0].name == "the patterns of a block"

@@ -1,4 +1,4 @@
-"""Code of the user that a key names: found, checked, and never imported where only a file names it."""
+"""Own code that a key names: it is found and checked, but never imported if only a file names it."""
 
 import sys
 
@@ -45,8 +45,8 @@ def test_a_function_of_the_working_directory_is_found(module):
     [
         (
             "",
-            "nobody.has:this",
-            r"^loss=nobody.has:this: nobody.has cannot be imported \(ModuleNotFoundError",
+            "missing.module:this",
+            r"^loss=missing.module:this: missing.module cannot be imported \(ModuleNotFoundError",
         ),
         ("1 / 0", "mine:f", r"^loss=mine:f: mine cannot be imported \(ZeroDivisionError: division by zero\)"),
         ("def twice(): ...", "mine:twise", r"has no twise; did you mean mine:twice\?$"),

@@ -1,4 +1,4 @@
-"""The commands on the pages: each is a program's, and each of its keys exists."""
+"""The commands on the pages: each program and each of its keys exists."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ OF_HYDRA = re.compile(r"hydra[./]|--|\+")
 
 
 def commands_of(text):
-    """The programs that code of a page starts: a script, and its words."""
+    """Return the programs in the code of a page: script, and arguments."""
     blocks = re.findall(r"(?m)^ {4}.*$", text) + re.findall(r"(?ms)^```bash\n(.*?)^```$", text)
     inline = re.findall(r"`((?:ptycho|python) [^`]+)`", text)
     for line in [*"\n".join(blocks).replace("\\\n", " ").splitlines(), *inline]:
@@ -27,7 +27,7 @@ def commands_of(text):
 
 
 def unknown_keys(script, words):
-    """Keys that a program does not take; ``tune`` takes those of ``scan``, too."""
+    """Return keys that a program does not have; ``tune`` also has those of ``scan``."""
     if script not in KEYS:
         return []
     known = KEYS[script] | (KEYS["scan_workflow"] if script == "tune" else set())

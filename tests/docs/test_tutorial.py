@@ -47,11 +47,11 @@ def test_the_notebook_is_the_page():
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory, in_process_once, read_rightly_once):
-    """The folder in which every cell was run, of a smaller scan with less to decide, and what the cells said.
+    """The folder in which all cells ran, on a smaller scan with fewer decisions, and the output of the cells.
 
-    In this process: one for each command would load and compile the same functions again.
+    They run in this process, because one per command would load and compile the same functions again.
     """
-    place, said = tmp_path_factory.mktemp("user"), []
+    place, printed = tmp_path_factory.mktemp("user"), []
     for cell in nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4).cells:
         if cell.cell_type != "code":
             continue
@@ -62,25 +62,25 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
             words += SMALLER.get(name, ())
             code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
             assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
-            said += out, err
+            printed += out, err
         else:
             with contextlib.chdir(place), contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(cell.source, {})
-            said.append(out.getvalue())
-    return place / "tutorial", "".join(said)
+            printed.append(out.getvalue())
+    return place / "tutorial", "".join(printed)
 
 
 def test_the_tutorial_holds(followed):
-    folder, said = followed
+    folder, printed = followed
     assert {path.name for path in folder.iterdir()} == {
         *("scan.cxi", "scan.png", "run", "fixed", "compare.html", "compare.csv")
     }
     assert (folder / "run" / "report.html").stat().st_size > 50_000
-    assert "FAIL" not in said and "Traceback" not in said
+    assert "FAIL" not in printed and "Traceback" not in printed
 
 
 def test_what_it_says_of_the_scan_is_so(followed):
-    said = followed[1]
-    assert re.search(r"solver: positions: refined \(deviance", said)
-    assert "complex64" in said and "'positions'" in said
-    assert re.search(r"r_factor \S+  r_free \S+  \(photon noise alone", said)
+    printed = followed[1]
+    assert re.search(r"solver: positions: refined \(deviance", printed)
+    assert "complex64" in printed and "'positions'" in printed
+    assert re.search(r"r_factor \S+  r_free \S+  \(photon noise alone", printed)

@@ -14,7 +14,7 @@ OWN_FILE = {"Electrons"}
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory, in_process_once):
+def findings(tmp_path_factory, in_process_once):
     place, answers = tmp_path_factory.mktemp("user"), {}
     for title, text in SECTIONS:
         for line in re.findall(r"(?m)^ptycho (?:simulate|inspect) .*$", text):
@@ -27,13 +27,13 @@ def said(tmp_path_factory, in_process_once):
     return answers
 
 
-def test_every_walkthrough_has_its_scan(said):
-    assert {title for title, _ in SECTIONS} == {*said, *OWN_FILE}
-    assert all(re.search(r"\d+ patterns of \d+ × \d+", answer) for answer in said.values())
+def test_every_walkthrough_has_its_scan(findings):
+    assert {title for title, _ in SECTIONS} == {*findings, *OWN_FILE}
+    assert all(re.search(r"\d+ patterns of \d+ × \d+", answer) for answer in findings.values())
 
 
-def test_what_is_found_is_what_the_page_says(said):
-    assert "10 hot in the data, 42 % of the intensity" in said["Bad pixels"]
-    assert "λz/dx² = 20" in said["Near field"]
+def test_what_is_found_is_what_the_page_says(findings):
+    assert "10 hot in the data, 42 % of the intensity" in findings["Bad pixels"]
+    assert "λz/dx² = 20" in findings["Near field"]
     (key,) = set(re.findall(r"data\.source_distance_m=[\d.]+", PAGE))
-    assert key in said["Near field"]
+    assert key in findings["Near field"]

@@ -1,4 +1,4 @@
-"""The wheel: what a run needs is inside, and the command works where there is no checkout."""
+"""The wheel: it holds all that a run needs, and the command works without a checkout."""
 
 import os
 import re

@@ -67,7 +67,7 @@ def test_a_structured_probe_is_propagated_by_the_exact_angular_spectrum():
 
 
 def test_a_beam_without_a_waist_in_reach_says_so():
-    """A plane wave is as wide in every plane."""
+    """A plane wave has the same width in every plane."""
     found = caustic(np.ones((64, 64)), WAVELENGTH, PIXEL)
     assert found.facts()["distance_m"] is None and waist_text(found.facts()) == "not in reach"
     draw_caustic(found, "a")

@@ -1,4 +1,4 @@
-"""Figures: they show the arrays that they are given, with limits that let them be compared."""
+"""Figures show their arrays, with limits that allow a comparison."""
 
 import numpy as np
 import pytest

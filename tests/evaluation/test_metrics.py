@@ -311,7 +311,7 @@ def test_psnr_needs_a_peak():
         metrics.psnr(GOOD, 0 * GOOD)
 
 
-# ---- complex error, slow phases
+# ---- complex error, low spatial frequencies
 
 
 def test_the_relative_error_by_hand():
@@ -332,7 +332,7 @@ def test_low_frequencies_are_distinguished_from_high_ones():
 
 
 def test_only_what_is_covered_is_scored():
-    """A scan of the left part scores what the left part alone does, and as well as if it went on."""
+    """A scan of the left part has the same scores as the left part alone, or as a larger object."""
     rng = np.random.default_rng(5)
     row, col = np.mgrid[:48, :80] / 9.0
     truth = (1 + 0.3 * np.sin(row) * np.cos(col)) * np.exp(0.5j * np.sin(col + row))

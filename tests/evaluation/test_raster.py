@@ -1,4 +1,4 @@
-"""What an image shows of the raster: known waves in a photograph, and samples with their own periods."""
+"""Raster artefacts in images: known waves in a photograph, and samples with periods."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A known object is found again, to a fraction of a pixel, whatever part of it was reconstructed."""
+"""Registration of an object, or of a part of it, with a known one, to a fraction of a pixel."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def image(shape=(90, 80)):
     return (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
 
 
-@pytest.mark.parametrize("side", [1024, 40])  # at once; by larger pixels, then by a part
+@pytest.mark.parametrize("side", [1024, 40])  # at once; downsampled first, then by a part
 @pytest.mark.parametrize("shift", [(0.0, 0.0), (7.0, -4.0), (-5.3, 11.62)])
 def test_a_part_of_the_truth_is_put_where_it_belongs(shift, side):
     truth = image()

@@ -1,4 +1,4 @@
-"""Figures of measured scans: scales by the object, not the noise around it; no panel and no title in vain."""
+"""Figures of measured scans: scales by the object, not the noise around it; no empty panel or title."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
 
 @pytest.mark.parametrize("side", [1200, 10])
 def test_residues_are_marked_where_they_are(side):
-    """One vortex at (20.5, 26.5), and one outside of what is shown; also of a shrunk picture."""
+    """One vortex is at (20.5, 26.5), one outside the shown part; also in a downsampled picture."""
     z = (COLS - 26.5) + 1j * (ROWS - 20.5)
     rim = (COLS - 26.5) + 1j * (ROWS - 5.5)
     picture = Picture.of(z * rim / np.abs(z * rim), MASK, ILLUMINATED, PROBE, side)

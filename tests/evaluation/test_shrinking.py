@@ -1,4 +1,4 @@
-"""Blocks of pixels: means of what is known, angles on the circle, and the same band by band."""
+"""Downsampling by blocks of pixels: means of known pixels, angles on the circle, the same band by band."""
 
 import numpy as np
 import pytest

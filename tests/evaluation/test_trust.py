@@ -1,4 +1,4 @@
-"""Which flags are raised by what: of a scan, of a network for many scans, of an amplitude lost in noise."""
+"""Which scores raise which flags: of a scan, of a network for many scans, of an amplitude in noise."""
 
 import math
 from dataclasses import replace

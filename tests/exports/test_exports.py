@@ -1,4 +1,4 @@
-"""Scans written for other programs: what is written is what is read, and where; mistakes are one line."""
+"""Scans written for other programs are read back with the same values and positions; errors are one line."""
 
 import json
 import re
@@ -72,14 +72,14 @@ def counts_of(scan):
 
 
 def read(path, **stated):
-    """A file by our readers, interpreted; detector N//2 is said where the format does not say it."""
+    """Read and interpret a file; the detector centre N//2 is specified if the format does not have it."""
     config = DataConfig(file=str(path), N=N, hot_pixels=False, detector_pixel_m=PITCH, **stated)
     raw = open_scan(path, ReadOptions(unit=config.unit, patterns_file=config.patterns_file))
     return interpret(raw, config)
 
 
 def corners(raw, length):
-    """Top-left samples of the patches in the file's object, by its own statement."""
+    """Return the top-left samples of the patches in the object of the file, as the file has them."""
     middle = (raw.positions - np.array(raw.object_centre_m or (0, 0))) / length
     return middle + np.array(raw.object.shape) / 2 - N / 2
 
@@ -98,7 +98,7 @@ def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     np.testing.assert_array_equal(found.raw.object, scan.object)
     length = 1 if kind == "npz" else DX
     np.testing.assert_allclose(corners(found.raw, length), scan.positions - scan.origin, atol=1e-6)
-    moved = found.positions - scan.positions  # in pixels of the object, whatever the file has
+    moved = found.positions - scan.positions  # in object pixels, independent of the unit in the file
     np.testing.assert_allclose(moved, np.tile(moved[0], (J, 1)), atol=1e-6)
     probe = scan.probe[1:] if kind == "npz" else scan.probe
     np.testing.assert_array_equal(found.probe, probe)

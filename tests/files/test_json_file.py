@@ -1,4 +1,4 @@
-"""JSON and YAML from anyone are values of a size that is allowed, or an error."""
+"""Untrusted JSON and YAML become values of an allowed size, or an error."""
 
 import os
 import re
@@ -52,7 +52,7 @@ def test_yaml_of_anyone_is_values_or_a_value_error(tmp_path, content, match):
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path):
-    """PyYAML writes them where two keys have the same section."""
+    """PyYAML writes aliases if two keys have the same section."""
     (tmp_path / "a.yaml").write_text("a: &x {b: [1, 2]}\nc: *x")
     assert read_yaml(tmp_path / "a.yaml") == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
 
@@ -77,7 +77,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 def test_json_and_yaml_and_images_are_read_in_one_place():
-    """What reads them by itself has none of the limits."""
+    """Other code that reads them would not have the limits."""
     alone = re.compile(
         r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
     )

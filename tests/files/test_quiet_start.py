@@ -1,4 +1,4 @@
-"""What stands on stderr when a program starts: its own lines, and what is wrong with TensorFlow."""
+"""Lines on stderr when a program starts: those of the program, and errors of TensorFlow."""
 
 import re
 
@@ -23,11 +23,11 @@ sys.stderr.write("after\\n")
 
 
 def test_a_start_where_nothing_is_wrong_says_nothing(tmp_path):
-    """Nor are functions of several shapes news; something else is said."""
+    """Retracing of functions is not reported either; other messages are."""
     shapes = "f = tf.function(lambda x: x + 1); [f(tf.zeros(n)) for n in range(1, 10)]; "
-    said = "import os, tensorflow as tf; print(int(tf.constant(3) + 4)); " + shapes
-    said += "print(os.environ['TF_FORCE_GPU_ALLOW_GROWTH']); tf.get_logger().warning('something else')"
-    done = fresh(tmp_path, "-c", START + said)
+    code = "import os, tensorflow as tf; print(int(tf.constant(3) + 4)); " + shapes
+    code += "print(os.environ['TF_FORCE_GPU_ALLOW_GROWTH']); tf.get_logger().warning('something else')"
+    done = fresh(tmp_path, "-c", START + code)
     assert (done.returncode, done.stdout) == (0, "7\ntrue\n")
     assert re.fullmatch(r"WARNING:tensorflow:something else\n", done.stderr)
 

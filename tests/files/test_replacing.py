@@ -1,4 +1,4 @@
-"""A run that is replaced: what gives way, when it is gone, and what brings it back."""
+"""A run that is replaced: which files are removed, when, and how they are restored."""
 
 import json
 import os
@@ -52,10 +52,10 @@ def mine(found):
     return {name: digest for name, digest in found.items() if name in MINE}
 
 
-# ---- what is replaced, and when
+# ---- files that are replaced, and when
 
 
-def test_the_old_run_waits_for_the_first_result_and_strangers_stay(run, before):
+def test_the_old_run_waits_for_the_first_result_and_other_files_stay(run, before):
     new = RunFolder(run, overwrite=True)
     new.text("config.yaml", "new")
     new.text("pinn/weights.npz", "new")
@@ -126,7 +126,7 @@ class Killed(BaseException):
 
 
 class Fuse:
-    """Lets some changes of a folder happen, and ends the process at the next one, for good."""
+    """Allows a number of changes of a folder, and ends the process at the next one."""
 
     def __init__(self, patch, left):
         self.left = left
@@ -186,7 +186,7 @@ def test_an_inference_that_fails_leaves_what_was_there(tmp_path, old, error):
     assert files(path) == before
 
 
-# ---- strangers
+# ---- files of others
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "run.log", "visuals/history.png", "recons/gt/recon.npz"])
@@ -262,7 +262,7 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
 
 
 def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans, in_process, monkeypatch):
-    """Of six patterns five are dark, which is only seen when they are all read."""
+    """Five of six patterns are dark, which is only detected when all are read."""
     import workflows.reconstruct.scan
 
     def fail(*_):
@@ -275,7 +275,7 @@ def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans
     assert files(run) == before
 
 
-def test_who_stops_a_run_is_told_where_the_old_one_is(run):
+def test_a_stopped_run_says_where_the_old_one_is(run):
     from ptycho.config import RunConfig
     from workflows.command_line.training_jobs import Job, explain_going_on
 

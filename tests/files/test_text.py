@@ -1,4 +1,4 @@
-"""Names of files may hold letters that steer a terminal; none reaches it."""
+"""Names of files may hold control characters; none reaches the terminal."""
 
 import logging
 
@@ -19,8 +19,8 @@ def test_what_steers_a_terminal_is_replaced_and_all_else_stays():
 
 def test_no_error_steers_the_terminal(capsys):
     assert fail(ValueError(f"{HOSTILE}: no such file"), (ValueError,)) == 2
-    said = capsys.readouterr().err
-    assert "no such file" in said and not steers(said)
+    printed = capsys.readouterr().err
+    assert "no such file" in printed and not steers(printed)
 
 
 def test_no_line_of_a_log_steers_the_terminal():

@@ -1,1 +1,1 @@
-"""What several test modules share: scans, command lines, files that break, reference loops."""
+"""Shared by several test modules: scans, command lines, damaged files, reference loops."""

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in this process for quick answers, or in a fresh one."""
+"""The command line as a user has it: in this process, which is fast, or in a fresh one."""
 
 import hashlib
 import os
@@ -37,7 +37,7 @@ for line in sys.argv[1:]:
 
 
 def fresh(cwd, *arguments, **environment):
-    """Run Python with some arguments in a fresh process and folder; the completed process."""
+    """Run Python with some arguments in a fresh process and folder; return the completed process."""
     clean = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "HYDRA_FULL_ERROR")}
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -50,7 +50,7 @@ def fresh(cwd, *arguments, **environment):
 
 
 def files(folder):
-    """Every file, link and empty folder below a folder, by relative path, with a hash of its content."""
+    """Return every file, link and empty folder below a folder, by relative path, with its hash."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         name = path.relative_to(folder).as_posix()

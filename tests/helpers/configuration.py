@@ -1,4 +1,4 @@
-"""What Hydra composes of a command line."""
+"""The configuration that Hydra composes from a command line."""
 
 import functools
 

@@ -1,7 +1,7 @@
-"""4D-STEM files of the programs that make them: by RosettaSciIO's writers, else byte by byte as documented.
+"""4D-STEM files of several programs: by the writers of RosettaSciIO, or byte by byte as documented.
 
-Each writes ``cube (A, B, H, W)`` of uint16 into a folder with steps of .5 nm between rows and .25 nm between
-columns where the format has them, and returns the path.
+Each function writes ``cube (A, B, H, W)``, uint16, into a folder and returns the path. Steps are .5 nm
+between rows and .25 nm between columns, if the format has them.
 """
 
 import json
@@ -15,7 +15,7 @@ STEPS = (0.5, 0.25)
 
 
 def signal(cube, unit="nm", steps=STEPS, detector="cm"):
-    """What RosettaSciIO's writers take."""
+    """Return the input of the writers of RosettaSciIO."""
     values = zip("yxkj", cube.shape, (*steps, 0.01, 0.01), (unit, unit, detector, detector), strict=True)
     axes = [
         {"name": name, "size": size, "scale": scale, "offset": 0.0, "units": units, "navigate": number < 2}

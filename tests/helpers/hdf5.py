@@ -53,7 +53,7 @@ def written(path, arrays):
 
 
 def cxi_arrays(made, **changes):
-    """What a CXI file holds."""
+    """Return the arrays of a CXI file."""
     x, y = made.metres[:, 1], made.metres[:, 0]  # the sample goes up, the probe down on it
     return {
         "cxi_version": 160,
@@ -109,7 +109,7 @@ def product(path, made, **changes):
 
 
 def same(scan, made, counts=None, index=slice(None)):
-    """The scan's patterns and positions are those it was written from."""
+    """Assert that patterns and positions of the scan are those that were written."""
     counts = made.counts if counts is None else counts
     assert scan.patterns.shape == (len(made.metres[index]), H, W)
     np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), counts[index])
@@ -122,7 +122,7 @@ def same(scan, made, counts=None, index=slice(None)):
 
 
 def says(scan, **values):
-    """The scan's attributes are these; numbers to rounding."""
+    """Assert attributes of the scan; numbers up to rounding."""
     for key, value in values.items():
         found = getattr(scan, key)
         if isinstance(value, np.ndarray):

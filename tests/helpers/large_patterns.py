@@ -15,7 +15,7 @@ def far_of(exit_wave: np.ndarray) -> np.ndarray:
 
 
 def wave(side: int, most: float, seed: int) -> np.ndarray:
-    """Random, ``(side, side)``, without frequencies above so many cycles per pixel."""
+    """Return random values, ``(side, side)``, without frequencies above ``most`` cycles per pixel."""
     rng = np.random.default_rng(seed)
     far = rng.standard_normal((side, side)) + 1j * rng.standard_normal((side, side))
     inside = np.abs(np.fft.fftfreq(side)) <= most

@@ -1,4 +1,4 @@
-"""A small scan simulated in double precision by loops, as the solver's tests take it."""
+"""A small scan simulated in double precision by loops, for the tests of the solver."""
 
 from dataclasses import dataclass, replace
 
@@ -65,7 +65,7 @@ class Scan:
 
     @classmethod
     def of(cls, rng, photons=1e5, count=6, step=2.6, modes=None, contrast=1.0):
-        """``count²`` patterns of so many photons under :func:`beam`, or under modes of power 1 together."""
+        """Return ``count²`` patterns of ``photons`` with :func:`beam`, or with ``modes`` of total power 1."""
         positions = grid_positions(rng, count, step)
         side = N + int(np.ceil(positions.max())) + 2
         modes = beam()[None] if modes is None else modes
@@ -87,7 +87,7 @@ class Scan:
         )
 
     def dataset(self, rng=None, **changes):
-        """The scan measured, with Poisson's noise of ``rng`` or (None) without noise."""
+        """Return the measured scan, with Poisson noise of ``rng``, or without noise (None)."""
         intensity = self.intensity()
         counts = intensity if rng is None else rng.poisson(intensity)
         values = {
@@ -115,7 +115,7 @@ class Scan:
         )
 
     def rough(self, f):
-        """The same with a constant in place of the object."""
+        """Return the truth as an estimate, with a constant in place of the object."""
         return replace(self.estimate(f), object=np.full(self.object.shape, 0.8, np.complex64))
 
 
@@ -128,13 +128,13 @@ def full_scan(count):
     rng = np.random.default_rng(4)
     made = Scan.of(rng, 1.0, count=count)
     modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
-    modes[1, :, 3] = 0  # the two modes and axes can be told from each other
+    modes[1, :, 3] = 0  # the two modes and axes are distinguishable
     background = rng.uniform(0.5, 6, (N, N))
     return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, count**2), background=background)
 
 
 def check_gradient(likelihood, scan, f, part):
-    """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
+    """Check gradients along random directions by central differences; a background may vary by pixel."""
     rng, at = np.random.default_rng(8), scan.estimate(f)
     at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
     value = getattr(at, part)

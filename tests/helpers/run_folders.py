@@ -1,4 +1,4 @@
-"""Folders of runs as the programs leave them, made by hand in milliseconds."""
+"""Folders of runs as the programs write them, made by hand in milliseconds."""
 
 import json
 
@@ -28,9 +28,9 @@ def positions_of(seed=1):
 
 
 def write_run(
-    path, name="a", image=None, row=None, metrics=None, judged=None, arrays=None, data=None, **keys
+    path, name="a", image=None, row=None, metrics=None, assessment=None, arrays=None, data=None, **keys
 ):
-    """A finished run of the solver on a measured scan; what is given stands for what it would have."""
+    """Write a finished run of the solver on a measured scan; arguments replace its usual content."""
     config = ScanRunConfig(data=DataConfig(file=(f"/scans/{name}.cxi",), **(data or {})), **keys)
     image = sample() if image is None else image
     scores = {"r_factor": 0.08, "r_free": 0.09, "r_noise": 0.07, "deviance": 1.1, "deviance_holdout": 1.2}
@@ -58,8 +58,8 @@ def write_run(
     covered[3:-3, 4:-2] = True
     recon = {"object": image[None], "mask": covered[None], **beam} | (arrays or {})
     np.savez(path / "recons/solver/recon.npz", **recon)
-    if judged is not False:
-        np.savez(path / "assessment.npz", **(assessment_arrays() | (judged or {})))
+    if assessment is not False:
+        np.savez(path / "assessment.npz", **(assessment_arrays() | (assessment or {})))
     return path
 
 

@@ -69,7 +69,7 @@ def tike(made, **changes):
 
 
 def equal(source, wanted):
-    """Patterns as they should be, read in slices and in any order."""
+    """Assert that patterns are equal, read in slices and in any order."""
     assert source.shape == wanted.shape and source.dtype == wanted.dtype
     np.testing.assert_array_equal(source.read(slice(0, len(wanted))), wanted)
     np.testing.assert_array_equal(source.read(slice(2, 4)), wanted[2:4])

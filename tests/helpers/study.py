@@ -1,4 +1,4 @@
-"""Stubs of the programs that studies run: they note their calls, and write what a run leaves behind."""
+"""Stubs of the programs that studies run: they record their calls, and write the files of a run."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ STUB = "import sys; sys.path.insert(0, {tests!r}); from helpers.study import run
 
 
 def make_scripts(here):
-    """A program in ``here`` that stands for that of ``scripts/``."""
+    """Write a program into ``here`` that replaces that of ``scripts/``."""
     text = STUB.format(tests=str(Path(__file__).parents[1]), here=str(here))
     (here / "grid_lines_workflow.py").write_text(text)
 
@@ -24,7 +24,7 @@ def table_rows(markdown):
 
 
 def calls(here):
-    """The calls since the last time, as lists of words."""
+    """Return the calls since the last time, as lists of words."""
     path = here / "calls"
     lines = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
@@ -32,7 +32,7 @@ def calls(here):
 
 
 def run(argv, here):
-    """Fails where ``here/broken`` names one of the words; hangs while there is ``here/slow``."""
+    """Fail if ``here/broken`` names one of the words; hang as long as ``here/slow`` exists."""
     here, words = Path(here), argv[1:]
     with (here / "calls").open("a") as file:
         file.write(" ".join([Path(argv[0]).stem, *words]) + "\n")
@@ -50,7 +50,7 @@ def run(argv, here):
 
 
 def fill_run(folder, amplitude, rmse=0.02, frc50=0.6, flags=()):
-    """What a complete run leaves; stitched by grid it is 0.1 worse."""
+    """Write the files of a complete run; stitched by grid, the scores are 0.1 lower."""
     still = {"ssim": [0.3, 1.0], "frc50": [None, None], "phase_rmse_rad": 0.0, "flags": []}
     stitched = {
         method: {

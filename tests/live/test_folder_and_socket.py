@@ -1,4 +1,4 @@
-"""A folder that fills, and a socket that anybody may talk to."""
+"""Live sources: a folder that is written, and a socket that any program may use."""
 
 import json
 import socket as plain

@@ -1,4 +1,4 @@
-"""An object that grows with its scan: what is known is not spoilt, what is new begins near its neighbours."""
+"""Live reconstruction: the known part of the object stays, the new part starts close to its neighbours."""
 
 import itertools
 from dataclasses import replace
@@ -30,7 +30,7 @@ OPTIONS = LiveOptions()
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """Counts, positions in pixels by rows, the object, and what the first of them have settled."""
+    """Counts, positions in pixels by rows, the object, and the state after the first patterns."""
     settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
     made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
     counts = np.concatenate(list(made.counts(np.random.default_rng(0))))
@@ -66,7 +66,7 @@ def half(scan):
 
 
 def error(state, truth):
-    """Relative, where the object is well illuminated; both in the positions' pixels."""
+    """Return the relative error where the object is well illuminated, both in pixels of the positions."""
     row, col = -state.origin
     rows, cols = truth.shape
     here = slice(row, row + rows), slice(col, col + cols)
@@ -97,7 +97,7 @@ def test_the_first_cycles_find_the_object_and_held_out_patterns_agree(scan, half
 
 
 def intensity_of(state, chosen):
-    """The illumination ``(H, W)`` by some patterns."""
+    """Return the illumination ``(H, W)`` by some patterns."""
     one, illumination = np.sum(np.abs(state.estimate.modes) ** 2, axis=0), np.zeros(state.illumination.shape)
     for row, col in np.round(state.nominal[chosen]).astype(int):
         illumination[row : row + N, col : col + N] += one
@@ -105,7 +105,7 @@ def intensity_of(state, chosen):
 
 
 def known_by_others(state, chosen):
-    """Pixels that others illuminate brightly, and thirty times as strongly as the chosen patterns."""
+    """Return pixels that the others illuminate brightly, thirty times as strongly as the chosen patterns."""
     whole_illumination, illumination = state.illumination, intensity_of(state, chosen)
     own = intensity_of(state, chosen[state.patterns["visits"][chosen] > 0])
     found = (
@@ -161,7 +161,7 @@ def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time goes on by a hundredth of a second whenever somebody looks: the same steps on any machine."""
+    """A clock that advances by 0.01 s per reading: the same steps on any machine."""
     ticks = itertools.count()
     monkeypatch.setattr(final_fit, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 

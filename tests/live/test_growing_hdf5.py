@@ -1,4 +1,4 @@
-"""An HDF5 file that is read while it is written, in processes of their own as at a beamline."""
+"""An HDF5 file that is read while another process writes it, as at a beamline."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 
 class Detector:
-    """A process that writes a file and does what it is told."""
+    """A process that writes a file on command."""
 
     def __init__(self, folder, path):
         np.save(folder / "frames.npy", FRAMES)
@@ -86,7 +86,7 @@ def open_source(tmp_path, has=lambda number: False, **data):
 
 
 def gather(source):
-    """All that comes until two looks find nothing, or it ends: frames and positions by their number."""
+    """Return frames and positions by number, until two polls are empty or the source ends."""
     frames, places, nothing, ended = {}, {}, 0, False
     while nothing < 2 and not ended:
         came = source.poll()

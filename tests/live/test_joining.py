@@ -1,4 +1,4 @@
-"""Frames and positions that come late, out of order, repeated or not at all."""
+"""Frames and positions that arrive late, out of order, repeatedly or never."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The programs live.py and replay.py: what they refuse at once, and a folder watched to its end."""
+"""The programs live.py and replay.py: settings that they refuse, and a folder watched to its end."""
 
 import json
 import runpy
@@ -33,7 +33,7 @@ def call(script, *words):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["watch=tcp://x"], "watch=tcp://x: must be a file, a folder, or zmq://host:port"),
         (["output_dir=x"], "watch=null: must be"),
@@ -43,11 +43,11 @@ def call(script, *words):
         (["resume=nowhere"], "resume=nowhere: holds no live run"),
     ],
 )
-def test_what_live_refuses_at_once(tmp_path, monkeypatch, capfd, words, said):
+def test_what_live_refuses_at_once(tmp_path, monkeypatch, capfd, words, message):
     monkeypatch.chdir(tmp_path)
     assert call("live.py", *words) == 2
     error = capfd.readouterr().err
-    assert said in error and len(error.strip().splitlines()) == 1
+    assert message in error and len(error.strip().splitlines()) == 1
 
 
 def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tmp_path):

@@ -1,4 +1,4 @@
-"""The live page: words and units, the verdict, the colours of the probe, and nothing of a file that runs."""
+"""The live page: words and units, assessment, colours of the probe, and no executable part of a file."""
 
 import pytest
 from helpers.run_folders import write_run

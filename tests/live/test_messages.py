@@ -1,4 +1,4 @@
-"""Messages of a growing scan: what is sent is read back, and nothing that is wrong is believed."""
+"""Messages of a live scan are read back as they were sent, and wrong messages are refused."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def test_a_frame_is_read_back(encoding, dtype):
 
 
 def test_packed_frames_are_what_hdf5_stores_in_a_chunk(tmp_path):
-    """As detectors of Dectris send them: the same bytes as filter 32008 writes."""
+    """Detectors of Dectris send them so: the same bytes as filter 32008 writes."""
     h5py, hdf5plugin = pytest.importorskip("h5py"), pytest.importorskip("hdf5plugin")
     with h5py.File(tmp_path / "one.h5", "w") as file:
         made = file.create_dataset("a", data=DATA, chunks=DATA.shape, **hdf5plugin.Bitshuffle(cname="lz4"))
@@ -90,7 +90,7 @@ def test_a_frame_whose_header_is_wrong(changes, match):
 
 
 def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
-    """In another process, which a signal would end: one message of 112 bytes did."""
+    """This runs in another process, because a signal would end it, as one message of 112 bytes did."""
     code = (
         "import sys; from ptycho.live.messages import BadMessage, unpacked\n"
         "for line in sys.stdin:\n"

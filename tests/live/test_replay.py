@@ -1,4 +1,4 @@
-"""A scan that is played: what comes when, and that what is written is what is read."""
+"""A replayed scan: frames and positions in their order, with the values of the file."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""What came is on the disk at once, and a killed program loses no whole record."""
+"""Arriving data are on the disk at once, and a killed program loses no complete record."""
 
 import os
 import signal
@@ -97,7 +97,7 @@ def test_rows_that_are_not_whole_are_cut_off_and_what_follows_is_whole(tmp_path)
     filled(tmp_path).close()
     with h5py.File(tmp_path / NAME, "r+", libver="latest") as file:
         chunk = file["patterns"].id.get_chunk_info_by_coord((3, 0, 0)).byte_offset
-        file["received"].resize(6, axis=0)  # of which two were never written
+        file["received"].resize(6, axis=0)  # two of them were never written
     with (tmp_path / NAME).open("rb+") as file:
         file.seek(chunk)
         file.write(b"\xff\xff")  # its checksum is another one
@@ -107,7 +107,7 @@ def test_rows_that_are_not_whole_are_cut_off_and_what_follows_is_whole(tmp_path)
     check(store, range(4))
 
 
-def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
+def test_what_does_not_fit_is_counted_and_skipped(tmp_path):
     store = filled(tmp_path)
     wrong = [frame(1), frame(5, shape=(H, W - 1)), frame(6, np.float32), Frame(-1, frame(0).data)]
     more = make_positions([2, 8, BY_TIME, BY_TIME], [7, np.nan, 1, 2], [7, 1, 1, 2], [0, 0, 0.2, 0.4])

@@ -1,4 +1,4 @@
-"""From a source to the picture: the collector, the loop, the page, and a run that is gone on with."""
+"""From a live source to the image: the collector, the loop, the page, and a resumed run."""
 
 import json
 import time
@@ -27,7 +27,7 @@ N, COUNT = 32, 90
 
 
 class Played(Source):
-    """A source that gives what it is given, some at a time."""
+    """A source that yields its batches one after the other."""
 
     def __init__(self, description, batches, ends=True):
         self.description, self._batches, self._ends = description, list(batches), ends
@@ -50,7 +50,7 @@ def scan():
 
 
 def batches(scan, size=30):
-    """Frames in bursts, their positions a burst later and the other way round; one frame twice."""
+    """Return frames in bursts, their positions a burst later or earlier; one frame twice."""
     frames = [Frame(k, scan[0][k]) for k in range(COUNT)]
     places = make_positions(range(COUNT), *scan[1].T)[::-1]
     for k in range(0, COUNT, size):

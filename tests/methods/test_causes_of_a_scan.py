@@ -1,4 +1,4 @@
-"""Doubts about the positions that arose before the fit: believed where its misfit still looks like them."""
+"""Doubts about the positions from before the fit: kept if the misfit of the product still shows them."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,9 +23,9 @@ MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4
 
 
 def flags_of(gains, other=DOUBT, deviance=1.0):
-    """The flags and the product's warnings, for gains of some causes; None: nothing is known of them.
+    """Return flags and warnings of the product for gains of some causes; None: the gains are unknown.
 
-    ``deviance``: mean of the patterns under the product.
+    ``deviance``: mean over the patterns of the product.
     """
     causes = None
     if gains is not None:
@@ -45,7 +45,7 @@ def test_a_doubt_that_the_fit_confirms_is_reported(gains):
 
 @pytest.mark.parametrize("gains", [{}, {"position_map": 390.0, "background": 1424.0}])
 def test_a_doubt_that_the_beam_had_caused_is_not(gains):
-    """Of a detector's point spread: positions would explain less than a background."""
+    """The cause is a point spread of the detector: positions would explain less than a background."""
     assert flags_of(gains) == ((), ())
 
 

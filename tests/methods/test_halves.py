@@ -1,4 +1,4 @@
-"""Two halves of a scan compared: what they say, and when they say nothing."""
+"""Half-scan correlation: its values, and when there is none."""
 
 import logging
 from dataclasses import replace
@@ -20,7 +20,7 @@ def scan():
 
 
 def halves(scan, converged):
-    """Of halves that are both the true object."""
+    """Return the correlation of halves that are both the true object."""
     states = iter(converged)
     return half_scans(
         lambda part: replace(covered_part(scan.object, part), converged=next(states)), scan.dataset(), 0
@@ -41,10 +41,10 @@ def test_halves_that_are_not_done_tell_nothing(scan, caplog, converged):
 
 
 def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
-    """After as many steps as it takes, and after two."""
+    """After enough steps, and after two."""
     data = scan.dataset(np.random.default_rng(2))
-    wishes = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
-    solved = solve(data, wishes, 0)
+    options = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
+    solved = solve(data, options, 0)
     made = replace(covered_part(solved.estimate.object, data), fit=solved)
     half = data.subset(np.arange(0, 121, 2), 1)
     assert half_object(made, 60)(half).converged
@@ -52,7 +52,7 @@ def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
 
 
 def test_halves_that_differ_by_photon_noise_alone_end_where_it_says(scan):
-    """Each half is the true object and the noise that its own photons leave, ``photon_noise``."""
+    """Each half is the true object plus the noise of its own photons, ``photon_noise``."""
     dim = replace(scan, modes=scan.modes / 6)
     data, rng = dim.dataset(np.random.default_rng(3)), np.random.default_rng(4)
 

@@ -1,4 +1,4 @@
-"""The iterative arm: what goes to pty-chi's process and what comes back; by hand, pty-chi itself."""
+"""LSQ-ML: input and output of the process of pty-chi, by hand, and pty-chi itself."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ TRUTHFUL = """
 
 
 def smooth(rng, side, cut):
-    """A real random image without frequencies above ``cut`` of Nyquist, of mean zero and deviation one."""
+    """Return a real random image without frequencies above ``cut`` of Nyquist, mean 0, deviation 1."""
     nu = np.fft.fftfreq(side)
     low = np.hypot(nu[:, None], nu) < cut / 2
     image = np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * low).real
@@ -99,7 +99,7 @@ def made(dataset_of):
 
 
 def program(path, text):
-    """A Python program that is run in the place of an interpreter."""
+    """Write a Python program that runs in place of an interpreter."""
     path.write_text(f"#!{sys.executable}\n{textwrap.dedent(text)}")
     path.chmod(0o755)
     return str(path)

@@ -1,4 +1,4 @@
-"""Which probe of a near field is found without being asked for: the one that nobody specified."""
+"""In a near field, the probe is refined by default only if none is specified."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ NEAR = Fresnel(12.0, 12.0)
 
 
 @pytest.mark.parametrize(
-    ("fresnel", "specified", "asked", "wish"),
+    ("fresnel", "specified", "learn", "refined"),
     [
         (NEAR, False, None, True),
         (NEAR, False, False, False),
@@ -22,8 +22,8 @@ NEAR = Fresnel(12.0, 12.0)
         (None, False, None, None),
     ],
 )
-def test_the_probe_that_nobody_specified(fresnel, specified, asked, wish):
+def test_a_missing_near_field_probe_is_refined_by_default(fresnel, specified, learn, refined):
     scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if specified else None)
     prepared = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
-    config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=asked))
-    assert options_for(prepared, config).probe is wish
+    config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=learn))
+    assert options_for(prepared, config).probe is refined

@@ -1,4 +1,4 @@
-"""Patterns that cannot be, or hardly are, what they are taken for; and no false alarm."""
+"""Patterns that contradict, or hardly fit, their description are refused or flagged; and no false alarm."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from ptycho.scan.plausibility import contradictions, displacement, doubts, far_f
 from ptycho.simulation.simulate import noise_free_amplitudes, simulate
 
 
-def judged(amplitudes, probe, photon_scale=None):
-    """Lines that refuse, and flags."""
+def problems(amplitudes, probe, photon_scale=None):
+    """Return lines that refuse the patterns, and flags."""
     statistics = Statistics.of([np.asarray(amplitudes, np.float32)])
     return contradictions(statistics, probe, photon_scale), set(doubts(statistics, probe))
 
@@ -39,15 +39,15 @@ SCANS = [
 @pytest.mark.parametrize("changes", SCANS, ids=str)
 @pytest.mark.parametrize("kind", PROBES)
 def test_simulated_scans_raise_no_alarm(kind, changes):
-    """All patterns together, four of them, and each of some alone."""
+    """All patterns together, four of them, and some one by one."""
     config = small_run(probe=PROBES[kind], train=TrainConfig(val_groups=16), **changes)
     data = simulate(config)["val"]
     for part in (slice(None), slice(4), *(slice(k, k + 1) for k in range(8))):
         for scale in (data.photon_scale, None):
-            assert judged(data.amplitudes[part], data.probe, scale) == ([], set()), part
+            assert problems(data.amplitudes[part], data.probe, scale) == ([], set()), part
 
 
-# ---- what is wrong
+# ---- wrong patterns
 
 
 @pytest.fixture(scope="module", params=["disk", "curved"])
@@ -61,21 +61,21 @@ def scan(request):
 
 def test_counts_are_not_their_roots(scan):
     amplitudes, probe, scale = scan
-    (line,), _ = judged(np.rint(amplitudes**2), probe, scale)
+    (line,), _ = problems(np.rint(amplitudes**2), probe, scale)
     assert line.startswith("amplitudes holds whole numbers alone, up to ") and "square roots" in line
     few = (np.random.default_rng(0).random(amplitudes.shape) < 0.01).astype(
         float
     )  # 0 and 1 are their own roots
-    assert not any("whole" in line for line in judged(few, probe, scale)[0])
+    assert not any("whole" in line for line in problems(few, probe, scale)[0])
 
 
 def test_intensities_are_too_bright(scan):
     amplitudes, probe, scale = scan
-    (line,), _ = judged(0.999 * amplitudes**2, probe, scale)
+    (line,), _ = problems(0.999 * amplitudes**2, probe, scale)
     assert (
         line.startswith("amplitudes holds ") and "times the intensity that photon_scale and the probe" in line
     )
-    assert judged(0.999 * amplitudes**2, probe)[0] == []  # without a scale nothing says what is bright
+    assert problems(0.999 * amplitudes**2, probe)[0] == []  # without a scale nothing says what is bright
 
 
 def test_ten_times_the_intensity_is_the_limit():
@@ -83,13 +83,13 @@ def test_ten_times_the_intensity_is_the_limit():
     probe = np.exp(-(np.hypot(*np.mgrid[-16:16, -16:16]) ** 2) / 50).astype(np.complex64)
     field = np.sqrt(far_field_intensity(probe)) / 32
     for transmission, refused in ((9.9, False), (10.1, True)):
-        assert bool(judged([7 * np.sqrt(transmission) * field], probe, 7.0)[0]) == refused
+        assert bool(problems([7 * np.sqrt(transmission) * field], probe, 7.0)[0]) == refused
 
 
 def test_zero_frequency_in_the_corner(scan):
     amplitudes, probe, scale = scan
     for photon_scale in (scale, None):
-        (line,), _ = judged(np.fft.ifftshift(amplitudes, axes=(1, 2)), probe, photon_scale)
+        (line,), _ = problems(np.fft.ifftshift(amplitudes, axes=(1, 2)), probe, photon_scale)
         assert (
             line.startswith("amplitudes has its zero frequency in the corner") and "np.fft.fftshift" in line
         )
@@ -99,7 +99,7 @@ def test_zero_frequency_in_the_corner(scan):
 def test_displaced_patterns(scan, shift):
     amplitudes, probe, scale = scan
     moved = np.roll(amplitudes, shift, axis=(1, 2))
-    assert judged(moved, probe, scale) == ([], {"patterns_displaced"})
+    assert problems(moved, probe, scale) == ([], {"patterns_displaced"})
     (sentence,) = doubts(Statistics.of([moved]), probe).values()
     assert sentence.startswith(f"the patterns lie {shift[0]} rows and {shift[1]} columns off")
 
@@ -116,7 +116,7 @@ def test_noise(scan, noise):
     rng = np.random.default_rng(0)
     flat = np.sqrt(rng.poisson(np.full(amplitudes.shape, (amplitudes**2).mean())))
     random = rng.random(amplitudes.shape) * amplitudes.max() / 10
-    lines, flags = judged(flat if noise == "flat counts" else random, probe, scale)
+    lines, flags = problems(flat if noise == "flat counts" else random, probe, scale)
     assert flags == {"patterns_unlike_probe"} and not any("corner" in line for line in lines)
 
 
@@ -124,11 +124,11 @@ def test_a_hot_pixel(scan):
     amplitudes, probe, scale = scan
     hot = amplitudes.copy()
     hot[3, 4, 5] = 1e12
-    lines, flags = judged(hot, probe, scale)
+    lines, flags = problems(hot, probe, scale)
     assert "a hot pixel" in lines[0] and flags & {"patterns_unlike_probe", "patterns_displaced"}
     hot[3, 16, 16] = 1e30
     for photon_scale in (scale, None):
-        assert judged(hot, probe, photon_scale)[0] == [
+        assert problems(hot, probe, photon_scale)[0] == [
             "amplitudes reaches 1e+30; must be at most 1e+18: amplitudes, √counts"
         ]
 
@@ -160,8 +160,8 @@ def test_turned_patterns(datasets, kind, how):
     rng = np.random.default_rng(1)
     clean = 30 * noise_free_amplitudes(truth, Beam(probe, rng.integers(0, 64, (40, 2)).astype(np.float32)))
     amplitudes = np.sqrt(rng.poisson(clean**2))
-    assert judged(amplitudes, probe, 30.0) == ([], set())
-    turned = judged(TURNED[how](amplitudes), probe, 30.0)
+    assert problems(amplitudes, probe, 30.0) == ([], set())
+    turned = problems(TURNED[how](amplitudes), probe, 30.0)
     assert turned == ([], {"patterns_mirrored"} if how in TELLS[kind] else set())
 
 

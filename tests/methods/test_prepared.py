@@ -1,4 +1,4 @@
-"""Some patterns are fitted and some held out: each under its own part of a beam, through every method."""
+"""Fitted and held-out patterns: each has its own part of the beam, in every method."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ def measured(beam):
 
 @pytest.fixture(scope="module")
 def prepared(dataset_of):
-    """Twenty patterns of two modes under a flux that varies, of which every fifth is held out."""
+    """Twenty patterns of two modes with a varying flux; every fifth is held out."""
     rng = np.random.default_rng(3)
     positions = rng.integers(0, SIDE - N, (20, 2))
     flux = rng.uniform(0.7, 1.3, 20).astype(np.float32)
@@ -73,7 +73,7 @@ def prepared(dataset_of):
 
 
 def another(beam):
-    """Other positions and flux, each pattern's own."""
+    """Return a beam with other positions and flux, different for each pattern."""
     k = np.arange(len(beam.positions))
     moved = np.clip(beam.positions + np.stack([k % 3, k % 2], axis=1), 0, SIDE - N).astype(np.float32)
     return Beam(wave((2, N, N), 5), moved, (beam.flux * (1 + 0.01 * k)).astype(np.float32))
@@ -100,8 +100,8 @@ def test_the_parts_of_a_beam_make_the_whole_in_its_order(prepared):
     same(replace(prepared, kept=np.arange(20)).beam_of(beam, None), beam)
 
 
-def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
-    """Before, the patterns that were held out were not fitted; it is judged under the beam of its own."""
+def test_a_finished_reconstruction_is_scored_by_the_one_before(prepared):
+    """The former one did not fit the held-out patterns; the finished one is scored with its own beam."""
     mask = np.ones((1, SIDE, SIDE), bool)
     right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)
     wrong = Reconstruction(OBJECT.T[None], mask, prepared.whole.beam)
@@ -115,7 +115,7 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
 
 
 def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared, monkeypatch):
-    """Of a larger scan; they are spread over it, and each is looked at once."""
+    """The patterns are spread over a larger scan, and each is used once."""
     looked_at = []
     monkeypatch.setattr(CauseLimits, "patterns", 5)
     monkeypatch.setattr(
@@ -130,7 +130,7 @@ def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared,
 
 
 def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
-    """The true object under the true beam, but for one position; of a file every third frame is used."""
+    """True object and beam, except for one position; every third frame of the file is used."""
     rng, axis = np.random.default_rng(5), np.arange(N) - N // 2
     probe = 60 * np.exp(-(axis[:, None] ** 2 + axis**2) / 18).astype(np.complex64)[None]
     positions = rng.integers(0, SIDE - N, (40, 2))
@@ -177,7 +177,7 @@ def test_the_photon_noise_in_the_amplitude_is_flagged_where_photons_were_counted
 
 @pytest.mark.parametrize("moved, flagged", [(0.0, True), (3.0, False)])
 def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, flagged):
-    """A wave of a tenth in noise of the same size; a raster of its period, with and without a jitter."""
+    """A wave of amplitude 0.1 in noise of the same size; a raster of its period, with and without jitter."""
     rng = np.random.default_rng(4)
     raster = np.stack(np.divmod(np.arange(100), 10), axis=1) * 5 + moved * rng.uniform(0, 1, (100, 2))
     whole = dataset_of(raster, np.arange(100)[:, None], region_size=18)
@@ -211,7 +211,7 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
 
 
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
-    """Of all patterns, in order; in the end the mean square of the flux is one."""
+    """The beam has all patterns in order; at the end the mean square of the flux is one."""
     made = solver.reconstruct(prepared, ASKED, RunContext(tmp_path))
     initial = prepared.whole.beam
     same(made.before.beam, initial, 1e-5)
@@ -221,7 +221,7 @@ def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
 
 
 class Echo:
-    """A network that gives back what it begins with, or ones."""
+    """A network that returns its initial object, or ones."""
 
     def __init__(self, general, probe):
         self.general, self.probe, self.start = general, probe, None
@@ -238,7 +238,7 @@ class Echo:
 
 @pytest.mark.parametrize("general", [True, False])
 def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, general):
-    """The solver's; with the probe that its own training has learned, in the solver's power."""
+    """It has the beam of the solver, with the probe of its own training at the power of the solver's."""
     initial, found = prepared.whole.beam, another(prepared.whole.beam)
     solved = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), found)
     learned = wave((3, N, N), 9)
@@ -253,7 +253,7 @@ def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, genera
 
 
 def test_patterns_are_looked_through_once(prepared, monkeypatch):
-    """However many reconstructions are judged under however many beams."""
+    """The number of reconstructions and beams that are assessed does not matter."""
     passes, of = [], Statistics.of
     monkeypatch.setattr(Statistics, "of", staticmethod(lambda blocks: passes.append(1) or of(blocks)))
     fresh = replace(
@@ -266,7 +266,7 @@ def test_patterns_are_looked_through_once(prepared, monkeypatch):
 
 
 def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, prepared, tmp_path):
-    """Where their deflection says so of the transposed ones, too, that is a doubt and no recursion."""
+    """If the deflection of the transposed ones asks for it again, that is a doubt and no recursion."""
     events = []
 
     class Opened:

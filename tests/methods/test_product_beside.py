@@ -1,4 +1,4 @@
-"""A product in HDF5 beside patterns in NPZ, in metres and in pixels; our own needs no keys."""
+"""A product in HDF5 with patterns in NPZ, in metres and in pixels; our own product needs no keys."""
 
 import h5py
 import numpy as np
@@ -25,7 +25,7 @@ def made():
 
 
 def written(path, **changes):
-    """Our product of seven positions on an object of 40 × 30, of patterns of 12 × 12, without any."""
+    """Write our product of seven patterns of 12 × 12 on an object of 40 × 30, without the patterns."""
     values = {
         "positions": PLACES,
         "probe": np.ones((1, 12, 12), np.complex64),
@@ -39,7 +39,7 @@ def written(path, **changes):
 
 
 def patterns_of(made, kind, path):
-    """The made-up counts in an NPZ file, with the positions that its format wants, of no meaning."""
+    """Write the made-up counts into an NPZ file, with meaningless positions that its format requires."""
     arrays = {
         "ptychodus": {"patterns": made.counts, "bad_pixels": made.bad},
         "ptychopinn": pinn(made),
@@ -100,7 +100,7 @@ def test_pixels_of_a_cut_pattern_become_those_of_the_detector(made, tmp_path):
 
 
 def test_a_product_of_others_in_pixels(made, tmp_path):
-    """data.unit=px: pixel sizes of one are no metres."""
+    """With data.unit=px, pixel sizes of one are not metres."""
     arrays = {"probe_position_x_m": made.col, "probe_position_y_m": made.row, "probe": made.probe}
     with h5py.File(tmp_path / "p.h5", "w") as file:
         for key, values in (arrays | {"probe_position_indexes": np.arange(J)}).items():
@@ -127,7 +127,7 @@ def spots():
 
 
 def run_product(path, unit, **stated):
-    """The product of a run on thirty patterns of 40 × 40, the fifth of them dark, by stated keys."""
+    """Return the product of a run on thirty patterns of 40 × 40, the fifth of them dark, with keys."""
     frames = spots()
     frames[4] = 0
     places = np.random.default_rng(5).uniform(0, 20, (COUNT, 2))
@@ -152,7 +152,7 @@ def run_product(path, unit, **stated):
     ],
 )
 def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
-    """Cut to 16 and binned as before, positions and the object's pixel are what the run had."""
+    """Cut to 16 and binned as before, positions and object pixel are those of the run."""
     scan, beside = run_product(tmp_path / "product.h5", unit, **stated)
     options = ReadOptions(patterns_file=str(beside))
     raw = open_scan(tmp_path / "product.h5", options)

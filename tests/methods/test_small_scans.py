@@ -1,4 +1,4 @@
-"""Scans of few patterns: limits are brought down to what there is; what is too little is reported."""
+"""Scans of few patterns: limits are lowered to the number of patterns; too few are reported."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 
 @pytest.fixture(scope="module")
 def scan_of(tmp_path_factory):
-    """``scan_of(count)``: a file with so many patterns of 32 × 32."""
+    """``scan_of(count)``: a file with ``count`` patterns of 32 × 32."""
     folder = tmp_path_factory.mktemp("small")
 
     def make(count):
@@ -56,8 +56,8 @@ def dataset(count, group_size=3, tiles=True):
 
 @pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("count", [3, 8, 60])
-def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
-    """The run that is asked for by default wants tiles of 64."""
+def test_group_size_is_an_upper_limit(scan_of, tmp_path, count, tiles):
+    """The default run has tiles of 64."""
     data = dataset(count, 64, tiles)
     kept, _ = split_patterns(data.positions, number_held_out(count, 0.05), 0)
     assert data.group_size == count and data.subset(kept, 64).group_size == len(kept)
@@ -88,7 +88,7 @@ def test_two_patterns_are_refused_before_anything_is_written(scan_of, in_process
 
 
 def test_a_network_bound_to_larger_groups_is_refused(scan_of, finished, monkeypatch):
-    """As the weights of ``unet`` are; those of ``unrolled`` go with groups of any size."""
+    """Weights of ``unet`` are; those of ``unrolled`` work with groups of any size."""
 
     def plan_of(count):
         return plan(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
@@ -109,7 +109,7 @@ def test_one_group_both_trains_and_validates():
 
 
 def test_few_measured_numbers_are_flagged():
-    """16² numbers a pattern; unknown are two modes of 16² and the object, each of two real numbers."""
+    """16² values per pattern; unknown are two modes of 16² and the object, each with two real numbers."""
     probe = OwnProbe()
     (doubt,) = measurement_doubts(dataset(4), probe)
     assert doubt.flags == ("few_measurements",) and doubt.warns

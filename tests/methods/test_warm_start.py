@@ -1,4 +1,4 @@
-"""What a run that begins from an earlier one refines, and under which regulariser."""
+"""A run that starts from an earlier one: refined quantities and regulariser."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The network of the learned prior: its symmetries, its reach, and that its weights come back."""
+"""The network of the learned prior: its symmetries, its reach, and its weights after a round trip."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from ptycho.networks.weights import get_weights, set_weights
 
 @pytest.fixture(scope="module")
 def network():
-    """One that changes something: all weights random."""
+    """A network with random weights, which changes its input."""
     found, rng = new_denoiser(), np.random.default_rng(0)
     weights = get_weights(found)
     set_weights(found, {key: 0.2 * rng.normal(size=w.shape).astype("f") for key, w in weights.items()})

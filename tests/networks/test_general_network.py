@@ -1,4 +1,4 @@
-"""A network for many scans: the loss that it is trained by, a given start, the misfit as its input."""
+"""A network for many scans: its loss, a specified start, the misfit as its input."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from ptycho.run.pretraining import geometry_of_form
 
 
 def network_of(geometry, seed=0, trained=False, **settings):
-    """Untrained, it is the bare iteration; ``trained``: its last convolutions are drawn, too."""
+    """Return a network: untrained, the bare iteration; ``trained``: with random last convolutions."""
     model = UnrolledModel(**({"stages": 2, "width": 8, "misfit": True} | settings))
     network = Unrolled(settings=model, geometry=geometry, seed=seed, name="generator")
     network.build((2, geometry.group_size, geometry.N, geometry.N))
@@ -133,7 +133,7 @@ def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_truth_stays_where_it_is(name, within):
-    """Without noise; without a start, the same two stages are far from it."""
+    """There is no noise; without a start, the same two stages are far from the truth."""
     form, batch = batch_of(name)
     network = network_of(geometry_of_form(form))
     arguments = batch["x"], batch["offsets"], batch["probe"]
@@ -186,7 +186,7 @@ def test_eager_and_compiled_agree_with_a_start():
     np.testing.assert_allclose(compiled, eager, atol=1e-4 * np.abs(eager).max())
 
 
-# ---- physics alone, and what a stage hands on
+# ---- physics alone, and features between stages
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -1,4 +1,4 @@
-"""The generators: what they can represent, and that the physics around them is the measurement."""
+"""The generators: objects that they can represent, and the physics around them, which is the measurement."""
 
 from dataclasses import replace
 
@@ -86,7 +86,7 @@ def test_unet_can_explain_the_data_but_for_the_edge_of_the_object(clean, probe_n
 
 @pytest.mark.parametrize("shift", [(9.0, -7.0), (-4.5, 2.25)])
 def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
-    """What a neighbouring pattern should look like, by loops on a region set into its own mean."""
+    """The expected neighbouring pattern, by loops on a region surrounded by its own mean."""
     model, data = build_network("unrolled", clean)
     region = true_regions(data, GROUPS[:1])[0]
     margin = 12
@@ -101,7 +101,7 @@ def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
 
 
 def test_the_true_object_explains_its_neighbours(clean, build_network, within):
-    """Offsets of neighbours have the sign and the order of the group's own."""
+    """Offsets of neighbours have the same sign and order as those of the group."""
     model, data = build_network("unrolled", clean)
     more = data.with_neighbours(3, 7.0, seed=0)
     groups = np.flatnonzero(more.neighbours[:, 0] != data.groups[:, 0])  # others have none so near

@@ -1,4 +1,4 @@
-"""Settings of Keras that a user or a notebook has made: no number of a network depends on them."""
+"""Settings of Keras by a user or a notebook: the numbers of a network do not depend on them."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from ptycho.training.fitting import FitSettings, build_optimizer, make_train_ste
 
 
 def one_step(build_network):
-    """Weights after a step of training from the same start, for the network and the baseline."""
+    """Return the weights after one training step from the same start, for the network and the baseline."""
     found = []
     for name in ("unrolled", "baseline"):
         model, data = build_network(name)

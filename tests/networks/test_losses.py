@@ -9,7 +9,7 @@ from ptycho.networks.losses import amplitude_mae, poisson_deviance, total_variat
 
 
 def deviance(rate, counts, f):
-    """The code under test in its own units, amplitudes ``x = f·√n`` in float32."""
+    """Return the result of the code under test in its own units, amplitudes ``x = f·√n`` in float32."""
     predicted, measured = (tf.constant(f * np.sqrt(np.asarray(a, float)), tf.float32) for a in (rate, counts))
     return float(poisson_deviance(predicted, measured, tf.constant(f, tf.float32)))
 
@@ -29,7 +29,7 @@ def test_deviance_of_a_pixel(f, counts, ratio):
 
 @pytest.mark.parametrize("counts", [100, 1e4, 1e6, 1e8])
 def test_deviance_at_the_noise_level_survives_float32(counts):
-    """Amplitudes that float32 can hold, so that the reference sees the same ones."""
+    """The amplitudes are exact in float32, so that the reference has the same ones."""
     measured = np.float32(np.sqrt(counts))
     predicted = np.float32(np.sqrt(counts + np.sqrt(counts)))
     expected = reference.poisson_deviance(float(predicted) ** 2, float(measured) ** 2)

@@ -1,4 +1,4 @@
-"""A run's configuration, networks and hashes: read back exactly; every way in which a file can be wrong."""
+"""Configuration, networks and hashes of a run: exact round trip, and every fault of a file."""
 
 import json
 

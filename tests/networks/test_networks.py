@@ -1,4 +1,4 @@
-"""The networks: their layers, sizes, losses, gradients and weights, and what each competitor is given."""
+"""The networks: their layers, sizes, losses, gradients and weights, and the inputs of each model."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_untrained_residual_cnn_is_zero_and_takes_odd_sides(coarsening):
 
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
 def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
-    """With kernels that hand channels on, the output is the first two features, whatever the grid."""
+    """With kernels that copy channels, the output is the first two features on every grid."""
     features = tf.random.stateless_uniform((2, 13, 11, 5), seed=(1, 2))
     cells = coarsening**2
     cnn = ResidualCNN(width=5 * cells, blocks=0, coarsening=coarsening, seed=0)
@@ -101,7 +101,7 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
         set_weights(other, weights)  # names and shapes agree, or it is refused
 
 
-# ---- what each competitor is built for and given
+# ---- geometry and inputs of each model
 
 
 @pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
@@ -172,7 +172,7 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
 
 
 def test_neighbours_count_in_the_loss_as_patterns_do(built):
-    """The mean over own and neighbouring patterns; the object comes from its own patterns alone."""
+    """The loss is the mean over own and neighbouring patterns; the object comes from own patterns alone."""
     model, data = built["unrolled"]
     probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
     more = data.with_neighbours(2, 10.0, seed=0)

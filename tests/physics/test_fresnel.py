@@ -19,13 +19,13 @@ def axes(row=0.0, col=0.0, side=N):
 
 
 def bump(row=3.0, col=-2.0, width=3.0, tilt=0.0):
-    """A Gaussian beside the middle, that travels to larger rows where it is tilted."""
+    """Return an off-centre Gaussian, which travels to larger rows if it is tilted."""
     r, c = axes(row, col)
     return np.exp(-(r**2 + 1.4 * c**2) / width**2 + 2j * np.pi * tilt * r)
 
 
 def at_detector(wave, way=WAY, moved=None):
-    """By the code under test, its middle at N//2."""
+    """Return the wave at the detector by the code under test, with its centre at N//2."""
     waves = tf.constant(np.asarray(wave)[..., None, :, :], tf.complex128)
     shifts = None if moved is None else tf.constant(moved, tf.float64)
     return physics.centre(physics.at_detector(waves, fresnel=way, moved=shifts)[..., 0, :, :]).numpy()
@@ -56,7 +56,7 @@ def test_a_lens_focuses_ahead_and_not_behind():
 
 
 def test_adjoint_and_energy():
-    """``⟨Aψ, φ⟩ = ⟨ψ, A*φ⟩``, A* the way back with the move undone; ``A* A = 1``."""
+    """``⟨Aψ, φ⟩ = ⟨ψ, A*φ⟩``, A* propagates back and undoes the shift; ``A* A = 1``."""
     rng = np.random.default_rng(3)
     psi, phi = (random_complex(rng, (3, N, N)) for _ in range(2))
     shift = rng.uniform(-0.5, 0.5, (3, 2))
@@ -86,7 +86,7 @@ def image(place):
 
 
 def test_positions_between_pixels_make_no_jump():
-    """At half a pixel the next whole position takes over: what is moved back the wrong way would jump."""
+    """At half a pixel the next whole position takes over: a shift of the wrong sign would give a jump."""
     before, after = image(np.array([[3.499, 2.2], [3.501, 2.2]]))
     assert np.abs(before - after).max() < 5e-3 * before.max()
     there, next_ = image(np.array([[3.0, 2.0], [4.0, 2.0]]))
@@ -94,7 +94,7 @@ def test_positions_between_pixels_make_no_jump():
 
 
 def test_the_sample_moves_and_the_beam_stays():
-    """Where the object is flat the pattern does not change with the position, between pixels either."""
+    """If the object is flat, the pattern does not change with the position, nor between pixels."""
     flat = tf.ones((1, N + 8, N + 8), tf.complex64)
     places = tf.constant([[[2.0, 3.0], [2.3, 2.6], [3.5, 3.1]]])
     intensity = physics.forward(
@@ -105,7 +105,7 @@ def test_the_sample_moves_and_the_beam_stays():
 
 
 def test_a_beam_that_diverges():
-    """Fresnel's integral of a spherical wave times an object, at M x: what a parallel beam makes at z12/M."""
+    """Fresnel's integral of a spherical wave times an object, at M x, is that of a parallel beam at z12/M."""
     z01, z12, wavelength = 3.0, 9.0, 12.0  # in pixels of the object, and of its square
     M, x = (z01 + z12) / z01, np.arange(N) - N // 2
     wave = np.exp(-((x + 2) ** 2) / 30 + 0.4j * np.sin(x / 3))

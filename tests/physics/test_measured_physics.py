@@ -1,4 +1,4 @@
-"""Positions between pixels, pixels that were not measured, and how well an object explains its patterns."""
+"""Positions between pixels, unmeasured pixels, and the misfit of an object and its patterns."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def fourier_shifted(image, row, col):
 
 
 def test_a_moved_probe_is_a_moved_object():
-    """Against an oracle that moves the object instead, exactly; bilinear interpolation misses by far more."""
+    """The oracle shifts the object exactly; bilinear interpolation has a far larger error."""
     truth, probe = smooth_object(), gaussian()
     position = np.array([14.37, 17.81])
     window = fourier_shifted(truth, *position)[:N, :N]
@@ -70,14 +70,14 @@ def test_a_moved_probe_is_a_moved_object():
     exact = physics.detect(physics.forward(objects, at, modes, exact=True)).numpy()[0, 0]
     bilinear = diffract(objects, at, modes).numpy()[0, 0]
     scale = expected.max()
-    missed = np.abs(exact - expected).max()  # what the object has beyond the probe's window and Nyquist
+    missed = np.abs(exact - expected).max()  # parts of the object beyond the probe's window and Nyquist
     assert missed < 3e-3 * scale
     assert np.abs(bilinear - expected).max() > 5 * missed
 
 
 @pytest.fixture(scope="module")
 def scan():
-    """100 patterns at irregular positions, made with the oracle above, 10⁶ photons each; and the truth."""
+    """100 patterns at irregular positions by the oracle above, 10⁶ photons each; and the truth."""
     truth, probe, rng = smooth_object(1), gaussian(), np.random.default_rng(2)
     grid = np.stack(np.meshgrid(np.arange(10), np.arange(10), indexing="ij"), -1).reshape(-1, 2)
     positions = np.clip(3.6 * grid + rng.uniform(-1, 1, grid.shape), 0, M - N - 1)
@@ -99,7 +99,7 @@ def scan():
 
 
 def with_bad_pixels(data, value):
-    """The same scan on a detector with two dead columns and some dead pixels, which read ``value``."""
+    """Return the same scan on a detector with two dead columns and some dead pixels, which read ``value``."""
     good = np.ones((N, N), bool)
     good[:, 7:9] = False
     good[3::8, 5::7] = False
@@ -108,7 +108,7 @@ def with_bad_pixels(data, value):
 
 
 def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
-    """What the residual should be comes from Poisson's law, what it is from drawn counts."""
+    """The expected residual comes from Poisson's law, the actual one from drawn counts."""
     found = misfit(scan.objects, scan)
     assert found.r_factor == pytest.approx(found.r_noise, rel=0.03)
     approximate = misfit(scan.objects, replace(scan, exact=False))
@@ -116,7 +116,7 @@ def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
 
 
 def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
-    """By a slow sum over one pattern; and over all of them what Poisson counts of the rates give."""
+    """By a slow sum over one pattern, and by its expectation for Poisson counts over all patterns."""
     good = np.random.default_rng(4).random((N, N)) > 0.1
     found = misfit(scan.objects, replace(scan, good=good), np.array([17]))
     found_ones = next(predictions(scan.objects[0], scan, np.array([17])))
@@ -148,7 +148,7 @@ def test_the_misfit_by_a_loop(scan):
 
 
 def test_what_a_bad_pixel_reads_changes_nothing(scan):
-    """Zero, a hot value or anything: statistics apart, all is equal."""
+    """For zero, a hot value or any other, everything but the statistics is equal."""
     dark, odd = with_bad_pixels(scan, 0), with_bad_pixels(scan, 0)
     start = np.full((1, M, M), 0.7, np.complex64)
     assert (dark.normalised(np.arange(3))[:, ~dark.good] == -1).all()
@@ -160,7 +160,7 @@ def test_what_a_bad_pixel_reads_changes_nothing(scan):
 
 
 def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
-    """The loss of a network does not depend on them, and at the truth no stage of it moves the object."""
+    """The loss of a network does not depend on them, and at the truth no stage changes the object."""
     data = with_bad_pixels(scan.subset(np.arange(100), 4), 0)
     config = RunConfig(N=32, size=128, model=UnrolledModel(stages=1, width=4), batch_size=4)
     geometry = geometry_of(data)

@@ -36,7 +36,7 @@ def positions_of(places, rng):
     return (np.floor(found) if places == "whole" else found).astype(np.float32)
 
 
-# ---- shapes, and the way there and back
+# ---- shapes, forward and back
 
 
 def mode_of(probe, kind, b, c, k):
@@ -69,7 +69,7 @@ def test_back_projection_is_the_adjoint(kind, places, mover):
     assert abs(left - right) < 1e-5 * abs(left) + 1e-3 and abs(left) > 1
 
 
-# ---- what a detector sees
+# ---- amplitudes at the detector
 
 
 def test_detect_by_a_loop():
@@ -121,7 +121,7 @@ def test_after_the_change_the_intensities_add_up_to_the_measured():
 
 
 def test_no_smaller_change_gives_the_measured_sum():
-    """Against 300 others at random that give it too; with all modes scaled alike it is ``(x − a)²``."""
+    """Against 300 other random changes with the same sum; with all modes scaled alike it is ``(x − a)²``."""
     rng = np.random.default_rng(9)
     waves = complex64(rng, K, 5, 6)
     measured = rng.uniform(0.5, 3, (5, 6)).astype(np.float32)
@@ -151,7 +151,7 @@ def test_the_ramp_by_its_formula():
         assert found[k, i, j] == pytest.approx(np.exp(-2j * np.pi * angle), abs=1e-5)
 
 
-# ---- a network under several modes
+# ---- a network with several modes
 
 
 @functools.cache
@@ -170,7 +170,7 @@ def network_case(exact):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_network_predicts_the_sum_of_its_modes_intensities(exact):
-    """The pattern of two modes is the root of the summed squares of each one's own."""
+    """The pattern of two modes is the root of the summed squares of their patterns."""
     pinn, batch, probe = network_case(exact)
     modes = np.stack([probe, 0.5j * np.roll(probe, 2, axis=0)])
     objects = tf.constant(complex64(np.random.default_rng(15), 2, 20, 20))

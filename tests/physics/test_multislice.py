@@ -66,7 +66,7 @@ def test_a_thin_object_is_not_touched_by_a_distance():
 
 @pytest.mark.parametrize("part", ["object", "modes", "positions"])
 def test_gradients_by_finite_differences(part):
-    """Of loops in double precision; two modes, an object of odd side, two slices of their own."""
+    """Finite differences of loops in double precision; two modes, an object of odd side, two slices."""
     scan, slices = thick_scan()
     data = replace(scan.dataset(np.random.default_rng(1), object_size=slices.shape[-1]), between=BETWEEN)
     f, rng = data.normalisation, np.random.default_rng(2)

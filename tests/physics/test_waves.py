@@ -48,7 +48,7 @@ def test_far_and_near_field_of_pairs(rng, side, inner):
 
 @pytest.mark.parametrize("shape", [(16, 1), (1, 4), (3, 1, 1), ()])
 def test_transformed_of_batches_with_axes_of_length_one(rng, shape):
-    """In a graph, where TensorFlow's kernel for batches of products with one matrix goes wrong on some."""
+    """In a graph, TensorFlow's kernel for batches of products with one matrix is wrong for some shapes."""
     wave, matrix = reference.random_complex(rng, (*shape, 64, 64)), reference.random_complex(rng, (64, 64))
     graph = tf.function(lambda real, imag: vars(transformed(Pair(real, imag), matrix / 64)))
     found = Pair(**graph(tf.constant(wave.real, tf.float32), tf.constant(wave.imag, tf.float32)))

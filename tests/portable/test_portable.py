@@ -1,4 +1,4 @@
-"""Exported networks: what each format gives against the network itself, and what is refused."""
+"""Exported networks: results of each format against the network itself, and refused exports."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def smooth_object(side):
 
 
 def patterns(probe, offsets, region_size):
-    """Amplitudes ``(B, C, N, N)`` of an object; of none, rounding would decide phases in the dark."""
+    """Return amplitudes ``(B, C, N, N)`` of an object, because rounding decides phases of dark pixels."""
     objects = np.broadcast_to(smooth_object(region_size), (len(offsets), region_size, region_size))
     positions = offsets + (region_size - probe.shape[-1]) / 2
     modes = probe.reshape(-1, *probe.shape[-2:])

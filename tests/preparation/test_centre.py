@@ -1,4 +1,4 @@
-"""The zero frequency of mean patterns that are drawn about a known point."""
+"""The zero frequency of mean patterns that are drawn around a known point."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def radius(centre=TRUE, shape=(H, W)):
 
 
 def off(mean, good=None, true=TRUE):
-    """Pixels between the centre that is found and the true one, the larger of row and column."""
+    """Return the distance of the centre found from the true one, px, the larger of row and column."""
     good = np.ones(mean.shape, bool) if good is None else good
     return np.abs(np.subtract(find_centre(np.where(good, mean, 0), good)[:2], true)).max()
 
@@ -42,13 +42,13 @@ def test_dead_columns_anywhere_in_the_beam(beam, column):
     good = np.ones((H, W), bool)
     good[:, column : column + 2] = False
     assert off(beam, good) <= (2 if beam is CURVED else 1)
-    shining = np.where(good, beam, 50.0)  # what bad pixels read has no say
+    shining = np.where(good, beam, 50.0)  # values of bad pixels do not matter
     assert find_centre(shining, good) == find_centre(np.where(good, beam, 0), good)
 
 
 @every_beam
-def test_diffuse_intensity_and_a_sloping_background_do_not_pull(beam):
-    """Half the intensity of the beam in one, as much in the other."""
+def test_diffuse_intensity_and_a_sloping_background_do_not_shift_the_centre(beam):
+    """Each has half the intensity of the beam."""
     diffuse = np.exp(-(radius((67, 41)) ** 2) / (2 * 20**2))
     slope = np.broadcast_to(np.arange(W) / W, (H, W))
     assert off(beam + 0.5 * beam.sum() * diffuse / diffuse.sum()) <= 1

@@ -1,4 +1,4 @@
-"""Scans whose origin is a fraction of a pixel: the object's samples stay where the file has them."""
+"""Scans whose origin is a fraction of a pixel: object samples stay where the file has them."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_an_object_on_the_pixels_of_the_file_explains_the_patterns(origin):
     ("origin", "unit", "kept"),
     [
         ((0.706, 0.951), "px", True),  # the file counts pixels of its object from somewhere
-        ((0.706, 0.951), "m", False),  # a stage's origin says nothing of the object's samples
+        ((0.706, 0.951), "m", False),  # a stage's origin is unrelated to the object's samples
         ("mean", "px", False),
         ("middle", "px", False),
     ],

@@ -1,4 +1,4 @@
-"""Which pixels and frames are left out: defects that are drawn, and intensity that only looks like one."""
+"""Excluded pixels and frames: drawn defects, and intensity that resembles one."""
 
 import logging
 
@@ -20,7 +20,7 @@ SPOT = np.exp(-(ROWS**2 + 1.3 * COLS**2) / 40)
 
 
 def intensity(photons=300.0, seed=0):
-    """Photons expected in ``J`` frames: a spot in the middle, of which each has more or less."""
+    """Return the expected photons of ``J`` frames: a spot in the middle, of varying intensity."""
     return photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (J, 1, 1))
 
 
@@ -42,7 +42,7 @@ def bad(frames, scan=None, **changes):
     return np.argwhere(~found.detector.good).tolist()
 
 
-def said(scan, what):
+def text_of(scan, what):
     return next(str(finding) for finding in scan.findings if finding.what == what)
 
 
@@ -88,7 +88,7 @@ def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, c
 
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_hot_and_dead_pixels_are_found_and_no_others(zero):
-    """Hot: one in the dark, one in a bright region; dead in a bright region; dark in the dark is no sign."""
+    """Hot: one in a dark, one in a bright region; dead: in a bright region; dark in the dark is no sign."""
     frames, rng = counts(), np.random.default_rng(7)
     frames[:, 5, 40] = rng.poisson(60, J)
     frames[:, CENTRE[0] + 3, CENTRE[1] + 5] += rng.poisson(4000, J)
@@ -100,7 +100,7 @@ def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     masked[5, 40] = masked[CENTRE[0] + 3, CENTRE[1] + 5] = masked[CENTRE[0], CENTRE[1] - 3] = True
     masked = np.fft.ifftshift(masked) if zero == "corner" else masked
     np.testing.assert_array_equal(~scan.detector.good, masked)
-    assert "2 hot in the data, " in said(scan, "bad pixels")
+    assert "2 hot in the data, " in text_of(scan, "bad pixels")
     assert bad(frames, raw(frames, zero=zero), hot_pixels=False) == []
 
 
@@ -114,9 +114,9 @@ def test_read_noise_is_noise(dtype, tmp_path):
     frames = counts() + noise if dtype == np.float32 else np.rint(counts() + noise)
     scan = interpret(raw(frames.astype(dtype)), config())
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
-    assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
+    assert float(text_of(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
     assert scan.lowest == pytest.approx(-20, rel=0.25)  # ten standard deviations: no noise, in any frame
-    assert "Gaussian" in said(scan, "photon gain")
+    assert "Gaussian" in text_of(scan, "photon gain")
     _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
     assert interpret(raw(frames.astype(dtype)), config(gain=1.0)).counts
@@ -137,7 +137,7 @@ def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     expected = np.zeros((H, W), bool)
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
-    assert scan.counts and f"{2 * H} below zero" in said(scan, "bad pixels")
+    assert scan.counts and f"{2 * H} below zero" in text_of(scan, "bad pixels")
 
 
 def test_patterns_of_the_other_sign_are_refused():

@@ -1,4 +1,4 @@
-"""Marks in place of counts, by pixel and by frame, also in frames that are not looked at first."""
+"""Marker values in place of counts, by pixel and by frame, also in frames that are not inspected."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_gap_of_zeros_wider_than_two_pixels():
 
 
 def test_every_frame_counts_for_saturation(tmp_path):
-    """A saturated pixel of one frame that was not looked at is bad in all, and the log says in which."""
+    """A saturated pixel of one frame that was not inspected is bad in all, and the log names the frame."""
     frames = counts().astype("i4")
     frames[2, 19:21, 23:26] = 5000
     scan = scan_of(frames, saturation=5000)
@@ -71,8 +71,8 @@ def test_every_frame_counts_for_saturation(tmp_path):
     _, data, found = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=32)), tmp_path)
     assert data.good is not None and np.count_nonzero(~data.good) == 6
     assert not data.amplitudes[:][:, ~data.good].any()
-    said = next(str(finding) for finding in found if finding.what == "more bad pixels")
-    assert "6 saturated (data.saturation=5000)" in said and "data.drop=[2]" in said
+    text = next(str(finding) for finding in found if finding.what == "more bad pixels")
+    assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
 
 
 @pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])

@@ -1,4 +1,4 @@
-"""Lengths of a near field by hand, its window and its probe; what looks like one, and what does not."""
+"""Lengths, window and probe of a near field by hand; scans that look like a near field, and others."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def config(**changes):
     return DataConfig(file="scan", **({"physics": "near_field"} | changes))
 
 
-def said(scan, what):
+def finding_on(scan, what):
     return next(finding for finding in scan.findings if finding.what == what)
 
 
@@ -39,7 +39,10 @@ def test_a_parallel_beam():
     assert scan.pixel.metres == (1e-6, 1e-6)
     assert scan.fresnel.numbers == pytest.approx((10, 10))
     np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (24, 32))
-    assert "parallel beam" in said(scan, "physics").why and "near field" in said(scan, "object pixel").why
+    assert (
+        "parallel beam" in finding_on(scan, "physics").why
+        and "near field" in finding_on(scan, "object pixel").why
+    )
 
 
 def test_a_beam_that_diverges():
@@ -48,7 +51,7 @@ def test_a_beam_that_diverges():
     assert scan.near_field.magnification == pytest.approx(3)
     np.testing.assert_allclose(scan.pixel.metres, 1e-6 / 3)
     assert scan.fresnel.numbers == pytest.approx((30, 30))
-    assert "magnified 3 times" in said(scan, "physics").why
+    assert "magnified 3 times" in finding_on(scan, "physics").why
 
 
 def test_the_window_is_the_detector_and_a_margin():
@@ -56,7 +59,7 @@ def test_the_window_is_the_detector_and_a_margin():
     scan = interpret(raw(), config(zero_frequency="5,7"))
     assert scan.near_field.margin == 7 and scan.N == 66
     assert scan.detector.centre == (H // 2, W // 2)
-    assert "no meaning" in said(scan, "middle").why and "zero frequency" not in {
+    assert "no meaning" in finding_on(scan, "middle").why and "zero frequency" not in {
         f.what for f in scan.findings
     }
     good = scan.detector.good_pixels
@@ -118,7 +121,7 @@ def test_intensity_to_the_edge_looks_like_a_near_field():
 
 
 def test_far_fields_do_not_look_like_one():
-    """Of a zone plate, and of diffusers with grains down to less than a pixel in apertures of every width."""
+    """A zone plate, and diffusers with grains down to less than a pixel in apertures of every width."""
     rng, N = np.random.default_rng(0), 64
     rows, cols = np.indices((N, N)) - N // 2
     probes = [None]

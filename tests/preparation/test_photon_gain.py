@@ -1,4 +1,4 @@
-"""The intensity of one photon: found where patterns are photon counts times a number, and nowhere else."""
+"""The intensity of one photon: found only if patterns are photon counts times a number."""
 
 import re
 
@@ -64,7 +64,7 @@ def test_roots_of_counts_and_normalised_amplitudes():
 @pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
 @pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
-    """As they are, and written in steps of one, of a hundredth, of seven."""
+    """The patterns are stored without rounding, and in steps of 1, 0.01 and 7."""
     mean = means(photons, width, curvature=curvature)
     written = [
         mean,
@@ -100,8 +100,8 @@ def test_counts_divided_by_a_flat_field(photons, spread):
     found = photon_gain(stored(1234.5 * n / flat), GOOD)
     assert found.value == pytest.approx(1234.5 * np.mean(1 / flat), rel=0.1 * spread)
     assert "a step of each pixel's own" in found.why and "data.keys.flat" in found.why
-    said = float(re.search(r"± ([\d.]+) %", found.why)[1])
-    assert said == pytest.approx(100 * spread, rel=0.1)
+    reported = float(re.search(r"± ([\d.]+) %", found.why)[1])
+    assert reported == pytest.approx(100 * spread, rel=0.1)
 
 
 def test_the_quantum_is_the_largest_common_one():
@@ -141,7 +141,7 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"dark": np.ones((N, N))}, {"flat": np.ones((N, N))}])
-def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
+def test_an_uncertain_gain_must_be_specified(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
     scan = interpreted(raw(frames, "intensity", **changes))
     assert not scan.counts and scan.detector.gain == 1

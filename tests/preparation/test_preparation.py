@@ -138,7 +138,7 @@ def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
 
 
 def test_positions_are_turned_from_rows_to_columns():
-    """By hand: a quarter of a turn brings a step down to one to the right, and one to the right to one up."""
+    """By hand: 90° turn a step down into one to the right, and one to the right into one up."""
     plain, turned = interpret(raw(), config()), interpret(raw(), config(rotation_deg=90.0))
     step = 1e-7 / plain.pixel.metres[0]
     np.testing.assert_allclose(turned.positions[10] - turned.positions[0], [0, step], atol=1e-9)
@@ -148,7 +148,7 @@ def test_positions_are_turned_from_rows_to_columns():
 
 
 def test_positions_are_sheared_after_they_are_turned():
-    """(row, col) = (0, 1) is turned to (−1, 0), and that goes to (−2, −3)."""
+    """(row, col) = (0, 1) is rotated to (−1, 0), and then sheared to (−2, −3)."""
     affine = [[2.0, 5.0], [3.0, 7.0]]
     found = interpret(raw(), config(rotation_deg=90.0, scan_affine=affine))
     step = 1e-7 / found.pixel.metres[0]
@@ -324,7 +324,7 @@ def stored_probe(folder, modes, name="pinn"):
 
 
 def test_the_probe_of_an_earlier_run(tmp_path):
-    """That of its product; all modes, at the power of this scan."""
+    """The probe of its product is used: all modes, at the power of this scan."""
     rng = np.random.default_rng(1)
     modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
     run = stored_probe(stored_probe(tmp_path / "run", modes[::-1], "refined"), modes, "solver")

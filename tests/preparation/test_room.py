@@ -1,4 +1,4 @@
-"""Whether there is room for a scan is checked before anything is copied, to Python as to the command line."""
+"""Space for a scan is checked before anything is copied, in Python and on the command line."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def scan_with(far):
     )
 
 
-def test_a_position_far_from_all_others_which_is_left_out_takes_no_memory():
+def test_an_excluded_isolated_position_takes_no_memory():
     check_memory_for(CONFIG, scan_with([4]))
 
 
@@ -35,7 +35,7 @@ def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
 
 
 def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
-    """In place of a full disk, one that says how little is free; TensorFlow is not needed to say so."""
+    """A disk that reports little available space replaces a full one; the check needs no TensorFlow."""
     rng = np.random.default_rng(0)
     positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
     scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)

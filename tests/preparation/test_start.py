@@ -1,4 +1,4 @@
-"""Earlier results that a reconstruction begins with, against an object that is a formula in metres."""
+"""Earlier results as the start of a reconstruction, against an object given by a formula in metres."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ PIXEL, N, SHIFT = 2e-8, 16, np.array([0.4, -1.3])  # of the earlier run; px by w
 
 
 def sample(metres):
-    """The object at places ``(…, 2)`` m: slow waves."""
+    """Return the object at places ``(…, 2)`` m: waves of low spatial frequency."""
     rows, cols = metres[..., 0] / PIXEL, metres[..., 1] / PIXEL
     return (1 + 0.2 * np.cos(rows / 7)) * np.exp(0.5j * np.sin(cols / 9 + rows / 20))
 

@@ -1,4 +1,4 @@
-"""Transposed and flipped frames: what lies at the zero frequency stays there, and rows stay rows."""
+"""Transposed and flipped frames: the zero frequency stays in place, and rows stay rows."""
 
 import itertools
 
@@ -76,7 +76,7 @@ def test_a_stated_zero_frequency_is_a_pixel_of_the_stored_frame(shape, way):
 
 
 def test_turning_a_frame_does_not_halve_the_pattern():
-    """Flipped, an even frame has one row less before its zero frequency: it is outside, and bad."""
+    """A flipped even frame has one row less before its zero frequency; the missing row is bad."""
     for way in WAYS:
         scan = interpret(raw((32, 32), "centre"), config(way, N=None))
         assert scan.N == 32
@@ -107,7 +107,7 @@ def test_columns_are_exchanged_before_they_become_pixels():
 
 @pytest.mark.parametrize("how", ["array", "table"])
 def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
-    """``data.position_axes=xy`` of a named array or of a table without names: once, not twice."""
+    """``data.position_axes=xy`` exchanges columns of an array or an unnamed table once, not twice."""
     from ptycho.readers.table import open_raw
 
     xy = np.stack(np.meshgrid(np.arange(4) * 3.0, np.arange(3) * 2.0), axis=-1).reshape(-1, 2)  # x is fast

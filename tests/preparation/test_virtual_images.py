@@ -1,4 +1,4 @@
-"""Virtual images of a raster: sums by loops, a phase by its gradient, and what is no raster."""
+"""Virtual images of a raster: sums by loops, a phase by its gradient, and scans that are no raster."""
 
 import numpy as np
 import pytest

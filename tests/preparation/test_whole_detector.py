@@ -1,4 +1,4 @@
-"""Patterns hold all that the detector measured, whatever its size and wherever its zero frequency."""
+"""Patterns hold all that the detector measured, for any size and any zero frequency."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ J = 12
 
 
 def raw(shape, centre=None, **changes):
-    """Frames that differ, with a spot at ``centre``, which is stated."""
+    """Return different frames with a spot at the specified ``centre``."""
     rng = np.random.default_rng(0)
     rows, cols = np.indices(shape)
     middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre
@@ -52,7 +52,7 @@ def test_the_smallest_window_with_the_whole_detector(shape, centre, b, N):
 
 
 def falling(edge, ratio, shape=(48, 64)):
-    """A mean pattern of ``edge`` photons at the rim, and so many times as many six pixels further in."""
+    """Return a mean pattern of ``edge`` photons at the rim, and ``ratio`` times as many six pixels inside."""
     depth = np.minimum(*(np.minimum(i, n - 1 - i) for i, n in zip(np.indices(shape), shape, strict=True)))
     return edge * ratio ** (depth / 6)
 
@@ -61,7 +61,7 @@ def falling(edge, ratio, shape=(48, 64)):
     ("edge", "ratio", "warned"), [(0.5, 4, True), (0.5, 1.5, False), (0.05, 4, False), (0.5, 1, False)]
 )
 def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio, warned):
-    """Intensity that is as strong further in is a background; hardly any does no harm."""
+    """Intensity that is equal further inside is a background; very little is harmless."""
     mean = falling(edge, ratio)
     found = finer_pixels(mean, np.ones(mean.shape, bool), 64)
     assert (found is not None) == warned

@@ -1,4 +1,4 @@
-"""Single pixels of single frames: found and replaced; what an object does to patterns stays."""
+"""Zingers, single pixels of single frames, are found and replaced; features of the object stay."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_zingers_are_replaced_by_the_mean_of_their_neighbours(tmp_path, blocks):
 
 
 def test_speckles_are_no_zingers(tmp_path):
-    """Though each is the brightest of its pixel in some frame; not even where the scan gets brighter once."""
+    """Each is the brightest of its pixel in some frame; the scan may also become brighter once."""
     counts = speckles(1)
     counts[5] *= 30
     assert mended(tmp_path, counts)[0] is None

@@ -1,4 +1,4 @@
-"""Frames without a position, and positions without a frame: keys that leave out either."""
+"""Frames without a position, and positions without a frame: keys that exclude either."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def made():
 
 
 def opened(tmp_path, made, count=J, places=J, **data):
-    """A CXI file of the first so many frames and positions; frames beyond the made-up ones are dark."""
+    """Open a CXI file of ``count`` frames and ``places`` positions; frames after the first J are dark."""
     dark = np.zeros((max(0, count - J), *made.counts.shape[1:]), np.uint16)
     counts = np.concatenate([made.counts, dark])[:count]
     translation = cxi_arrays(made)["entry_1/data_1/translation"][:places]
@@ -37,7 +37,7 @@ def test_more_frames_than_positions(tmp_path, made, data):
 
 
 def test_positions_of_the_frames_that_are_used(tmp_path, made):
-    """The first two frames, dark ones, have no position: every other one has that of its turn."""
+    """The first two frames are dark and have no position; the others have positions in their order."""
     raw, used = opened(tmp_path, made, places=J - 2, drop=(0, 1))
     assert used.tolist() == list(range(2, J))
     np.testing.assert_allclose(raw.positions[used], made.metres[: J - 2], atol=1e-20)

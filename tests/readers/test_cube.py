@@ -70,7 +70,7 @@ WRITTEN = [  # writer, columns of a frame that the format allows, step that the 
 
 @pytest.mark.parametrize(("write", "columns", "step"), WRITTEN, ids=lambda of: getattr(of, "__name__", ""))
 def test_a_file_of_another_program(tmp_path, write, columns, step):
-    """Patterns, raster and step as they were written; a step of the user's goes before the file's."""
+    """Patterns, raster and step are those written; a specified step takes precedence over the file's."""
     cube = CUBE[..., :columns]
     path = write(tmp_path, cube)
     shape = {"scan_shape": (A, B)} if path.suffix == ".mrc" else {}
@@ -88,7 +88,7 @@ def test_a_file_of_another_program(tmp_path, write, columns, step):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.mib", b"MQ1,000001,00384,01,0016,0016,R64," * 20, "has pixels R64; must be U08, U16, U32"),
         ("a.mib", b"MQ1,000001,00384,01,0016,0016,U16,", "holds no frame of 16 × 16"),
@@ -100,9 +100,9 @@ def test_a_file_of_another_program(tmp_path, write, columns, step):
         ("a.dm4", b"\0\0\0\4" + bytes(99), "cannot be read"),
     ],
 )
-def test_damaged_files_of_detectors(tmp_path, name, content, said):
+def test_damaged_files_of_detectors(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         opened(tmp_path / name, scan_shape=(A, B))
 
 
@@ -144,7 +144,7 @@ def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda path: np.save(path, CUBE[0, 0]), r"is an array \(16, 18\); must be \(rows, columns, H, W\)"),
         (lambda path: np.save(path, CUBE.astype(complex)), "must be of real numbers"),
@@ -154,15 +154,15 @@ def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
         (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"), "cannot be read"),
     ],
 )
-def test_what_is_no_cube_is_refused(tmp_path, make, said):
+def test_what_is_no_cube_is_refused(tmp_path, make, message):
     path = tmp_path / "a.npy"
     make(path)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         opened(path)
 
 
 def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
-    """A raster of as many positions the other way round; positions that the user names, too."""
+    """A specified raster with rows and columns exchanged is refused, and so are specified positions."""
     with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: the first axes .* are \[3, 4\]"):
         opened(npy(tmp_path), scan_shape=(B, A))
     with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):
@@ -170,7 +170,7 @@ def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"scan_step_A": 1.0, "scan_step_nm": 0.1}, "must be only one of them"),
         ({"scan_step_A": 1.0, "scan_shape": (0, 4)}, "positive integers"),
@@ -179,8 +179,8 @@ def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
         ({"scan_step_A": 1.0, "position_axes": "xy"}, r"data\.position_axes=xy, .* only one"),
     ],
 )
-def test_keys_that_contradict_each_other(keys, said):
-    with pytest.raises(ConfigError, match=said):
+def test_keys_that_contradict_each_other(keys, message):
+    with pytest.raises(ConfigError, match=message):
         DataConfig(file=("a.npy",), **keys)
 
 

@@ -1,4 +1,4 @@
-"""Packed chunks whose bytes lie: an error line, never a signal that ends the process."""
+"""Packed chunks with wrong lengths: an error line, never a signal that ends the process."""
 
 import random
 import subprocess
@@ -79,7 +79,7 @@ def flipped(seed):
 
 
 def without_length(chunk):
-    """Where bitshuffle and LZ4 say how long a block is, it is said to be nothing."""
+    """Return a chunk of bitshuffle and LZ4 whose block has length 0."""
     return chunk[:8] + bytes(4) + chunk[12:]
 
 
@@ -115,7 +115,7 @@ def test_sound_chunks_are_read(tmp_path, options):
 
 
 def test_a_chunk_that_was_stored_unpacked_is_read(tmp_path):
-    """HDF5 notes in the chunk which filters were skipped."""
+    """HDF5 records in the chunk which filters were skipped."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         made = file.create_dataset("data", FRAMES.shape, "u4", chunks=FRAMES.shape, **hdf5plugin.LZ4())
         made.id.write_direct_chunk((0, 0, 0), FRAMES.tobytes(), filter_mask=1)

@@ -1,4 +1,4 @@
-"""Readers of measured scans in HDF5 and NPZ: each format against the arrays that it was written from."""
+"""Readers of measured scans in HDF5 and NPZ: each format against the arrays that were written."""
 
 import itertools
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_cxi(tmp_path, made):
 
 
 def test_cxi_of_electrons(tmp_path, made):
-    """300 keV are 1.9687 pm, as have photons of 629.8 keV; what the user states is no electrons' energy."""
+    """300 keV are 1.9687 pm, like photons of 629.8 keV; a specified energy is that of photons."""
     changes = {f"{SRC}/energy": 3e5 * EV, f"{SRC}/probe": "electron"}
     path = written(tmp_path / "a.cxi", cxi_arrays(made, **changes))
     scan = open_scan(path)
@@ -276,8 +276,8 @@ def test_ptylab(tmp_path, made, turned):
 )
 def test_ptylab_that_turns_its_patterns(tmp_path, made, code, keys):
     arrays = {"ptychogram": made.counts, "encoder": made.metres, "orientation": code}
-    said = () if keys is None else (f"orientation is {code}: PtyLab turns the patterns; add {keys}",)
-    assert open_scan(written(tmp_path / "a.h5", arrays)).warnings == said
+    warnings = () if keys is None else (f"orientation is {code}: PtyLab turns the patterns; add {keys}",)
+    assert open_scan(written(tmp_path / "a.h5", arrays)).warnings == warnings
     lamps = written(tmp_path / "b.h5", arrays | {"zled": 0.1})
     refused(lamps, "zled: Fourier ptychography")
 
@@ -455,11 +455,11 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
     ],
 )
 def test_ptychopinn_domain(small, npz, numbers, contract, domain):
-    """By the file's own word, then by the numbers: 0.137 √counts may be an amplitude or an intensity."""
+    """The file decides, and then the numbers: 0.137 √counts may be an amplitude or an intensity."""
     roots = np.sqrt(small.counts, dtype=np.float32)
     patterns = {"counts": small.counts, "roots": roots, "scaled": roots * np.float32(0.137)}[numbers]
-    said = dict(zip(("scale_contract_version", "measurement_domain"), contract, strict=False))
-    scan = open_scan(npz(**scans.pinn(small, diff3d=patterns, **said)))
+    attributes = dict(zip(("scale_contract_version", "measurement_domain"), contract, strict=False))
+    scan = open_scan(npz(**scans.pinn(small, diff3d=patterns, **attributes)))
     assert scan.domain == domain and len(scan.warnings) == (len(contract) == 1)
     assert any(note.startswith(f"{domain or 'domain unknown'}: ") for note in scan.notes)
 

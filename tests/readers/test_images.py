@@ -1,4 +1,4 @@
-"""Images of anyone: nothing is unpacked that declares far more than its file has bytes."""
+"""Untrusted images: an image that declares far more than its file has bytes is not unpacked."""
 
 import numpy as np
 import pytest

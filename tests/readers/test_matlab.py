@@ -15,7 +15,7 @@ def made():
 
 
 def saved(path, arrays, block=False):
-    """A file as ``save -v7.3`` writes it: arrays turned over, known by MATLAB's own block or attribute."""
+    """Write a file like ``save -v7.3``: reversed axes, marked by MATLAB's own block or attribute."""
     with h5py.File(path, "w", userblock_size=512 if block else 0) as file:
         for name, array in arrays.items():
             pairs = array.T

@@ -1,4 +1,4 @@
-"""Datasets from files: what is read, in whatever form it is stored, and where it is placed."""
+"""Data sets from files: values in every stored form, and their positions."""
 
 from dataclasses import replace
 
@@ -176,7 +176,7 @@ def test_a_part_of_the_truth_is_put_where_the_central_squares_tile(save, disk, p
     )
 
 
-def test_a_file_without_probe_takes_the_one_that_is_offered(save, disk):
+def test_a_file_without_probe_takes_the_initial_one(save, disk):
     arrays = published([spot(22, 71)], disk, STARTS)
     del arrays["probeGuess"]
     with pytest.raises(ConfigError, match="lacks probeGuess, and no other probe is known"):

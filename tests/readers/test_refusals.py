@@ -1,4 +1,4 @@
-"""What readers refuse, in one line with the file, the key and a remedy, and what they warn of.
+"""Files that readers refuse, in one line with file, key and remedy, and warnings.
 
 The cases of ``test_hostile_scans.py`` are not repeated here.
 """
@@ -43,7 +43,7 @@ def foldslice(made, **changes):
     return {key: value for key, value in arrays.items() if value is not None}
 
 
-# -- what an option says -------------------------------------------------------------------------------------
+# -- wrong options -------------------------------------------------------------------------------------------
 
 BY_KEYS = {"patterns": "a", "positions": "b"}
 
@@ -124,7 +124,7 @@ def test_no_file(tmp_path):
 
 
 def test_a_file_that_was_left_open_for_writing(tmp_path):
-    """A writer in SWMR mode that was killed leaves its mark in the file."""
+    """A killed writer in SWMR mode leaves a mark in the file."""
     path = tmp_path / "a.cxi"
     script = (
         "import os, sys, h5py; file = h5py.File(sys.argv[1], 'w', libver='latest'); "

@@ -1,4 +1,4 @@
-"""Measured scans in TIFF, and tables of positions: what was written is what is read, or why not."""
+"""Measured scans in TIFF, and tables of positions: round trips, and errors."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Patterns in NPZ archives: every order of axes, little memory, damage found; and what their numbers are."""
+"""Patterns in NPZ archives: every order of axes, little memory, damage; counts, intensity or amplitude."""
 
 import numpy as np
 import pytest

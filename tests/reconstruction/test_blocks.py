@@ -1,4 +1,4 @@
-"""Large scans block by block: who owns what, how blocks come together, and that no order counts."""
+"""Large scans in blocks: patterns of a block, joining of blocks, and independence of their order."""
 
 import pickle
 from dataclasses import replace
@@ -34,7 +34,7 @@ MOST = 40  # patterns of a block's own
 
 @pytest.fixture(scope="module")
 def scan():
-    """144 patterns on a rectangle of random places."""
+    """144 patterns at random positions in a rectangle."""
     scan = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
     return replace(scan, positions=np.random.default_rng(5).permutation(scan.positions))
 
@@ -126,7 +126,7 @@ def test_blocks_come_to_what_the_whole_comes_to(scan, objective, found):
 
 
 def test_one_round_leaves_seams_that_the_second_takes_off(scan, objective, found):
-    """The mutation that the stages guard against: without going on, blocks end at their rims."""
+    """Without the second round, blocks have seams at their rims."""
     start = scan.rough(objective.likelihood.normalisation)
     once = fit_in_blocks(objective, start, OBJECT_ALONE, 40, Blockwise(MOST), blocks.FROM_NOTHING[:1])
     values = [objective.likelihood.evaluate(estimate).value for estimate in (once.estimate, found.estimate)]
@@ -152,7 +152,7 @@ def sent(value):
 
 
 def backwards(tasks, advance):
-    """Another executor: the last block first, each sent as bytes, as to another process."""
+    """Run the last block first, each sent as bytes, as an executor with other processes does."""
     done = [sent(solve_task(sent(make().in_memory()))) for make in tasks[::-1]]
     return iter(done[::-1])
 
@@ -209,17 +209,17 @@ def test_a_damaged_fit_is_made_again(scan, objective, tmp_path, caplog):
 
 
 def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
-    wishes = ModelOptions(
+    options = ModelOptions(
         prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
     )
     used = []
-    found = solve(data, wishes, 0, False, used.append, blockwise=Blockwise(MOST))
+    found = solve(data, options, 0, False, used.append, blockwise=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 
 
 def in_a_file(path, seed):
-    """Weights of a network, in a file."""
+    """Write the weights of a network into a file."""
     np.savez(path, weight=np.random.default_rng(seed).normal(size=3))
     return StoredNetwork(path)
 

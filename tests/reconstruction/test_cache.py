@@ -1,4 +1,4 @@
-"""Fits that are kept: a run that goes on takes them, to the same bits, and only where nothing has changed."""
+"""Cached fits: a resumed run uses them, with the same bits, and only if nothing has changed."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def data():
 
 @pytest.fixture
 def evaluations(monkeypatch):
-    """Grows with every evaluation of a likelihood."""
+    """A counter of evaluations of a likelihood."""
     seen, evaluate = [], ScanLikelihood.evaluate
 
     def counted(self, *arguments):
@@ -77,7 +77,7 @@ def test_short_fits_are_not_worth_a_file(data, tmp_path):
 
 
 def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
-    """Of a solution that was made once hardly any likelihood is computed again, and it is the same."""
+    """The second solution evaluates hardly any likelihood, and is the same."""
     first = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     count = len(evaluations)
     again = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))

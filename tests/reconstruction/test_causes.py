@@ -1,4 +1,4 @@
-"""Which cause a misfit shows: patterns by loops that one thing was done to, at the true object and beam."""
+"""Causes of a misfit: patterns by loops with one imperfection, at the true object and beam."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def test_a_sample_that_moves_along_columns(truth):
 
 
 def test_a_little_motion_is_what_regularisation_leaves(truth):
-    """By .1 px: the gain is there, but no cause is named."""
+    """For a motion of .1 px, there is a gain, but no cause is named."""
     moves = np.stack([np.zeros(5), np.linspace(-0.2, 0.2, 5)], axis=1)
     bright = replace(truth, modes=4 * truth.modes)
     found = score_causes(truth.object.astype(np.complex64), measured_by(bright, blurred_by(bright, moves)))
@@ -128,7 +128,7 @@ def test_a_bad_pixel_stands_out_on_the_detector(truth):
 
 
 def test_an_object_that_is_too_smooth_looks_like_no_motion_at_the_most_likely_one(truth):
-    """Smoothed by as much as a regulariser does; the same with a sample that moves."""
+    """The object is smoothed as by a regulariser; the same holds with a moving sample."""
     smooth = gaussian_filter(truth.object, 0.6).astype(np.complex64)
     data = measured_by(truth, truth.intensity())
     before, after = score_causes(smooth, data), score_fit(smooth, likelihood_of(data))

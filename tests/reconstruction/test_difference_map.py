@@ -1,4 +1,4 @@
-"""The difference map: two iterations by loops in NumPy; where it is chosen, and what it is better than."""
+"""The difference map: two iterations by loops in NumPy; when it is selected, and its accuracy."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def test_two_iterations_by_loops():
 
 
 def test_a_probe_with_a_sharp_edge_half_a_pixel_beside_the_grid():
-    """It has more intensity than on the grid where that has next to none; the object stays small."""
+    """Off the grid it has intensity where on the grid it has almost none; the object stays small."""
     rng = np.random.default_rng(5)
     disk = 30.0 * (np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2]) < N / 4)
     scan = Scan.of(rng, modes=disk[None].astype(complex))
@@ -119,7 +119,7 @@ def test_patterns_that_a_fit_lacked_join_it(projected):
 
 
 def start_of(data, **options):
-    """The selected model of a scan under a known beam, and the initial object that it was given."""
+    """Return the selected model of a scan with a known beam, and its initial object."""
     known = {"probe": False, "positions": False, "flux": False, "background": False, "probe_variation": 0}
     selection = select_model(data, ModelOptions(prior="none", **known, **options), 0, True)
     return selection, {one.what: one.value for one in selection.decisions}.get("initial object")

@@ -1,4 +1,4 @@
-"""An estimate is an object and the beam of a dataset in normalised units; and it becomes that beam again."""
+"""An estimate is an object and the beam of a data set in normalised units; round trip to that beam."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_an_estimate_in_some_units_and_its_beam(data, factor):
         np.testing.assert_allclose(beam.arrays()[key], value, rtol=1e-5, err_msg=key)
 
 
-def test_as_many_modes_as_are_asked_for(data):
+def test_there_are_as_many_modes_as_specified(data):
     object_ = np.ones((64, 64), np.complex64)
     assert [len(Estimate.of(data, object_, count).modes) for count in (None, 1, 2, 4)] == [2, 1, 2, 4]
     np.testing.assert_array_equal(Estimate.of(data, object_, 4).modes[:2], Estimate.of(data, object_).modes)

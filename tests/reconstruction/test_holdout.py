@@ -1,4 +1,4 @@
-"""What is held out of a fit, and what it says of an estimate: shares, independence, and wrong estimates."""
+"""Held-out data of a fit, and scores on them: fractions, independence, and wrong estimates."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ KINDS = ("patterns", "photons", "noise")
 
 @pytest.fixture(scope="module")
 def scans():
-    """A dense one, of which patterns are held out, and one of few patterns."""
+    """A dense scan, of which patterns are held out, and one of few patterns."""
     return {count: Scan.of(np.random.default_rng(1), 3e4, count=count, step=2.2) for count in (8, 5)}
 
 
-def kept_out(scans, kind, seed=0, **changes):
-    """The scan of a kind, its likelihood, what is fitted of it, and the judge."""
+def split(scans, kind, seed=0, **changes):
+    """Return the scan of a kind, its likelihood, the fitted likelihood, and the held-out data."""
     scan = scans[8 if kind == "patterns" else 5]
     data = scan.dataset(np.random.default_rng(2), counts=kind != "noise", **changes)
     whole = likelihood_of(data, noise="gaussian" if kind == "noise" else "poisson")
@@ -52,11 +52,11 @@ def test_what_is_clear_and_what_matters():
     assert not Comparison(0.004, 0.0001).passes(REFINED) and Comparison(0.006, 0.0001).passes(REFINED)
 
 
-# ---- keeping out
+# ---- holding out
 
 
 def test_patterns_are_held_out_whole(scans):
-    _, whole, kept, holdout = kept_out(scans, "patterns")
+    _, whole, kept, holdout = split(scans, "patterns")
     assert holdout.kind == "patterns" and holdout.kept_share == 1
     count = round(0.1 * 64)
     assert len(holdout.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
@@ -89,7 +89,7 @@ def test_photons_are_held_out_of_every_count(scans, unit):
 
 
 def test_photons_held_out_are_independent_of_the_rest():
-    """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
+    """Poisson counts: the maps are uncorrelated; they would not be if the total were fixed."""
     plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
     data, mean = plain.dataset(np.random.default_rng(4)), plain.intensity()
     kept, holdout = hold_out(likelihood_of(data), 1)
@@ -100,7 +100,7 @@ def test_photons_held_out_are_independent_of_the_rest():
 
 
 def test_noise_held_out_is_independent_of_the_rest(scans):
-    """Amplitudes with normal noise of a known size: neither part depends on the other's noise."""
+    """Amplitudes with normal noise of a known size: neither part depends on the noise of the other."""
     scan, rng = scans[5], np.random.default_rng(5)
     clean, sigma = 50 + np.zeros((25, N, N)), 0.7
     noisy = scan.dataset(counts=False, amplitudes=(clean + sigma * rng.standard_normal(clean.shape)))
@@ -122,7 +122,7 @@ def test_noise_held_out_is_independent_of_the_rest(scans):
 
 def test_what_is_held_out_is_drawn_by_the_seed(scans):
     for kind in KINDS:
-        one, same, other = (kept_out(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
+        one, same, other = (split(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
         arrays = [x.data.positions if kind == "patterns" else x.instead for x in (one, same, other)]
         np.testing.assert_array_equal(*arrays[:2])
         assert np.any(arrays[0] != arrays[2])
@@ -152,12 +152,12 @@ def test_coverage_is_how_many_beams_overlap(dataset_of):
         assert coverage(data) == pytest.approx(np.pi * 8**2 / step**2, rel=0.3)
 
 
-# ---- judging
+# ---- scoring
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_estimate_scores_worse(scans, kind):
-    scan, whole, kept, holdout = kept_out(scans, kind)
+    scan, whole, kept, holdout = split(scans, kind)
     assert holdout.kind == kind
     f, rng = whole.normalisation, np.random.default_rng(6)
     estimate = Estimate.of(kept.data, scan.object, normalisation=f)
@@ -172,8 +172,8 @@ def test_a_wrong_estimate_scores_worse(scans, kind):
 
 
 def test_photons_are_scored_with_their_share_of_intensity_and_background(scans):
-    """The estimate of what is held out expects 0.1/(1 − 0.1) of the photons that were fitted."""
-    scan, whole, _, holdout = kept_out(scans, "photons")
+    """The estimate for the held-out photons expects 0.1/(1 − 0.1) of the fitted photons."""
+    scan, whole, _, holdout = split(scans, "photons")
     estimate = replace(scan.estimate(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
     found = holdout.places(estimate, Refine(False))
     np.testing.assert_allclose(found.flux**2, 0.1 / (1 - 0.1), rtol=1e-5)
@@ -182,8 +182,8 @@ def test_photons_are_scored_with_their_share_of_intensity_and_background(scans):
 
 
 def test_patterns_held_out_find_their_own_places(scans):
-    """Positions and flux where they are refined, at two units of deviance a number; else the nominal."""
-    scan, whole, _, holdout = kept_out(scans, "patterns")
+    """Positions and flux, if refined, cost two units of deviance per number; otherwise they are nominal."""
+    scan, whole, _, holdout = split(scans, "patterns")
     rng, data = np.random.default_rng(7), holdout.likelihood.data
     nominal = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
     holdout = HoldOut(replace(holdout.likelihood, data=data.under(replace(data.beam, positions=nominal))))
@@ -211,8 +211,8 @@ def test_flux_that_is_known_is_used(scans):
 
 
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
-    """Two patterns of 1.3 and 1.1 times the amplitude that the others have on average."""
-    scan, whole, _, holdout = kept_out(scans, "patterns")
+    """Two patterns have 1.3 and 1.1 times the mean amplitude of the others."""
+    scan, whole, _, holdout = split(scans, "patterns")
     data = holdout.likelihood.data.subset(np.arange(2), 1)
     flux = np.array([1.3, 1.1], np.float32)
     brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])

@@ -1,4 +1,4 @@
-"""A learned prior in the likelihood: what its network is shown, the pull, and what the fit makes of it."""
+"""A learned prior in the objective: the input of its network, the plug-and-play term, and the fit."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def estimate(data, likelihood):
 
 
 def towards(target, likelihood):
-    """A network that knows the object ``(M, M)``."""
+    """Return a denoiser that returns the object ``(M, M)``."""
 
     def network(shown, noise):
         del noise

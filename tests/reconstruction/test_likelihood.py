@@ -1,4 +1,4 @@
-"""How likely patterns are: deviances by SciPy, intensities by loops, gradients by finite differences."""
+"""The likelihood of patterns: deviances by SciPy, intensities by loops, gradients by finite differences."""
 
 import re
 from dataclasses import replace
@@ -25,7 +25,7 @@ PARTS = ("object", "modes", "positions", "flux", "background")
 
 
 def likelihood_of(data, **changes):
-    """Chunks of 16 patterns: what small scans fill up costs nothing."""
+    """Return the likelihood in chunks of 16 patterns, so that small scans are fast."""
     return usual_likelihood_of(data, **({"chunk_pixels": 16 * N**2} | changes))
 
 
@@ -58,7 +58,7 @@ def test_deviance_of_counts_at_every_branch(n, ratio):
 
 @pytest.mark.parametrize("ratio", [0.2, 0.4999, 0.995, 1.0, 1.005, 1.5])
 def test_slope_of_the_deviance(ratio):
-    """``∂/∂λ = 2 (1 − n/λ)``, on all of its branches and at its minimum."""
+    """``∂/∂λ = 2 (1 − n/λ)``, on all branches and at the minimum."""
     n, rate = tf.constant(50.0), tf.constant(50.0 * ratio)
     with tf.GradientTape() as tape:
         tape.watch(rate)
@@ -80,19 +80,19 @@ def test_all_noise_models_agree_near_the_truth():
     """A deviation of one standard deviation, √n, costs one unit under each."""
     n = np.array([1e4, 1e6])
     for noise in NOISE:
-        found = deviance_of(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
+        found = deviance_of(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: below the threshold of the Huber loss
         np.testing.assert_allclose(found, 0.01, rtol=0.02)
 
 
 def test_poissons_deviance_is_chi_square_on_average():
-    """Of counts drawn from the rate itself: mean one, as of a normal number (brighter than a few photons)."""
+    """Counts drawn from the rate have a mean deviance of one, if there are more than a few photons."""
     rates = np.full(200_000, 30.0)
     counts = np.random.default_rng(0).poisson(rates)
     assert deviance_of(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
     assert deviance_of(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
 
 
-# ---- of a scan
+# ---- the likelihood of a scan
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +103,13 @@ def scan():
 
 @pytest.fixture(scope="module")
 def data(scan):
-    """Measured, but for a fifth of the pixels."""
+    """The measured scan, without a fifth of the pixels."""
     rng = np.random.default_rng(5)
     return scan.dataset(rng, good=rng.random((N, N)) > 0.2)
 
 
 def test_forward_by_loops(scan):
-    """Modes, flux, background, and fractions of positions that move the probe; on patches the same."""
+    """Modes, flux, background, and fractions of positions, which shift the probe; also on patches."""
     estimate, whole = scan.estimate(1.0), np.floor(scan.positions + 0.5).astype(int)
     known = tf.constant(estimate.modes), tf.constant(estimate.flux), tf.constant(estimate.background)
     places = tf.constant(scan.positions[None], tf.float32)
@@ -154,7 +154,7 @@ def test_what_was_not_measured_weighs_nothing(scan, data):
 
 
 def test_units_of_amplitudes_that_are_no_counts(scan):
-    """All amplitudes and the noise in another unit: the same."""
+    """With all amplitudes and the noise in another unit, the result is the same."""
     data = scan.dataset(np.random.default_rng(6), counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
     one, other = (
@@ -239,7 +239,7 @@ def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
 
 
 def test_a_compiled_step_asks_nothing_of_its_host(scan, data):
-    """The program that XLA makes of it is on the device from beginning to end."""
+    """The compiled program of XLA stays on the device."""
     step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
     sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (2, N, N), (), ())
     dtypes = (tf.complex64, tf.float32, tf.float32, tf.complex64, *[tf.float32] * 4)

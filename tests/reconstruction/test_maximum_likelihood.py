@@ -1,4 +1,4 @@
-"""From a scan to its beam: what is freed, what stays, what is smoothed; the same each time."""
+"""The whole solver on a scan: refined and fixed quantities, regularisation; the same result each time."""
 
 from dataclasses import replace
 from functools import partial
@@ -107,7 +107,7 @@ def test_a_second_mode_is_refined():
 
 
 def test_there_are_no_more_modes_than_the_limit_however_often_they_are_tried():
-    """Of a probe of three modes two are allowed; the second time is that after a pupil."""
+    """Two of three modes are allowed; the second selection is the one after a pupil."""
     axis = np.arange(N) - N / 2
     waves = np.stack([beam(), beam() * axis / 5, beam() * axis[:, None] / 5])
     scan = Scan.of(np.random.default_rng(6), 1e6, count=8, step=2.2, modes=waves / np.linalg.norm(waves))
@@ -122,7 +122,7 @@ def test_there_are_no_more_modes_than_the_limit_however_often_they_are_tried():
 
 
 def scan_by_an_optic(side=32, count=10, step=2, photons=1e4):
-    """A defocused wave whose far field is a disk, at whole pixels; the dataset, and the wave."""
+    """Return a scan at whole pixels with a defocused wave whose far field is a disk, and the wave."""
     rng = np.random.default_rng(1)
     q = np.hypot(*np.meshgrid(*2 * [np.fft.fftfreq(side, 1 / side)], indexing="ij"))
     probe = np.fft.fftshift(np.fft.ifft2((q <= 4) * np.exp(0.12j * q**2)))
@@ -165,7 +165,7 @@ def test_a_probe_that_fills_the_far_field_has_no_pupil(scan):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
-    """Before a flat background is known, further modes stand for it; a mode that is there stays."""
+    """Without a flat background, further modes replace it; a real mode is kept."""
     second = beam() * np.linspace(-1, 1, N)
     second *= np.sqrt(0.25) / np.linalg.norm(second)
     modes = np.stack([np.sqrt(0.75) * beam(), second]) if count == 2 else None
@@ -178,14 +178,14 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     assert tried[:2] == ["2", "3"] and len(found.estimate.modes) == count and found.refine.background
 
 
-def test_what_is_asked_for_is_done(scan):
+def test_specified_options_are_kept(scan):
     data = scan.dataset(np.random.default_rng(2))
-    asked = ModelOptions(
+    options = ModelOptions(
         *(True, True, True, True),
         **{"modes": 2, "probe_variation": 0, "noise": "robust", "steps": 20, "pupil": False},
         **{"prior": "edge_preserving", "strength": 3.0},
     )
-    found = run(data, asked, 0)
+    found = run(data, options, 0)
     assert found.refine == Refine(True, True, True, True) and len(found.estimate.modes) == 2
     assert (
         found.objective.prior == Prior("edge_preserving", 3.0)
@@ -222,7 +222,7 @@ def test_few_photons_of_a_smooth_object_are_smoothed():
 
 
 def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
-    """The error is that of no regulariser; the weight that is chosen acts where the illumination is weak."""
+    """The error is that without regulariser; the chosen weight acts where the illumination is weak."""
     rng = np.random.default_rng(10)
     scan = Scan.of(rng, 1e7, count=8, step=2.2)
     shape = scan.object.shape
@@ -235,20 +235,20 @@ def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
-    wishes = ModelOptions(positions=False, background=False, modes=1, steps=10)
-    one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
+    options = ModelOptions(positions=False, background=False, modes=1, steps=10)
+    one, two, other = (run(data, options, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.estimate.object, two.estimate.object)
     assert one.decisions == two.decisions != other.decisions
 
 
 def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
-    """The noise is learnt from residuals, with the unit of the amplitudes."""
+    """The noise is estimated from residuals, in the unit of the amplitudes."""
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe, counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
-    wishes = replace(EDGES, positions=False, flux=False, background=False, modes=1)
+    options = replace(EDGES, positions=False, flux=False, background=False, modes=1)
     units = []
     for one in (data, milli):
-        found = run(one, wishes, 0)
+        found = run(one, options, 0)
         assert decided(found)["probe"] == "refined" and found.objective.likelihood.noise == "gaussian"
         assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1
         units.append(found.objective.likelihood.unit)
@@ -258,8 +258,8 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 
 def test_progress_and_course_are_reported(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
-    wishes = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
-    found = run(data, wishes, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
+    options = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
+    found = run(data, options, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
     assert seen == found.fit.course and set(done) == {64}
 
 

@@ -1,4 +1,4 @@
-"""Objects that start downsampled, of a scan whose object is known."""
+"""Multiresolution start of objects, of a scan whose object is known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_of(data: Dataset) -> tuple[Objective, Estimate]:
 
 
 def error_of(estimate: Estimate, truth: np.ndarray) -> float:
-    """Weighted by illumination, a constant factor aside."""
+    """Return the relative error weighted by illumination, up to a constant factor."""
     illumination = object_illumination(estimate)
     found, illumination = estimate.object, np.where(illumination > 0.1 * illumination.max(), illumination, 0)
     factor = np.sum(illumination * found.conj() * truth) / np.sum(illumination * np.abs(found) ** 2)
@@ -50,7 +50,7 @@ def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], blockwise
 
 
 def test_photons_that_are_held_out_stay_out(scan: tuple[Dataset, np.ndarray]) -> None:
-    """Amplitudes in place of the dataset's, which are the mean pattern each time: the object is theirs."""
+    """The data set only has the mean pattern; the object follows from the likelihood's own amplitudes."""
     data, truth = scan
     mean = np.sqrt(data.amplitudes.statistics.mean_intensity).astype(np.float32)
     dull = replace(data, amplitudes=np.broadcast_to(mean, data.amplitudes.shape).copy())
@@ -60,7 +60,7 @@ def test_photons_that_are_held_out_stay_out(scan: tuple[Dataset, np.ndarray]) ->
     assert found is not None and error_of(found, truth) < 0.25
 
 
-def test_the_beam_at_larger_pixels_is_the_same_beam(scan: tuple[Dataset, np.ndarray]) -> None:
+def test_the_downsampled_beam_is_the_same_beam(scan: tuple[Dataset, np.ndarray]) -> None:
     data, _ = scan
     view = coarser(data)
     assert view is not None

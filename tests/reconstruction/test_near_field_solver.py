@@ -34,7 +34,7 @@ def scan():
 
 
 def intensity_of(scan, way):
-    """By NumPy: the exit wave, moved back by the fraction of a pixel, then free space; middle at sample 0."""
+    """Return by NumPy: exit wave, shift back by the fraction of a pixel, free space; centre at sample 0."""
     found = []
     for position, flux in zip(scan.positions, scan.flux, strict=True):
         row, col = whole = np.floor(position + 0.5).astype(int)
@@ -55,7 +55,7 @@ def data(scan):
 
 
 def test_the_intensity_of_every_pattern(scan, data):
-    """Modes, fractions of positions; what is judged by is the same as what is fitted."""
+    """Modes and fractions of positions; the intensity is the same in fits and in scores."""
     plain = replace(scan, flux=np.ones(9), background=np.zeros((N, N)))
     f = data.normalisation
     expected = np.sqrt(intensity_of(plain, WAY)) * f
@@ -78,7 +78,7 @@ def test_every_view_stays_a_near_field(data):
 
 
 def measured(patterns=36, **changes):
-    """A scan behind a diffuser that was simulated in a window twice as wide, and what was measured of it."""
+    """Return a scan behind a diffuser, simulated in a window twice as wide, and its measured patterns."""
     way = Fresnel(NUMBER, NUMBER)
     truth = simulate_near_field(SIDE, patterns, 8, way, 1e6)
     distance = NUMBER * PITCH**2 / wavelength_m(ENERGY)
@@ -96,7 +96,7 @@ def measured(patterns=36, **changes):
 
 
 def test_a_scan_from_its_patterns_alone(tmp_path):
-    """Object and probe from the mean pattern, brought back to the sample; λz/dx² is found from lengths."""
+    """Object and probe start from the mean pattern, propagated back; λz/dx² follows from lengths."""
     truth, scan = measured(49)
     _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
@@ -115,7 +115,7 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
 
 
 def test_a_turned_detector_is_seen(tmp_path):
-    """Positions against patterns; eight ways, each with its twin."""
+    """Positions relative to patterns: eight orientations, each with an equivalent one."""
     _, scan = measured()
     _, data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     turned = Orientation(transpose=True).of(data)

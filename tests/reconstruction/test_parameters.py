@@ -1,4 +1,4 @@
-"""An estimate as one real vector: there and back, the chain rule, and what a position model leaves out."""
+"""An estimate as one real vector: round trip, chain rule, and shifts that a position model excludes."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def estimate():
 
 
 def moved(parameters, rng, size=0.3):
-    """A vector some way off the start, in each of its numbers."""
+    """Return a vector that differs from the start in every number."""
     start = parameters.start()
     return (start + size * rng.normal(size=start.shape)).astype(np.float32)
 
@@ -59,8 +59,8 @@ def test_the_start_is_the_base(estimate, refine):
             assert getattr(other, part) is getattr(estimate, part)
 
 
-def test_a_corner_of_the_object_is_a_place_like_any_other(estimate):
-    """A position at the object's very edge stays there when positions are freed."""
+def test_a_position_at_the_edge_of_the_object_stays(estimate):
+    """A position at the very edge of the object stays there when positions are refined."""
     positions = estimate.positions.copy()
     positions[7] = len(estimate.object) - N
     corner = replace(estimate, positions=positions)
@@ -70,7 +70,7 @@ def test_a_corner_of_the_object_is_a_place_like_any_other(estimate):
 
 @pytest.mark.parametrize("model", ["independent", "affine", "affine_and_independent", "each"])
 def test_gradient_is_the_chain_rule(estimate, model):
-    """Of a toy function of all parts, quadratic or cubic in each; β is negative in places."""
+    """A toy function of all parts, quadratic or cubic in each; β is negative in places."""
     rng = np.random.default_rng(2)
     axis = np.arange(N) - N // 2
     inside = np.hypot(axis[:, None], axis) < 6
@@ -123,7 +123,7 @@ def explained(moves, columns):
 
 
 def test_models_of_the_moves(estimate):
-    """Against least squares by shift, and by scale, rotation and shear."""
+    """Against a least-squares shift, and against scale, rotation and shear."""
     inner = replace(estimate, object=np.zeros((200, 200), np.complex64), positions=estimate.positions + 80)
     inner = replace(inner, object=np.ones((200, 200), np.complex64) * (1 + np.arange(200) % 3))
     one = np.ones((25, 1))
@@ -171,7 +171,7 @@ def test_outside_its_mask_the_probe_stays_zero(estimate):
 
 
 def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estimate):
-    """⟨∇f, way⟩ of f(u) = Re⟨slope, modes(u)⟩, of modes and OPR modes that the pupil limits."""
+    """⟨∇f, way⟩ for f(u) = Re⟨slope, modes(u)⟩, with modes and OPR modes limited to the pupil."""
     rng = np.random.default_rng(6)
     support = ProbeSupport(rng.random((N, N)) > 0.4, far_field=True)
     parameters = Parameters.of(estimate, Refine(True, object=False), 0.1, support=support)
@@ -214,7 +214,7 @@ def test_scales_are_roots_of_the_curvature(estimate):
 
 
 def test_scales_of_modes_by_which_the_probe_varies(estimate):
-    """Weights of mean power one are what counts, however small those are with which a fit begins."""
+    """The scale is that of weights of mean power one, even if the initial weights are small."""
     _, bright, _ = slow_curvatures(estimate)
     rng = np.random.default_rng(4)
     varied = random_complex(rng, (2, N, N)).astype(np.complex64)

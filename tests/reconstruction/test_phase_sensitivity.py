@@ -1,4 +1,4 @@
-"""Whether near fields determine phases: under a structured illumination, not under a flat one."""
+"""Phase sensitivity of near fields: with a structured illumination, but not with a flat one."""
 
 import math
 
@@ -27,7 +27,7 @@ def free_space(number):
 
 
 def objective_and_truth(structure, rows, cols, photons=1e5):
-    """Patterns without noise of a smooth object behind a wave whose intensity varies by ``structure``."""
+    """Return noise-free patterns of a smooth object behind a wave whose intensity varies by ``structure``."""
     rng = np.random.default_rng(3)
     grains = gaussian_filter(rng.normal(size=(2, N, N)), (0, 1, 1), mode="wrap")
     probe = 1 + structure * (grains[0] + 1j * grains[1]) / grains.std()

@@ -32,7 +32,7 @@ def test_the_operator_is_symmetric_and_positive(prior):
     estimate = scan.estimate(1.0)
     operator = Preconditioner(prior, None, OBJECT_ALONE, estimate)
     operator.renew(Parameters.of(estimate, OBJECT_ALONE, 1.0), estimate, 0)
-    count = 2 * estimate.object.size + 7  # what follows the object is left as it is
+    count = 2 * estimate.object.size + 7  # the numbers after the object are not changed
     a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))
     scaled = operator(a)
     assert abs(inner(scaled, b) - inner(a, operator(b))) < 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
@@ -41,7 +41,7 @@ def test_the_operator_is_symmetric_and_positive(prior):
 
 
 def test_without_a_regulariser_it_is_the_diagonal():
-    """Σ w²/H_i = 1/H: in the units of the parameters the identity, however the illumination varies."""
+    """Σ w²/H_i = 1/H: the identity in the units of the parameters, for any illumination."""
     rng = np.random.default_rng(1)
     scale = np.exp(rng.normal(size=(9, 12))).astype(np.float32)
     wave, _ = waves(rng, scale.shape)
@@ -49,7 +49,7 @@ def test_without_a_regulariser_it_is_the_diagonal():
 
 
 def test_under_uniform_illumination_it_is_the_inverse():
-    """Of H + λ·2·s(k) for a quadratic regulariser, by its eigenvectors, which are plane waves."""
+    """The inverse of H + λ·2·s(k) for a quadratic regulariser, by its eigenvectors, plane waves."""
     shape, H, i, j = (16, 20), 3.0, *np.mgrid[:16, :20]
     scale = np.full(shape, np.sqrt(H), np.float32)
     operator = regularised(scale, Prior("quadratic", 5.0).stiffness(np.ones(shape, np.complex64)))
@@ -60,7 +60,7 @@ def test_under_uniform_illumination_it_is_the_inverse():
 
 
 def test_amplitudes_and_high_frequencies_stay_and_low_ones_grow():
-    """By hand: a phase of k cycles a pixel grows by 1/((k² + 1/M²) D²/0.5²), an amplitude by nothing."""
+    """By hand: a phase of k cycles/px is scaled by 1/((k² + 1/M²) D²/0.5²), an amplitude by one."""
     rng, scan = np.random.default_rng(1), Scan.of(np.random.default_rng(1), count=8)
     estimate = replace(scan.estimate(1.0), object=np.full(scan.object.shape, np.exp(0.7j), np.complex64))
     side, width = len(estimate.object), energy_diameter(estimate.modes)
@@ -95,7 +95,7 @@ def test_a_scale_that_is_the_inverse_curvature_ends_a_quadratic_at_once():
 
 
 def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):
-    """A scan of many probe widths: after the same steps the object is much nearer to where they end."""
+    """On a scan of many probe widths, the object is much closer to the converged one after equal steps."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     objective, start = (
@@ -111,7 +111,7 @@ def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):
 
 
 def test_a_stiff_regulariser_costs_few_steps(monkeypatch):
-    """What a strong second-order regulariser leaves to gain after so many steps, against the diagonal."""
+    """The remaining gain after equal steps with a strong second-order regulariser, against the diagonal."""
     scan = Scan.of(np.random.default_rng(4), 1e4, count=12, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     objective, start = (

@@ -1,4 +1,4 @@
-"""Priors of objects: by loops over pixels, by finite differences, and the bound of their curvature."""
+"""Regularisers of objects: by loops over pixels, by finite differences, and the bound of their curvature."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_value_by_a_loop(kind, size):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [0.02, 0.3])
 def test_gradient_by_finite_differences(kind, size):
-    """Of the loop, in double precision, at every pixel, real and imaginary."""
+    """Finite differences of the loop, in double precision, at every pixel, real and imaginary."""
     image = image_of(np.random.default_rng(1), size)
     _, gradient = Prior(kind, 3.0)(image)
     for place in np.ndindex(image.shape):
@@ -76,7 +76,7 @@ def test_no_prior(prior):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
-    """Along one pixel, from the gradient; it is reached, to a factor of two, by a constant."""
+    """The derivative along one pixel, from the gradient; a constant reaches the bound to a factor of two."""
     prior, bound, rng = Prior(kind, 2.0), 2 * kind_of(kind).curvature, np.random.default_rng(3)
     largest = 0.0
     for image in (np.full((H, W), 1 + 1j), image_of(rng, 0.01), image_of(rng, 1.0)):
@@ -89,7 +89,7 @@ def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
 
 
 def test_a_step_costs_by_its_height():
-    """Of ``edges`` twice the height costs twice as much, of ``smooth`` four times."""
+    """With ``edge_preserving`` twice the height costs twice as much, with ``quadratic`` four times."""
     stairs = np.ones((H, W), np.complex64)
     stairs[:, W // 2 :] += 1
     for kind, ratio in (("edge_preserving", 2.05), ("quadratic", 4)):
@@ -99,9 +99,9 @@ def test_a_step_costs_by_its_height():
 
 @pytest.mark.parametrize("kind, order", [("quadratic", 1), ("second_order", 2)])
 def test_stiffness_is_the_curvature_along_a_wave(kind, order):
-    """By hand: along ε cos(2π(3 i/24 + 5 j/32)) the term has the curvature c s^p/2 a pixel at a constant.
+    """By hand: along ε cos(2π(3 i/24 + 5 j/32)) the term has the curvature c s^p/2 per pixel at a constant.
 
-    For second order, c = 1/δ there. The image is not periodic, so the rims are left to differ.
+    For second order, c = 1/δ there. The image is not periodic, so the rims may differ.
     """
     i, j = np.mgrid[:24, :32]
     wave = np.cos(2 * np.pi * (3 * i / 24 + 5 * j / 32)).astype(np.complex64)

@@ -27,7 +27,7 @@ REFINED = Refine(probe=True, flux=True, probe_variation=True)
 
 
 def own_probes(scan, varied, weights):
-    """The modes of each pattern by loops, ``(J, K, N, N)``."""
+    """Return the modes of each pattern by loops, ``(J, K, N, N)``."""
     probes = np.array([scan.modes] * len(weights), complex)
     for j, row in enumerate(weights):
         for weight, mode in zip(row, varied, strict=True):
@@ -42,7 +42,7 @@ def intensity_under(scan, probes):
 
 @pytest.fixture(scope="module")
 def varied():
-    """Two modes, of which the first varies by two others with complex weights; the patterns without noise."""
+    """Two modes, the first of which varies by two OPR modes with complex weights; noise-free patterns."""
     rng = np.random.default_rng(2)
     scan = Scan.of(rng, 2e4, count=5, modes=np.stack([0.9 * beam(), 0.3 * beam(row=2)]))
     scan = replace(scan, flux=rng.uniform(0.8, 1.2, 25))
@@ -80,7 +80,7 @@ def test_intensities_by_loops_in_fits_and_in_scores(varied):
 
 
 def test_gradients_by_differences(varied):
-    """Of loops in double precision, along random directions; and of each pattern by its own probe."""
+    """Differences of loops in double precision, along random directions; also by probes of the patterns."""
     scan, modes, weights, _ = varied
     data = data_of(varied, np.random.default_rng(3))
     likelihood, rng, f = likelihood_of(data), np.random.default_rng(4), data.normalisation
@@ -127,7 +127,7 @@ def test_vector_and_gauge_keep_the_patterns(varied):
 
 
 def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
-    """The vector stands for weights in their span, and its gradient is that of differences there."""
+    """The vector represents weights in their span, and its gradient is that of differences there."""
     data = data_of(varied, np.random.default_rng(3))
     likelihood, estimate = likelihood_of(data), estimate_of(varied, data.normalisation)
     only = Refine(False, object=False, probe_variation=True)
@@ -181,7 +181,7 @@ def test_a_probe_that_drifts_is_found(drifting):
 
 @pytest.mark.parametrize("real", [True, False])
 def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
-    """As one is that stood for a background or for positions before these were refined."""
+    """Such a mode replaced a background or positions before these were refined."""
     scan, data, _ = drifting
     if not real:
         scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
@@ -199,7 +199,7 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
 
 
 def test_a_drift_by_weights_that_vary_slowly(drifting):
-    """They are less noisy than weights of each pattern."""
+    """Slow weights are less noisy than independent weights of each pattern."""
     scan, data, true = drifting
     start = replace(scan.estimate(data.normalisation))
     errors = []
@@ -220,7 +220,7 @@ def test_as_many_modes_as_are_specified(drifting):
 
 
 def test_fixed_weights_are_probes_of_their_own():
-    """Two scans of one object, a probe each: weights zero and one that stay."""
+    """Two scans of one object with a probe each: weights zero and one, which are not refined."""
     rng = np.random.default_rng(7)
     scan = Scan.of(rng, 1e5, count=5)
     probes = np.repeat(scan.modes[None], 25, axis=0).astype(complex)
@@ -259,7 +259,7 @@ QUICK = {
 
 
 def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
-    """Of a start without OPR modes as many are made as specified; then they come from the file."""
+    """Without OPR modes in the start, as many are made as specified; then they come from the file."""
     scan = ptycho.simulate(N, 70, 1e5, beam(), imperfections={"probe_variation": 0.5}, sample="blobs")
     known = ExportedScan(scan.positions, scan.probe, object=scan.truth, domain="counts")
     product.write(tmp_path / "a.h5", known)

@@ -41,7 +41,7 @@ def test_the_minimum_of_a_quadratic(condition, steps):
 
 
 def test_it_is_of_second_order():
-    """Steepest descent with the best lengths, of an ill-conditioned quadratic, is far behind."""
+    """Steepest descent with optimal lengths is far behind on an ill-conditioned quadratic."""
     function, minimum, A, b = quadratic(np.random.default_rng(1), 1e3)
     least, x = -b @ minimum / 2, np.zeros(21)
     for _ in range(100):
@@ -105,7 +105,7 @@ def test_where_no_step_leads_down_it_ends():
 
 
 def test_values_that_are_not_finite_are_stepped_back_from():
-    """``x − log x``: not defined where the first step, of length one, would lead."""
+    """``x − log x`` is not defined at the end of the first step, of length one."""
     with np.errstate(invalid="ignore"):
         function = Counted(lambda x: np.sum(x - np.log(x)), lambda x: 1 - 1 / x)
         course = points(function, np.array([20.0, 0.05]), 60)
@@ -131,7 +131,7 @@ def test_tries_that_end_in_the_lowest_point_are_counted():
 
 
 def test_tries_beyond_the_lowest_point_are_counted():
-    """A slope that ends in a wall: the last lengths are tried in vain."""
+    """A slope ends in a wall: the last lengths are rejected."""
     function = Counted(lambda x: -x.sum() if x[0] <= 1.1 else np.inf, lambda x: -np.ones_like(x))
     _, after = points(function, np.zeros(1), 1)
     assert after.evaluations == SEARCH.tries == function.calls - 1

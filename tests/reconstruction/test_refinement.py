@@ -1,4 +1,4 @@
-"""Refinement of objects under a known beam: better than before, the truth a fixed point, several images."""
+"""Refinement of objects with a known beam: smaller errors, the truth as a fixed point, several images."""
 
 import io
 import logging
@@ -43,7 +43,7 @@ def complex_objects(rng, count=2):
 
 @pytest.mark.parametrize("fractions, counts", [(False, True), (True, True), (True, False)])
 def test_a_rough_object_gets_better(dataset_of, fractions, counts):
-    """Of both images at once; the more steps, the closer to the patterns, and to the truth."""
+    """Both images improve; more steps bring them closer to the patterns and to the truth."""
     rng = np.random.default_rng(3)
     truth = complex_objects(rng)
     dense = replace(
@@ -63,7 +63,7 @@ def test_a_rough_object_gets_better(dataset_of, fractions, counts):
 
 
 def by_loops(objects, data):
-    """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
+    """Return ``data`` with noise-free amplitudes of ``objects``; fractions of a pixel shift the probe."""
     measured = []
     for i, position in zip(data.image, data.positions.astype(float), strict=True):
         intensity = intensity_of(objects[i], data.photon_scale * data.probe, position)
@@ -87,7 +87,7 @@ def test_the_true_object_stays(dataset_of, counts):
 
 
 def test_never_worse(dataset_of):
-    """Patterns that no object explains: their deviance does not rise."""
+    """If no object explains the patterns, their deviance still does not rise."""
     data = scan_of(dataset_of, np.random.default_rng(6), count=12)
     objects = complex_objects(np.random.default_rng(7))
     for steps in (1, 2, 10):
@@ -98,7 +98,7 @@ def test_never_worse(dataset_of):
 
 
 def deviance_of(objects, data, image):
-    """Poisson's, by SciPy."""
+    """Return the Poisson deviance, by SciPy."""
     mine = np.flatnonzero(data.image == image)
     expected = by_loops(objects, data).amplitudes[mine].astype(float) ** 2
     return 2 * np.sum(kl_div(data.amplitudes[mine].astype(float) ** 2 + 0.02, expected + 0.02))
@@ -110,9 +110,9 @@ def test_an_object_is_done_when_nothing_is_gained(dataset_of, caplog):
     truth = complex_objects(rng)
     exact = by_loops(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0))
     refine(truth, exact, 200)
-    said = [record.getMessage() for record in caplog.records if "is done" in record.getMessage()]
-    assert len(said) == 2 and all(f"object {i} is done after" in line for i, line in enumerate(said))
-    assert all(line.endswith("of 200 steps") for line in said)
+    messages = [record.getMessage() for record in caplog.records if "is done" in record.getMessage()]
+    assert len(messages) == 2 and all(f"object {i} is done after" in line for i, line in enumerate(messages))
+    assert all(line.endswith("of 200 steps") for line in messages)
 
 
 def test_the_unit_of_amplitudes_that_are_no_counts_does_not_matter(dataset_of):

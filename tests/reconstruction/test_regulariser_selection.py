@@ -1,4 +1,4 @@
-"""Of weights of a regulariser that held-out patterns do not tell apart the strongest is taken."""
+"""The largest weight of a regulariser is selected among those with equal scores on held-out patterns."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from ptycho.reconstruction.trial import Trial
 
 
 def trial(level, kind, strength):
-    """Of ten patterns of this log-deviance."""
+    """Return a trial of ten patterns with this log-deviance."""
     return Trial(Regularisation(Prior(kind, strength)), None, np.zeros(0), np.full(10, np.exp(level)))
 
 

@@ -1,4 +1,4 @@
-"""What of the patterns' variation is missed: by loops, and whatever the noise."""
+"""Unexplained variance of patterns: by loops, and independent of the noise."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def of(scan, data, image=None):
 
 
 def neighbours(image, good):
-    """Mean product of neighbours in rows and columns, around the corner too, by loops."""
+    """Return the mean product of neighbours in rows and columns, and around corners, by loops."""
     products = []
     for r in range(N):
         for c in range(N):
@@ -55,8 +55,8 @@ def test_by_loops(scan, masked):
 
 
 @pytest.mark.parametrize("noise", ["photons", "amplitudes", "none"])
-def test_noise_is_not_missed(scan, noise):
-    """The truth misses nothing, whatever the noise; the units of the amplitudes do not matter."""
+def test_noise_is_not_unexplained(scan, noise):
+    """The truth explains all variation for any noise; the unit of the amplitudes does not matter."""
     rng = np.random.default_rng(3)
     data = scan.dataset(rng if noise == "photons" else None, counts=noise == "photons")
     if noise == "amplitudes":
@@ -81,7 +81,7 @@ def test_frames_in_another_order_are_missed(scan):
     assert of(scan, shuffled).share > 0.5
 
 
-def test_a_few_spoilt_frames_are_missed_by_the_worst_tenth_alone(scan):
+def test_only_the_worst_tenth_shows_a_few_damaged_frames(scan):
     data = scan.dataset(np.random.default_rng(7))
     amplitudes = np.array(data.amplitudes[:])
     amplitudes[:6] = amplitudes[30:36]
@@ -90,7 +90,7 @@ def test_a_few_spoilt_frames_are_missed_by_the_worst_tenth_alone(scan):
 
 
 def test_the_worst_tenth_of_few_photons_is_no_tenth_of_noise():
-    """Of 200 photons a pattern noise alone makes a tenth of the patterns miss a tenth of what varies."""
+    """At 200 photons per pattern, noise alone leaves 10 % of the variation unexplained in 10 % of them."""
     dim = Scan.of(np.random.default_rng(9), 200, count=9, step=2.2)
     found = of(dim, dim.dataset(np.random.default_rng(10)))
     plain = np.quantile(found.missed, 0.9) / found.varied.mean()
@@ -112,7 +112,7 @@ def test_nothing_that_varies_is_no_number():
 
 
 def misses(count, seed=0):
-    """Clean shares of the variation, as of a scan of so many patterns, and their deviances."""
+    """Return unexplained fractions of ``count`` patterns of a good scan, and their deviances."""
     rng = np.random.default_rng(seed)
     missed = 0.005 + 0.008 * rng.normal(size=count)
     return missed, np.exp(0.1 * rng.normal(size=count))
@@ -120,16 +120,19 @@ def misses(count, seed=0):
 
 @pytest.mark.parametrize("variation", [1.0, 37.0])
 def test_one_pattern_among_many_is_an_outlier(variation):
-    """By both its misfit and what it misses of the variation, whatever its scale."""
+    """An outlier has a large misfit and a large unexplained fraction, at any scale of the misfit."""
     missed, deviances = misses(90)
     assert not len(find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances))
-    missed[[40, 7]], deviances[[40, 3]] = 0.2, 5.0  # 7 misses much with an ordinary misfit, 3 the reverse
+    missed[[40, 7]], deviances[[40, 3]] = (
+        0.2,
+        5.0,
+    )  # 7 has a large unexplained fraction with an ordinary misfit, 3 the reverse
     found = find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances)
     np.testing.assert_array_equal(found, [40])
 
 
 def test_a_scan_that_is_explained_badly_has_no_outliers():
-    """Nor one in which nothing varies; nor are many that differ, or small misfits far above smaller ones."""
+    """Nor has one without variation; many different patterns, or small misfits, are no outliers either."""
     missed, deviances = misses(90)
     many = np.arange(0, 90, 8)
     missed[many], deviances[many] = 0.5, 9.0

@@ -1,4 +1,4 @@
-"""Slices of a thick sample: how they begin, what they find, and how they are scored, stored and refused."""
+"""Slices of a thick sample: start, fit, scores, storage and refusals."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -71,7 +71,7 @@ def test_differences_along_depth_cost_their_square():
 
 
 def test_what_is_alike_along_depth_is_found_so():
-    """Of few photons: the weight along depth that is selected brings the slices nearer to the truth."""
+    """At few photons, the selected weight along depth brings the slices closer to the truth."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e2)
     alike = np.stack([slices[0]] * 2)
     intensity = np.array([thick_intensity(alike, scan.modes, r) for r in scan.positions])
@@ -89,7 +89,7 @@ def test_what_is_alike_along_depth_is_found_so():
 
 
 def test_errors_of_slices_are_those_of_their_product():
-    """Without a distance between them, patterns know nothing but the product."""
+    """Without a distance between them, patterns only depend on the product."""
     scan, _ = thick_scan(modes=1, count=4)
     data = scan.dataset(np.random.default_rng(4), exact=True)
     thin = fit(Objective(likelihood_of(data)), scan.estimate(data.normalisation), OBJECT_ALONE, 100).estimate
@@ -106,7 +106,7 @@ def test_errors_of_slices_are_those_of_their_product():
 
 @pytest.fixture(scope="module")
 def thick():
-    """Patterns of two slices, and the fits of one slice and of two, probe known."""
+    """Patterns of two slices, and fits of one slice and of two with a known probe."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e4)
     intensity = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
     counts = np.random.default_rng(5).poisson(intensity)
@@ -141,7 +141,7 @@ def test_slices_are_found_that_one_slice_does_not_explain(thick):
 
 
 def test_their_number_and_distance_are_found(thick):
-    """From half of the distance; of a thin object, none are."""
+    """The fit starts from half of the distance; a thin object gets no slices."""
     scan, _, data, _, _ = thick
     options = replace(KNOWN, slices=None)
     begin = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
@@ -170,7 +170,7 @@ def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
 
 
 def test_a_scan_from_simulation_to_file(tmp_path, read_rightly):
-    """The example of the page, smaller: a finding says what slices gain, and files keep them."""
+    """A smaller example of the page: a finding has the gain by slices, and files store them."""
     scan = ptycho.simulate(32, 30, nphotons=1e6, sample="blobs", seed=1, slices=2, slice_thickness_m=9e-6)
     quick = {"positions": False, "flux": False, "background": False, "compile_xla": False, "steps": 12}
     quick |= {"learn_probe": False, "regulariser": "none", "progress": False, "half_scans": False}
@@ -200,7 +200,7 @@ def test_a_distance_belongs_to_slices(settings, text):
         SolverConfig(**settings)
 
 
-def test_what_knows_thin_objects_alone_is_refused():
+def test_methods_for_thin_objects_alone_are_refused():
     with pytest.raises(ConfigError, match=r"solver\.slices=2: only the solver knows slices; remove"):
         ScanRunConfig(solver=SolverConfig(**THICKNESS), models=("lsqml",))
     scan = ptycho.simulate(32, 20, nphotons=1e4)

@@ -1,4 +1,4 @@
-"""The solver on small scans whose truth is known: what photons allow is found, what is left alone stays."""
+"""The solver on small scans with a known truth: errors as small as photons allow; fixed parts stay."""
 
 from dataclasses import replace
 
@@ -46,12 +46,12 @@ def centred(positions):
 
 
 def without_common_moves(moves, positions):
-    """What no shift, scale, rotation or shear of all positions explains, by least squares."""
+    """Return the moves without their least-squares shift, scale, rotation and shear."""
     model = np.column_stack([np.ones(len(positions)), positions])
     return moves - model @ np.linalg.lstsq(model, moves, rcond=None)[0]
 
 
-# ---- the object, under a beam that is known
+# ---- the object, with a known beam
 
 
 def predicted_error(scan, mask):
@@ -68,7 +68,7 @@ def predicted_error(scan, mask):
 
 @pytest.fixture(scope="module")
 def error_of_one():
-    """Relative error of the object by one photon a pattern: it falls with the root of their number."""
+    """Relative error of the object at one photon per pattern: it falls with the root of their number."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
     return predicted_error(small, illuminated_mask(small, 0.5)) * np.sqrt(1e5)
 
@@ -84,7 +84,7 @@ def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
 
 
 def test_steps_end_as_the_options_say():
-    """The first fit from a constant, and the gain that counts as none."""
+    """The first fit from a constant, and the smallest gain that counts."""
     small = Scan.of(np.random.default_rng(3), 1e5, count=4)
     data = small.dataset(np.random.default_rng(4))
     objective, start = Objective(likelihood_of(data)), small.rough(data.normalisation)
@@ -170,7 +170,7 @@ def test_pixels_that_were_not_measured_have_no_weight(scan, data):
 
 
 def test_a_prior_smooths(scan):
-    """Few photons: the error is less with it, and the more of it, the smoother."""
+    """At few photons the error is smaller with a prior; a larger weight gives a smoother object."""
     dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
     data, mask = dim.dataset(np.random.default_rng(8)), illuminated_mask(scan)
     found = [
@@ -225,7 +225,7 @@ def test_wrong_positions_come_back(scan, data):
     assert np.std(without_common_moves(found, scan.positions)) < 0.2 * np.std(wrong)
 
 
-def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
+def test_a_scale_of_all_positions_is_kept_or_found(scan, data):
     scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
     start = replace(scan.rough(data.normalisation), positions=scaled)
     first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
@@ -311,7 +311,7 @@ def test_normalise_leaves_far_fields_as_they_are(data):
 
 
 def test_normalise_leaves_the_priors_scale_as_it_is(data):
-    """What the objective is, prior and all, does not depend on which of object and probe holds the scale."""
+    """The objective, with the prior, does not depend on whether object or probe has the scale."""
     estimate = some_estimate(np.random.default_rng(14), data)
     prior = Prior("edge_preserving", 500.0)
     assert value_of(data, estimate, prior, 50.0) == pytest.approx(
@@ -331,7 +331,7 @@ def value_of(data, estimate, prior, power):
 
 @pytest.mark.parametrize("refine", [OBJECT, PROBE, Refine(True, True, True, True)])
 def test_slope_of_the_whole_objective(scan, data, refine):
-    """With a prior as strong as the patterns, whose scale depends on the probe's power."""
+    """The prior is as strong as the patterns, and its scale depends on the power of the probe."""
     rng = np.random.default_rng(15)
     estimate = replace(scan.estimate(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
     estimate = replace(
@@ -355,7 +355,7 @@ def test_slope_of_the_whole_objective(scan, data, refine):
 
 
 def test_no_factor_drifts_from_object_to_probe(scan, data):
-    """A prior is least for an object of zero; under a refined probe it must not get there."""
+    """A prior is smallest for an object of zero, which a refined probe must not lead to."""
     objective = Objective(likelihood_of(data), Prior("quadratic", 300.0))
     start = fit(objective, scan.rough(data.normalisation), OBJECT, 60).estimate
     found = fit(objective, start, PROBE, 150).estimate

@@ -1,4 +1,4 @@
-"""Stitching: true regions give back the true object, whatever phase each group carries."""
+"""Stitching: true regions give the true object, for any phase of each group."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_regions_that_agree_have_no_disagreement(scan):
 
 
 def test_disagreement_by_a_loop(small_config):
-    """Regions with noise of their own: the spread about their weighted mean, over the mean's contrast."""
+    """Regions with independent noise: the spread about their weighted mean over the contrast of the mean."""
     data = simulate(small_config(gridsize=1))["test"]
     rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
     regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
@@ -82,7 +82,7 @@ def random_phases(n, seed=0):
 
 
 def up_to_a_phase(found, truth):
-    """``found`` turned by the one phase that brings it closest to ``truth``."""
+    """Return ``found`` times the global phase that brings it closest to ``truth``."""
     return found * np.exp(-1j * np.angle(np.vdot(truth, found)))
 
 

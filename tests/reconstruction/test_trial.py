@@ -1,4 +1,4 @@
-"""Trials: which patterns they take, and what a few steps of the solver make of them."""
+"""Trials: their patterns, and the result of a few steps of the solver."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def tried(data, *steps):
 
 
 def test_the_score_by_hand():
-    """Means of logarithms over each part; the gain pattern by pattern, over both."""
+    """Scores are means of logarithms over each part; the gain is by pattern, over both parts."""
     estimate = None
     one = Trial("one", estimate, np.exp([1.0, 3.0]), np.exp([0.5]))
     other = Trial("other", estimate, np.exp([2.0, 3.5]), np.exp([2.0]))
@@ -39,7 +39,7 @@ def test_the_score_by_hand():
 
 
 def test_held_out_patterns_lie_where_the_map_has_them(curved):
-    """Positions of the fitted ones stretched: those of the others are predicted between them."""
+    """Positions of fitted patterns are stretched; those of the others are predicted between them."""
     sample = Sample.of(middle(curved, 36))
     start = sample.fit_object(3)
     stretched = replace(start, positions=1.1 * start.positions + 3)
@@ -54,7 +54,7 @@ def test_held_out_patterns_lie_where_the_map_has_them(curved):
 
 
 def test_held_out_patterns_that_the_map_has_outside_lie_on_the_edge(curved):
-    """The fitted ones fill the object once stretched; the others are those farthest from the middle."""
+    """The stretched positions of fitted patterns fill the object; the others are farthest from the middle."""
     data = middle(curved, 36)
     radius = np.linalg.norm(data.positions - data.positions.mean(axis=0), axis=1)
     parts = [likelihood_of(data.subset(chosen, 1)) for chosen in np.split(np.argsort(radius), [30])]
@@ -68,7 +68,7 @@ def test_held_out_patterns_that_the_map_has_outside_lie_on_the_edge(curved):
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
+def test_a_refined_probe_explains_more_than_a_wrong_one(curved, counts):
     wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
     data = middle(replace(curved, beam=curved.beam.with_probe(wrong), counts=counts), 40)
     alone, together = (tried(data, *steps) for steps in ((7,), (3, 4)))
@@ -78,7 +78,7 @@ def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
 
 
 def test_the_scale_of_the_probe_does_not_matter(curved):
-    """An object of transmission one need not expect the patterns' energy: it starts where it does."""
+    """The initial object has the energy of the patterns, which transmission one need not have."""
     data = middle(curved, 20)
     brighter = replace(data, photon_scale=2 * data.photon_scale)
     deviance, same = (tried(one, 3).mean_deviance for one in (data, brighter))
@@ -86,7 +86,7 @@ def test_the_scale_of_the_probe_does_not_matter(curved):
 
 
 def test_fractions_of_a_pixel_move_the_probe(curved):
-    """Positions and probe moved against each other by the same fraction: the same measurement."""
+    """Positions and probe are shifted against each other by the same fraction: the same measurement."""
     data, shift = middle(curved, 9), np.array([0.25, 0.375])
     q = np.fft.fftfreq(N)
     ramp = np.exp(2j * np.pi * (shift[0] * q[:, None] + shift[1] * q))

@@ -1,4 +1,4 @@
-"""The error map: against dense linear algebra, and where nothing is known."""
+"""The error map: against dense linear algebra, and outside the illuminated region."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def fitted(data, scan, strength, **changes):
 def spread(scan, fisher, strength, illumination):
     """σ of amplitude and phase ``(M, M)`` by ``T (H + R)⁻¹ H (H + R)⁻¹ Tᵀ`` of dense matrices.
 
-    T takes off the whole phase, by which neither likelihood nor prior changes.
+    T removes the global phase, on which neither likelihood nor prior depends.
     """
     side, count = len(scan.object), scan.object.size
     difference = np.eye(side, k=1)[:-1] - np.eye(side)[:-1]
@@ -71,7 +71,7 @@ def spread(scan, fisher, strength, illumination):
 
 @pytest.mark.parametrize("strength", [100.0, 3000.0])
 def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
-    """The found object is near the truth, so that the matrices there are those here."""
+    """The reconstructed object is close to the truth, so that its matrices are those of the truth."""
     objective, estimate = fitted(data, scan, strength)
     illuminated = illuminated_mask(scan, 0.2)
     errors = map_errors(
@@ -139,7 +139,7 @@ def test_without_photons_the_noise_is_that_of_the_likelihood(noise, excess, widt
 
 
 def test_it_goes_with_the_noise_of_amplitudes(scan, data):
-    """Twice the unit is twice the noise, where the prior does nothing."""
+    """Twice the unit is twice the noise, if the prior has no effect."""
     maps = []
     for unit in (1.0, 2.0):
         objective, estimate = fitted(data, scan, 0.0, noise="gaussian", unit=unit)

@@ -1,4 +1,4 @@
-"""Runs beside each other: which is better, by how much more than chance, and what of the pictures differs."""
+"""Comparison of runs: which is better, by how many standard errors, and differences of the images."""
 
 import numpy as np
 import pytest
@@ -21,11 +21,11 @@ def deviances(values, patterns=(0, 4, 8, 12, 16)):
 
 
 def test_the_difference_and_its_error(tmp_path):
-    """By hand: gains of 0.1, 0.2, 0.3 on the patterns that both held out: 0.2 ± 0.1/√3."""
+    """By hand: gains of 0.1, 0.2, 0.3 on patterns held out in both runs: 0.2 ± 0.1/√3."""
     best = deviances([1.0, 1.5, 2.0, 9.0], [3, 5, 7, 9])
     other = deviances([2.3, 1.7, 1.1, 0.0], [7, 5, 3, 11])
-    one = write_run(tmp_path / "one", judged=best, row={"deviance_holdout": 1.0})
-    two = write_run(tmp_path / "two", judged=other, row={"deviance_holdout": 1.1})
+    one = write_run(tmp_path / "one", assessment=best, row={"deviance_holdout": 1.0})
+    two = write_run(tmp_path / "two", assessment=other, row={"deviance_holdout": 1.1})
     first, second = entries_of(one, two)
     found = compare_kept_out(second, first)
     assert found.gain == pytest.approx(0.2) and found.error == pytest.approx(0.1 / np.sqrt(3))
@@ -45,7 +45,7 @@ def test_the_difference_and_its_error(tmp_path):
     ],
 )
 def test_no_more_is_said_than_is_known(tmp_path, values, sentence):
-    judged = (
+    assessment = (
         False
         if values is None
         else deviances([1] * 5, [1, 2, 3, 5, 6])
@@ -53,7 +53,7 @@ def test_no_more_is_said_than_is_known(tmp_path, values, sentence):
         else deviances(values)
     )
     one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
-    two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, judged=judged)
+    two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, assessment=assessment)
     assert sentence in judgement(*reversed(entries_of(one, two)))
 
 
@@ -67,12 +67,12 @@ def test_the_best_comes_first(tmp_path):
 
 
 def wide(image):
-    """A run's arrays with positions that illuminate all of an object of ``WIDE`` pixels."""
+    """Return arrays of a run whose positions illuminate all of an object of ``WIDE`` pixels."""
     return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
 
 
 def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
-    """The other is the same object, moved by parts of a pixel on its spectrum, darker, and tilted."""
+    """The other object is the same, shifted by fractions of a pixel, darker, and with a phase ramp."""
     whole = sample(3, (2 * WIDE, 2 * WIDE))
     rows, cols = np.mgrid[:WIDE, :WIDE]
     plane = 0.6 * np.exp(1j * (0.7 + 0.02 * rows - 0.03 * cols))

@@ -1,4 +1,4 @@
-"""A run's folder as it is read: finished, going on, broken off, old, damaged."""
+"""Reading of the folder of a run: finished, running, interrupted, old, damaged."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""The page of a run: one file, no request, nothing from a file runs, each part where there is something."""
+"""The page of a run: one file, no request, no code from other files, and only parts with content."""
 
 import json
 
@@ -15,7 +15,7 @@ from ptycho.report.views import view_of
 
 @pytest.fixture(autouse=True)
 def no_charts(monkeypatch):
-    """Charts are drawn in the page of the module alone: they take most of its time."""
+    """Charts are drawn only in the page that the module shares, because they take most of the time."""
     monkeypatch.setattr("ptycho.report.scan_charts.figure_uri", lambda figure: "data:image/png;base64,")
 
 
@@ -57,8 +57,8 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
     drawn = {}
     for name in ("draw_misfit", "draw_shifts"):
         monkeypatch.setattr(f"ptycho.report.scan_charts.{name}", lambda _, *a, n=name: drawn.update({n: a}))
-    judged = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
-    record = gather(write_run(tmp_path / "run", judged=judged))
+    assessment = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
+    record = gather(write_run(tmp_path / "run", assessment=assessment))
     assert view_of(record, record.scan).charts
     places, values, unit = drawn["draw_misfit"]
     found = positions_of().astype(float)
@@ -90,8 +90,8 @@ def test_verdicts(tmp_path, flags, level, sentence):
     assert all(reason.remedy in shown and reason.means in shown for reason in verdict.reasons)
 
 
-def test_what_there_is_not_is_left_out(tmp_path):
-    run = write_run(tmp_path / "run", judged=False, metrics={"half_scan_frc": None, "findings": {}})
+def test_missing_parts_are_omitted(tmp_path):
+    run = write_run(tmp_path / "run", assessment=False, metrics={"half_scan_frc": None, "findings": {}})
     text = report_page(gather(run))
     for title in (
         "Convergence",

@@ -1,4 +1,4 @@
-"""Pictures hold the values that they were made of."""
+"""Pictures store their original values."""
 
 import base64
 import io
@@ -39,7 +39,7 @@ def test_what_is_unknown_is_clear_and_ends_have_the_ends_of_the_colours():
 
 
 def test_a_wrapped_phase_is_made_smaller_as_angles_and_an_unwrapped_one_as_numbers():
-    """Blocks of −3 and 3 rad: their mean is π on the circle, and nought on the line."""
+    """Blocks of −3 and 3 rad: their mean is π on the circle, and 0 on the line."""
     values = np.tile([-3.0, 3.0], (840, 420))
     line = coloured_phase(ShownPhase(values, "unwrapped"), (-np.pi, np.pi), None)
     circle = coloured_phase(ShownPhase(values, "wrapped"), (-np.pi, np.pi), None)

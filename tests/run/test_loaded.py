@@ -32,7 +32,7 @@ def copied(run, folder, names=("pinn", "baseline")):
 
 
 def untrained(folder, data, rng=None, name="pinn", **changes):
-    """A run with one network, initial or random, as it would be stored after training on ``data``."""
+    """Write a run with one network, initial or random, as it would be stored after training on ``data``."""
     config, run = small_run(models=(name,), **changes), RunFolder(folder)
     view = COMPETITORS[name].view(config, data)
     geometry = training_geometry(config, view)
@@ -168,7 +168,7 @@ def test_weights_that_are_bound_to_sizes(tmp_path, datasets, name, changes, fixe
             model.predict(np.ones((2, 3, 32, 32), np.float32))
 
 
-# ---- what cannot be predicted
+# ---- inputs that are refused
 
 P = np.ones((3, 4, 32, 32), np.float32)
 BATCH = r"batch_size={}: must be an integer >= 1"

@@ -111,7 +111,7 @@ def test_two_processes_give_the_image_of_one(tmp_path, monkeypatch):
     ids=["of process 0", "of the third", "of who takes it", "and goes on"],
 )
 def test_what_fails_ends_all_processes(how, tasks):
-    """While others send what they have found; nothing of it is taken for what is found later."""
+    """Others send results meanwhile; none of them is taken for a later result."""
     done = start(3, FAILS, how, *tasks)
     assert done.returncode != 0 and "division by zero" in done.stderr
     if how == "again":

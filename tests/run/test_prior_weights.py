@@ -1,4 +1,4 @@
-"""Weights of a learned prior that a user names."""
+"""Weights of a learned prior, specified by a user."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The run folder: atomic, strict, careful with what it did not write."""
+"""The run folder: atomic, strict, careful with files that it did not write."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def test_arrays_hold_no_pickle(folder):
 
 
 def test_a_run_knows_its_own_array_files(folder):
-    """As it wrote them: not another file of the same name, however valid, nor one that it did not write."""
+    """It accepts its files as written, but no other file, not even a valid one of the same name."""
     for name in ("a.npz", "b.npz", "gone.npz"):
         folder.arrays(name, {"object": np.arange(6.0)})
     with (folder.path / "b.npz").open("wb") as file:

@@ -1,4 +1,4 @@
-"""Batches of a dataset: what a network is given, in what order, and made ahead."""
+"""Batches of a data set: inputs of a network, their order, and preparation ahead of use."""
 
 from dataclasses import replace
 from itertools import chain

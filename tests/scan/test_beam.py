@@ -1,4 +1,4 @@
-"""A beam, of some patterns and of all; and a dataset under another one."""
+"""A beam of some patterns and of all; and a data set with another beam."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_another_power_is_that_of_all_modes_together(beam):
 
 
 def test_patterns_under_other_positions_are_grouped_anew(dataset_of):
-    """A pattern that has moved has other neighbours, and regions that hold them; the lattice stays."""
+    """A shifted pattern has other neighbours, and regions that hold them; the lattice stays."""
     positions = np.stack([np.zeros(J), 3.0 * np.arange(J)], axis=1)
     data = dataset_of(positions, [[k, k + 1] for k in range(J - 1)], region_size=20).regrouped(2)
     moved = positions[np.random.default_rng(1).permutation(J)] * [1, 1.5] + [0.25, 0]

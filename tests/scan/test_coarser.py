@@ -1,4 +1,4 @@
-"""A scan at larger pixels against intensities that are worked out by hand on a fine grid."""
+"""A downsampled scan against intensities that are computed by hand on a fine grid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def scan() -> tuple[Dataset, np.ndarray]:
     return smooth_scan()
 
 
-def test_the_middle_of_a_pattern_is_that_of_larger_pixels(scan: tuple[Dataset, np.ndarray]) -> None:
+def test_the_middle_of_a_pattern_is_that_of_the_downsampled_object(scan: tuple[Dataset, np.ndarray]) -> None:
     data, object_ = scan
     coarse = at_larger_pixels(data, SIDE, reach(data.probe))
     good = coarse.good

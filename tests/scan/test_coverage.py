@@ -1,4 +1,4 @@
-"""What a scan covers: a threshold of the summed illumination, without what a single noisy pixel makes."""
+"""Coverage of a scan: a threshold of the summed illumination, without the effect of a single noisy pixel."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The electron probe against a zone plate's, formulas worked by hand, and what it refuses."""
+"""The electron probe against that of a zone plate, formulas by hand, and refused values."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ WAVELENGTH = 4.1757e-12  # of 80 keV
 
 
 def test_overfocus_is_a_sample_behind_the_focus():
-    """As of a zone plate without a stop, of the aperture λ/(2Δr): 2.58 mrad at 8 keV and 30 nm."""
+    """It is equal to a zone plate without stop, aperture λ/(2Δr): 2.58 mrad at 8 keV and 30 nm."""
     plate = ZonePlateProbe(pixel_size_nm=10.0, central_stop_diameter_um=0.0, defocus_um=30.0)
     wavelength = 1e-9 * HC_KEV_NM / 8
     ours = AberratedProbe(semi_angle_mrad=1e12 * wavelength / 60, defocus_nm=30e3)

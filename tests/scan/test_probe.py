@@ -1,4 +1,4 @@
-"""Probes against geometry, a Hankel transform and analytic waves; and every way a probe file can fail."""
+"""Probes against geometry, a Hankel transform and analytic waves; and all errors of probe files."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_probe_support_holds_every_illuminated_sample(probe, support):
     assert probe[start : start + support, start : start + support].sum() == probe.sum()
 
 
-# ---- far from the training's
+# ---- far from the probe of the training
 
 
 def test_a_probe_as_wide_but_curved_is_far():

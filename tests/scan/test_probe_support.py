@@ -1,4 +1,4 @@
-"""Where a probe may be other than zero: projections by loops, and the pupil of an optic in the noise."""
+"""The support of a probe: projections by loops, and the pupil of an optic in the noise."""
 
 import numpy as np
 import pytest

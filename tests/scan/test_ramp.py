@@ -23,7 +23,7 @@ def complex_noise(random, *shape):
 
 
 def tilted(image, rows, cols):
-    """Phase that grows by so many detector pixels of N: 2π/N rad for each object pixel."""
+    """Return the image with a phase ramp of (rows, cols) detector pixels, 2π/N rad per object pixel each."""
     row, col = np.indices(image.shape)
     return image * np.exp(2j * np.pi * (rows * row + cols * col) / N)
 
@@ -58,7 +58,7 @@ def test_patterns_stay_and_the_object_is_flat(random):
     assert np.array_equal(flat.mask, made.mask) and not flat.object[~flat.covered].any()
 
 
-def test_rows_and_columns_are_told_as_such(random):
+def test_rows_and_columns_are_distinguished(random):
     made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 0.4, -0.7), complex_noise(random, N, N)))
     assert made.decisions[0].value == "0.40, -0.70 detector pixels"
 

@@ -100,7 +100,7 @@ def test_smallest_region_by_trying_every_side(scale):
 
 
 def nearest_by_loops(positions, image, group_size):
-    """For every pattern, the distances of the members of its group; itself first."""
+    """Return for every pattern the distances to the members of its group; itself first."""
     groups = []
     for k, where in enumerate(positions.astype(float)):
         others = [j for j in range(len(positions)) if image[j] == image[k] and j != k]

@@ -1,4 +1,4 @@
-"""The lattice of the groups: stated by a simulated scan, stored with it, estimated for any other."""
+"""The lattice of the groups: specified in simulated scans, stored with them, estimated for others."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Imperfect grid-lines scans: what is measured, what is nominal, what is true; LSQ-ML beside the networks."""
+"""Imperfect grid-lines scans: measured, nominal and true values; LSQ-ML and the networks on the same scan."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def imperfect(small_config, hot=0, bad=0, **wrong):
 
 @pytest.fixture(scope="module")
 def hard(small_config):
-    """Configuration, datasets and truth of a scan of which nothing is as its file says."""
+    """Configuration, data sets and truth of a scan with wrong nominal values in its file."""
     config = small_config(
         probe=ZonePlateProbe(),
         nimgs_test=2,
@@ -62,7 +62,7 @@ def hard(small_config):
 
 
 def expected(truth, chosen, image):
-    """``c_j Σ_k |F(P_k O)|² + b`` of some patterns at whole true positions, by NumPy alone."""
+    """Return ``c_j Σ_k |F(P_k O)|² + b`` of some patterns at whole true positions, by NumPy alone."""
     found = []
     for j in chosen:
         row, col = truth.positions[j].astype(int)
@@ -132,7 +132,7 @@ def test_wrong_positions_change_nothing_but_the_positions(small_config):
 
 
 def test_the_truth_explains_what_was_counted(hard):
-    """Modes, flux and background at the true places: squares of the deviations are as Poisson's."""
+    """With true modes, flux, background and positions, squared deviations are those of Poisson noise."""
     _, data, truth = hard
     test = data["test"]
     chosen = np.arange(0, len(test.positions), 7)
@@ -153,7 +153,7 @@ def test_the_truth_explains_what_was_counted(hard):
 
 
 def found_by_hand(data, truth, shift):
-    """What LSQ-ML would give had it found the truth, moved by whole pixels, with exact positions."""
+    """Return the result of LSQ-ML for the truth, shifted by whole pixels, with exact positions."""
     image = np.roll(truth.object[data.image[0]], shift, (0, 1))
     beam = Beam(
         (truth.probe / data.photon_scale).astype(np.complex64),

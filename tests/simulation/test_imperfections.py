@@ -1,4 +1,4 @@
-"""Imperfect measurements: each imperfection by its closed form, alone, and known to nothing but the truth."""
+"""Imperfect measurements: each imperfection alone, by its closed form, and stored in the truth only."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -70,7 +70,7 @@ def test_settings_are_checked(wrong, message):
 
 
 def test_without_imperfections_nothing_is_added(perfect):
-    """The photons are those of one call of Poisson on the expected ones."""
+    """The counts are those of one Poisson call with the expected photons."""
     made = replace(perfect.made, hot=np.eye(N) > 0)
     rng, first = np.random.default_rng(0), made._sampled
     expected = made.scale * made.intensities(made.positions) + np.where(
@@ -113,7 +113,7 @@ def test_two_modes_give_the_sum_of_two_scans(perfect):
     assert intensity.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
 
 
-# The given probe
+# The nominal probe
 
 
 def test_a_shift_by_whole_pixels_moves_the_samples():
@@ -151,7 +151,7 @@ def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
 
 
 @pytest.mark.parametrize("count", [2, 3, 1000])
-def test_drift_is_slow_and_of_the_rms_asked_for(count):
+def test_drift_is_slow_and_has_the_specified_rms(count):
     moved = module.draw_drift(count, 0.5, np.random.default_rng(6))
     np.testing.assert_allclose(np.sqrt(np.mean(moved**2, axis=0)), 0.5)
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-12)
@@ -180,8 +180,8 @@ def test_backlash_moves_every_second_row_of_a_snake():
     np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
 
 
-def test_a_probe_drifts_by_what_is_asked_for(perfect):
-    """At each time the patterns are those of a probe that stays; nothing else of the scan changes."""
+def test_a_probe_drifts_by_the_specified_amount(perfect):
+    """At each time the patterns are those of a fixed probe; nothing else of the scan changes."""
     made, norm = scan(probe_variation=0.2), np.linalg.norm(perfect.made.probe)
     first, last = (made.probe + t * made.drift for t in (-0.5, 0.5))
     assert np.linalg.norm(last - first) == pytest.approx(0.2 * norm, rel=1e-9)
@@ -196,7 +196,7 @@ def test_a_probe_drifts_by_what_is_asked_for(perfect):
 # Dose and detector
 
 
-def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
+def test_flux_varies_as_specified_and_dims_whole_patterns(perfect):
     factor = module.draw_flux(50000, 0.2, np.random.default_rng(0))
     assert factor.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and factor.min() > 0
     assert factor.std() == pytest.approx(0.2, rel=0.03)
@@ -281,7 +281,7 @@ def test_the_truth_is_read_back(suffix, files):
 
 
 def misfit(counts, good, object_, modes, positions, flux, background):
-    """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
+    """Return the mean Poisson deviance per pixel, by whole-pixel patches and probes shifted by the rest."""
     nu, total = (np.arange(N) - N // 2) / N, 0.0
     each = np.broadcast_to(modes, (len(counts), *modes.shape[-3:]))  # (J, K, N, N)
     for pattern, place, factor, modes in zip(counts, positions, flux, each, strict=True):
@@ -302,16 +302,16 @@ def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):
     with h5py.File(path) as file:
         counts = file["entry_1/data_1/data"][()].astype(float)
     good = files.made.good & ~truth.hot
-    said = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
-    ones = np.ones(len(said))
+    nominal = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
+    ones = np.ones(len(nominal))
     common = (counts, good, truth.object)
-    probes = np.repeat(truth.probe[None], len(said), axis=0)
+    probes = np.repeat(truth.probe[None], len(nominal), axis=0)
     probes[:, 0] += truth.opr_weights[:, :, None] * truth.opr_modes[0]
     exact = misfit(*common, probes, truth.positions, truth.flux, truth.background)
     others = {
         "drift": misfit(*common, truth.probe, truth.positions, truth.flux, truth.background),
         "probe": misfit(*common, seen.probe, truth.positions, truth.flux, truth.background),
-        "positions": misfit(*common, probes, said, truth.flux, truth.background),
+        "positions": misfit(*common, probes, nominal, truth.flux, truth.background),
         "modes": misfit(*common, probes[:, :1], truth.positions, truth.flux, truth.background),
         "flux": misfit(*common, probes, truth.positions, ones, truth.background),
         "background": misfit(*common, probes, truth.positions, truth.flux, 0.0),

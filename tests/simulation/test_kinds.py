@@ -1,4 +1,4 @@
-"""Random objects, probes and materials of a pretraining: what each kind gives, and closed forms of some."""
+"""Random objects, probes and materials of a pretraining: properties of each kind, closed forms of some."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ WIDTHS = dict.fromkeys(PROBE_KINDS, (0.65, 1.45)) | {"aberrated": (0.65, 2.0), "
 
 
 @pytest.mark.parametrize("name", PROBE_KINDS)
-def test_probes_have_the_diameter_that_was_asked_for_and_a_dark_rim(name):
+def test_probes_have_the_specified_diameter_and_a_dark_rim(name):
     N, low, high = 64, *WIDTHS[name]
     ranges = {"reach": (0.12, 0.3), "strength": (0.3, 0.5)}
     for share in (0.35, 0.5):
@@ -92,7 +92,7 @@ def diameter(probe):
 
 @pytest.mark.parametrize("curvature", [0.0, 5.0])
 def test_a_gaussian_holds_nine_tenths_of_its_energy_within_its_diameter(curvature):
-    """``1 − exp(−2·1.151) = 0.9``, whatever its phase, which is ``curvature`` on that circle."""
+    """``1 − exp(−2·1.151) = 0.9``, for any phase, which is ``curvature`` on that circle."""
     N, share = 96, 0.4
     ranges = PLAIN | {"diameter": (share, share), "curvature": (curvature, curvature)}
     probe = draw_probe(PROBE_KINDS["gaussian"], N, ranges, rng())
@@ -121,7 +121,7 @@ def test_propagation_widens_a_gaussian_as_its_closed_form_says():
 
 @pytest.mark.parametrize("rms", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("modes", [1, 2])
-def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):
+def test_a_disturbed_probe_has_its_power_and_the_specified_error(rms, modes):
     wide = {"reach": (0.4, 0.4), "diameter": (0.5, 0.5)}  # where the probe is not zero no phase wraps
     probes = np.stack([draw_probe(PROBE_KINDS["zone_plate"], 47, wide, rng(seed)) for seed in range(modes)])
     found = disturb_phase(probes, rms, rng(7))

@@ -1,4 +1,4 @@
-"""A simulated measurement: what the detector sees of a sample finer than it resolves, and how it counts."""
+"""A simulated measurement of a sample with finer pixels than the detector resolves, and its counts."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_a_band_limited_object_on_whole_pixels_gives_the_coarse_far_field(q):
 
 @pytest.mark.parametrize(("N", "q", "M"), [(8, 2, 13), (6, 3, 11), (5, 2, 9)])
 def test_between_pixels_the_pattern_is_the_sum_over_the_fine_sample(N, q, M):
-    """By brute force: the probe as a trigonometric polynomial at its place, every far-field sample a sum."""
+    """By brute force: the probe is a trigonometric polynomial at its position, a far-field sample a sum."""
     rng = np.random.default_rng(N)
     sample, probe = (rng.normal(size=(s, s)) + 1j * rng.normal(size=(s, s)) for s in (q * M, N))
     position = np.array([2.3, 1.85])
@@ -79,7 +79,7 @@ def test_a_position_further_on_sees_the_object_further_on(axis):
 
 
 def test_slices_by_loops():
-    """At the object's own pixels; of finer ones, slices without a distance are their product."""
+    """At the pixels of the object; at finer pixels, slices without a distance are their product."""
     scan, slices = thick_scan(modes=1)
     made = scan_of(slices, scan.modes[0], scan.positions, 1, between=BETWEEN)
     expected = [thick_intensity(slices, scan.modes, r) for r in scan.positions]
@@ -143,7 +143,7 @@ def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made):
 
 
 @pytest.mark.parametrize("path", module.PATHS)
-def test_positions_are_irregular_and_as_dense_as_asked_for(path):
+def test_positions_are_irregular_and_as_dense_as_specified(path):
     rng = np.random.default_rng(1)
     places = module.PATHS[path](2000, 4.0, rng)
     nearest = cKDTree(places).query(places, k=2)[0][:, 1]

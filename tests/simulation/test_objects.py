@@ -1,4 +1,4 @@
-"""The line objects: range, independence of the global generators, and their statistics by another route."""
+"""The line objects: range, independence of the global generators, and their statistics by another method."""
 
 import numpy as np
 import pytest

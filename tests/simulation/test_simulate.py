@@ -1,4 +1,4 @@
-"""Simulated scans: counting statistics, the photon scale, and what may depend on what."""
+"""Simulated scans: counting statistics, photon scale, and independence of their parts."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_mean_energy_of_the_training_scan_is_nphotons(small_config, nphotons):
 
 
 def test_another_probe_for_the_test_scan_alone(small_config, datasets):
-    """The photon scale stays that of training; the training scan knows nothing of the other probe."""
+    """The photon scale is that of the training; the training scan does not depend on the other probe."""
     changed = simulate(small_config(test_probe=IdealDiskProbe(diameter_px64=30.0)))
     for role in ("train", "val"):
         assert_same(changed[role], datasets[role])

@@ -1,4 +1,4 @@
-"""Checkpoints: what is written is what comes back, and every way in which a file or a disk can fail."""
+"""Checkpoints: exact round trip, and all errors of files and disks."""
 
 import hashlib
 import io
@@ -56,7 +56,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# ---- what is written
+# ---- content of the file
 
 
 def test_everything_comes_back_bit_by_bit(checkpoints, folder):
@@ -117,7 +117,7 @@ def test_a_damaged_file_falls_back_to_the_one_before(checkpoints, folder, damage
 
 
 def test_no_flipped_bit_goes_unnoticed(checkpoints, folder):
-    """Whatever byte of the file changes, what comes back is the one before, or exactly what was saved."""
+    """If any byte of the file changes, the former checkpoint is restored, or exactly the saved one."""
     checkpoints.save(snapshot(0, 1))
     checkpoints.save(snapshot(0, 2))
     newest = folder / "epoch00000-step0000002.npz"
@@ -160,7 +160,7 @@ def test_a_checkpoint_of_another_configuration_is_refused_with_the_difference(ch
     assert str(folder) in str(e.value) and "\n" not in str(e.value) and names(folder) == before
 
 
-# ---- what must not cost the last good one
+# ---- errors that must not destroy the last good one
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

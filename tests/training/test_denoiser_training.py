@@ -1,4 +1,4 @@
-"""The training of the denoiser: its scans, its examples and windows, going on with it, and what it learns."""
+"""The training of the denoiser: its scans, examples and windows, its continuation, and its result."""
 
 import json
 from functools import partial, partialmethod
@@ -48,9 +48,9 @@ def config_of(**changes):
 
 @pytest.fixture(autouse=True)
 def short_rows(monkeypatch):
-    """Two rows, the second with examples of both kinds; a training may stop after every step.
+    """Use two rows, the second with examples of both kinds; a training may stop after every step.
 
-    Examples are of short fits, and few batches tell what is left.
+    Examples are from short fits, and validation has few batches.
     """
     monkeypatch.setattr(DenoiserTraining, "row", 2)
     error = partialmethod(DenoiserTraining.error, batches=3)
@@ -133,7 +133,7 @@ def copied(examples, folder):
 
 
 class Eager:
-    """TensorFlow whose functions are not traced."""
+    """TensorFlow without tracing of functions."""
 
     function = staticmethod(lambda **_: lambda function: function)
 
@@ -143,16 +143,16 @@ class Eager:
 
 @pytest.fixture
 def eagerly(monkeypatch):
-    """To trace the network anew for each training and each size would take most of the time.
+    """Run without tracing, which would take most of the time for each training and each size.
 
-    The fits of examples stay graphs: a step is one for all of them.
+    The fits of examples stay graphs, which they share.
     """
     monkeypatch.setattr(denoiser_training, "tf", Eager())
     monkeypatch.setattr(denoiser_training, "compiled", lambda model: lambda x, nu: model([x, nu]))
 
 
 def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, eagerly, monkeypatch):
-    """Bit for bit, also where it was stopped while examples of the second kind were made."""
+    """It ends bit for bit alike, even if it was stopped while examples of the second kind were made."""
     small = partial(new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # its size does not matter here
     monkeypatch.setattr(denoiser_training, "new_denoiser", small)
     monkeypatch.setattr(denoiser_training, "cores", lambda: 1)  # the last example is not begun at the stop
@@ -188,7 +188,7 @@ def test_a_training_learns_what_it_is_shown(examples, tmp_path, monkeypatch):
 
 
 def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly):
-    """Also where the training ends before it sees fits of its first version, which the card tells of."""
+    """The training may end before it has fits of its first version; the card then says so."""
     config, path = config_of(output_dir=str(tmp_path / "run"), second=99), tmp_path / "run"
     folder = RunFolder(path)
     folder.config(config)

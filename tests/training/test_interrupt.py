@@ -1,4 +1,4 @@
-"""Stopping by signals, in fresh processes: wherever the main thread is, the process ends, and at once."""
+"""Stops by signals, in fresh processes: the process ends at once, wherever the main thread is."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from helpers.cli import ROOT
 
 from ptycho.training.interrupt import SIGNALS, StopRequest, remove_traces
 
-# What the lock takes from the configuration is its error; all else of it would take half a second to import.
+# The lock only needs the error class of the configuration; importing the rest would take half a second.
 BEGIN = f"""
 import hashlib, os, sys, time, types
 sys.path.insert(0, {str(ROOT)!r})
@@ -60,7 +60,7 @@ time.sleep(60)
 
 
 def programs(text, count):
-    """Start programs whose lines run where signals are heard, and wait until they are ready."""
+    """Start programs whose lines run while signals are handled, and wait until they are ready."""
     code = BEGIN + "".join(f"    {line}\n" for line in text.strip().splitlines())
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(count)]
@@ -74,7 +74,7 @@ def program(text):
 
 
 def ended(process, number):
-    """Exit code, stdout and stderr of a process that gets a signal and must end at once."""
+    """Return exit code, stdout and stderr of a process that gets a signal and must end at once."""
     began = time.monotonic()
     process.send_signal(number)
     try:
@@ -143,7 +143,7 @@ def test_a_second_signal_ends_it_at_once(text, second):
 
 
 def test_no_signal_is_lost_where_deferring_begins_or_ends():
-    """Programs that do nothing but begin and end it; whichever side hears the signal must act on it."""
+    """The programs only begin and end it; on either side, the signal must have an effect."""
     text = """
 ready()
 while True:

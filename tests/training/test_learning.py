@@ -1,7 +1,7 @@
-"""The learning itself: what a training is handed, what the network sees, and how good it becomes.
+"""The learning itself: inputs of a training, inputs of the network, and quality of the result.
 
-The physics can be right, and every file in its place, while a network learns half of what it could: nothing
-fails then but the quality. Each test here says what would be lost.
+Even if the physics and all files are right, a network may learn half of what it could: then only the quality
+fails. Each test here names the loss.
 """
 
 import json
@@ -64,7 +64,7 @@ CONFIG = RunConfig(
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A complete run of ``CONFIG`` but for its pictures, about 10 s: its result."""
+    """The result of a complete run of ``CONFIG`` without pictures, about 10 s."""
     folder = RunFolder(tmp_path_factory.mktemp("learned") / "run")
     folder.config(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
@@ -73,12 +73,12 @@ def learned(tmp_path_factory):
 
 
 def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within):
-    """Between what is reached, on any number of threads and with or without oneDNN, and without neighbours.
+    """The limits lie between usual scores, for all threads and oneDNN settings, and those without neighbours.
 
-    Reached: .933 to .940 / .974 to .976, .052 to .057 rad, refined .9990; without neighbours .918 to .922 /
-    .951 to .958, .110 to .131 rad, .9962 to .9973; untrained .837 / .845. The rounding of sums alone is worth
-    .007 of amplitude: a neighbour radius that does not follow N (.923 to .931 / .974) and CNNs whose numbers
-    are not scaled to order one (.920 to .929 / .973) are too near for scores, and have tests of their own.
+    Usual: .933 to .940 / .974 to .976, .052 to .057 rad, refined .9990; without neighbours .918 to .922 /
+    .951 to .958, .110 to .131 rad, .9962 to .9973; untrained .837 / .845. The rounding of sums alone changes
+    the amplitude by .007: a neighbour radius that does not follow N (.923 to .931 / .974) and CNNs whose
+    numbers are not scaled to order one (.920 to .929 / .973) are too close for scores, and have own tests.
     """
     scores = learned.metrics["pinn"]
     amplitude, phase = scores["ssim"]
@@ -90,7 +90,7 @@ def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within
 
 
 def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
-    """A support taken from the training's probe alone would cut the broader one of the test scan."""
+    """A support from the probe of the training alone would cut the broader probe of the test scan."""
     broader = load_dataset(learned.folder / "datasets/N32/gs1/test.npz").probe
     own = load_dataset(learned.folder / "datasets/N32/gs1/train.npz").probe
     support = read_network(learned.folder, "pinn").setup.support
@@ -100,7 +100,7 @@ def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
 
 @pytest.fixture
 def handed(monkeypatch, tmp_path):
-    """``handed(config)``: what ``train`` is given for each network of a run, which is not trained."""
+    """``handed(config)``: the arguments of ``train`` for each network of a run, which is not trained."""
 
     def run(config):
         given = {}
@@ -231,7 +231,7 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, 
     within("object", real, above=0.8, below=5)
     within("update", np.hypot(g_real, g_imag), above=0.2, below=5)
     within("illumination", illumination, above=0.2, below=1)
-    # and what they give, of order one, corrects the object by about its own size
+    # and their output, of order one, corrects the object by about its own size
     margin = (data.region_size - pinn.generator.side) // 2
     centre = objects[:, margin:-margin, margin:-margin] if margin else objects
     imaginary = np.median(centre.imag)
@@ -248,7 +248,7 @@ def test_a_group_does_not_depend_on_what_else_is_in_its_batch(unrolled):
 
 
 def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):
-    """What the probe did not illuminate is arbitrary; weighed equally it would decide a region's phase."""
+    """Parts without illumination are arbitrary; with equal weight they would decide the phase of a region."""
     data, rng = datasets["test"], np.random.default_rng(5)
     layout = Layout(data)
     illumination = layout.illumination(slice(None))
@@ -265,7 +265,7 @@ def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):
 
 
 def test_a_checkpoint_whose_numbers_were_changed_is_not_used(tmp_path, caplog):
-    """The archive's own checksums fit what was written; only the SHA-256 tells that it is something else."""
+    """The checksums of the archive fit the file; only the SHA-256 shows that its numbers were changed."""
     checkpoints = Checkpoints(tmp_path, {"seed": 0}, seconds=0)
     weights = {"w": np.ones(3, np.float32)}
     checkpoints.save(Snapshot(weights, weights, {}, History(running=[{"loss": 1.0}])))

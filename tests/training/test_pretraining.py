@@ -1,4 +1,4 @@
-"""Pretraining: going on with it, what it learns, its configuration and its script."""
+"""Pretraining: its continuation, its result, its configuration and its script."""
 
 import json
 
@@ -31,7 +31,7 @@ def pretrain(config, checkpoints=None, stop=None):
 
 
 def interrupt_after(monkeypatch, steps, config, checkpoints):
-    """A signal comes during so manieth step, counted from one."""
+    """Send a signal during the step with the number ``steps``, counted from one."""
     stop, count, real = StopRequest(), iter(range(1, 10**6)), Pretraining.step
 
     def step(training, batch):
@@ -49,7 +49,7 @@ def checkpoints_of(config, folder):
 
 
 def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch, eagerly):
-    """Bit for bit; however its steps are divided into rows, which hold geometric means."""
+    """It ends bit for bit alike for any division of its steps into rows, which hold geometric means."""
     config = config_of("group", "single", model=UnrolledModel(stages=1, width=4, misfit=True))
     monkeypatch.setattr(Pretraining, "row", 1)
     through, errors = pretrain(config)

@@ -1,4 +1,4 @@
-"""A probe that is learned with a network: what stays open is kept, and a wrong one becomes right."""
+"""A probe that is learned with a network: undetermined parts stay, and a wrong probe is corrected."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def data():
 
 
 def in_span(columns, change):
-    """The part of a complex change that orthonormal columns span, as a fraction of its norm."""
+    """Return the part of a complex change that orthonormal columns span, as a fraction of its norm."""
     vector = np.concatenate([change.real.ravel(), change.imag.ravel()])
     return np.linalg.norm(columns.T @ vector) / np.linalg.norm(vector)
 
@@ -147,24 +147,24 @@ def wrong(data, probe):
 
 
 def error(found, true):
-    """``‖P − c P₀‖ / ‖P₀‖`` with the best factor c."""
+    """Return ``‖P − c P₀‖ / ‖P₀‖`` with the best factor c."""
     factor = np.vdot(true, found) / np.vdot(true, true)
     return np.linalg.norm(found / factor - true) / np.linalg.norm(true)
 
 
 def visited(data, times):
-    """The same groups so often: one epoch with the steps of several."""
+    """Return the groups repeated ``times`` times: one epoch with the steps of several."""
     return replace(
         data, groups=np.tile(data.groups, (times, 1)), neighbours=np.tile(data.neighbours, (times, 1))
     )
 
 
 def test_a_wrong_probe_becomes_right(data, within):
-    """Given with a third too much defocus; a third of the error goes in so short a training.
+    """The initial probe has a third too much defocus; a short training removes a third of the error.
 
-    In one epoch, so that none is chosen: of several, the validation loss of eight patterns keeps the first or
-    the last by the rounding of sums. Left are .64 to .68 of the error, whatever the seed, the threads, and
-    oneDNN; at a rate of 1 instead of 20 .96, with the gradient turned or conjugated more than 3.
+    There is one epoch, because with several the validation loss of eight patterns selects one by the rounding
+    of sums. The remaining error is .64 to .68 for all seeds, threads and settings of oneDNN; .96 at a rate of
+    1 instead of 20, and more than 3 with the gradient rotated or conjugated.
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
     specified = wrong(data, given)

@@ -1,4 +1,4 @@
-"""Training, inference and progress: what is kept, what is compiled, what is random."""
+"""Training, inference and progress: stored results, compilation, random numbers."""
 
 import json
 import random
@@ -139,7 +139,7 @@ def test_losses_are_means_over_the_steps_of_an_epoch():
 
 
 def poisoned(n_groups, group):
-    """Data in which one group's pattern turned to NaN after it was checked."""
+    """Return data in which the pattern of a group became NaN after it was checked."""
     data = flat_data(9.0, n_groups)
     assert data.normalisation == pytest.approx(9.0)
     data.amplitudes[:][group] = np.nan  # a view
@@ -152,7 +152,7 @@ def order(epoch, n_groups, seed=0):
 
 @pytest.mark.parametrize("compile_xla", [False, True])
 def test_a_loss_that_is_not_finite_stops_with_the_last_good_weights(compile_xla):
-    """The bad group is left out of the first epoch as its remainder, and comes up in the second."""
+    """The first epoch omits the bad group as its remainder; the second has it."""
     bad = order(0, 9)[8]
     step = order(1, 9).index(bad) // 4 + 1
     assert step <= 2, "choose another seed"
@@ -174,7 +174,7 @@ def test_a_validation_loss_that_is_not_finite_stops_too():
     assert model.w.numpy() == 0
 
 
-# ---- what a model is given
+# ---- inputs of a model
 
 
 def test_only_a_supervised_model_is_given_the_truth():

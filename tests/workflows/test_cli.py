@@ -1,4 +1,4 @@
-"""Mistakes as a user meets them: one line on stderr, exit code 2, nothing written."""
+"""Mistakes of a user: one line on stderr, exit code 2, nothing written."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def command(in_process, tmp_path):
 
 @pytest.fixture
 def refused(command, tmp_path):
-    """``refused(*overrides)`` asserts what holds for every mistake, and returns the line."""
+    """``refused(*overrides)`` asserts the properties of every mistake, and returns the line."""
 
     def run(*overrides, **environment):
         before = files(tmp_path)
@@ -50,7 +50,7 @@ MISTAKES = [
     # numbers
     (["N=65"], r"N=65: must be a power of two from 32 to 512"),
     (["batch_size=3000"], r"batch_size=3000: must be at most the number of training groups, 2048"),
-    # more than any machine can do, or than this one
+    # beyond the memory of any machine, or of this one
     (
         ["nimgs_train=1e6"],
         r"memory: needs about 3.32 TB while it simulates, and .* the objects, 2.46 TB: lower",

@@ -1,4 +1,4 @@
-"""The command ``ptycho``: every script by one name, help at once, true keys in the help."""
+"""The command ``ptycho``: all scripts by one name, fast help, existing keys in the help."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from workflows.command_line.training_job import format_command
 
 
 def call(*words):
-    """In a fresh process that has been started as the console script is."""
+    """Run the command in a fresh process, as the console script does."""
     program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
     return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
 
@@ -48,7 +48,7 @@ def test_a_command_runs_its_script():
         (["python"], None),
     ],
 )
-def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
+def test_commands_are_shown_as_they_were_typed(original, expected, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", original)
     monkeypatch.setattr(sys, "argv", ["scripts/scan_workflow.py"])
     assert format_command("resume=x") == (expected or f"{sys.executable} scripts/scan_workflow.py resume=x")
@@ -58,8 +58,8 @@ def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
 def test_keys_in_the_help_have_the_defaults_that_it_says(name, script):
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         composed = compose(name)
-    said = (ROOT / f"scripts/{script}.py").read_text().partition("their defaults:\n\n")[2]
-    rows = said.split("\n\n")[0].splitlines()
+    docstring = (ROOT / f"scripts/{script}.py").read_text().partition("their defaults:\n\n")[2]
+    rows = docstring.split("\n\n")[0].splitlines()
     assert len(rows) == 9
     for key, default, *_ in map(str.split, rows):
         value = OmegaConf.select(composed, key, throw_on_missing=True)

@@ -1,4 +1,4 @@
-"""The doctor's checks: what is well is said so, what is broken fails with a remedy and exit code 1."""
+"""The checks of the doctor: passed ones are listed, failed ones have a remedy and exit code 1."""
 
 from helpers.cli import ROOT
 

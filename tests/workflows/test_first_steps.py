@@ -30,13 +30,13 @@ def leaves(values):
 
 @pytest.mark.parametrize("size, most", [("short", 20), ("usual", 45), ("all", 10**6)])
 def test_settings_change_nothing_until_they_are_edited(tmp_path, monkeypatch, size, most):
-    """What Hydra composes with the file is what it composes without, but for the scan that it names."""
+    """Hydra composes the same configuration with and without the file, apart from the specified scan."""
     monkeypatch.chdir(tmp_path)
-    said = write_settings(InitConfig(file="my scan.cxi", size=size, output="settings/mine.yaml"))
+    lines = write_settings(InitConfig(file="my scan.cxi", size=size, output="settings/mine.yaml"))
     values = yaml.safe_load((tmp_path / "settings" / "mine.yaml").read_text())
     values.pop("defaults")
     assert leaves(values) <= most
-    assert said[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
+    assert lines[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         plain = compose("scan", ["data.file=['my scan.cxi']", "output_dir=x"])
         words = [f"hydra.searchpath=[file://{tmp_path}]", "+settings=mine", "output_dir=x"]
@@ -122,7 +122,7 @@ def test_to_tune_is_no_sweep(answer):
 
 
 def test_a_viewer_finds_the_image(tmp_path):
-    """The chain of defaults as the manual of NeXus has it: root → NXentry → NXdata → signal and axes."""
+    """The chain of defaults follows the NeXus manual: root → NXentry → NXdata → signal and axes."""
     rng = np.random.default_rng(0)
     image = rng.normal(size=(9, 12)) + 1j * rng.normal(size=(9, 12))
     probe, positions = np.ones((1, 4, 4), complex), rng.uniform(0, 5, (3, 2))

@@ -1,4 +1,4 @@
-"""What files of a folder that someone gave may not ask for: programs, and Hydra's own settings."""
+"""Untrusted files of a folder cannot set programs, or settings of Hydra."""
 
 import pytest
 from helpers.cli import ROOT
@@ -44,7 +44,7 @@ def option(folder, text, name="tuned/best"):
 
 
 def test_the_program_that_an_option_names_is_refused():
-    values = composed().copy()  # what is composed is shared by the tests
+    values = composed().copy()  # tests share the composed configuration
     values.iterative.python = "/tmp/evil.sh"
     with pytest.raises(
         ConfigError, match=r"^iterative\.python=/tmp/evil\.sh: is a program that a file names"

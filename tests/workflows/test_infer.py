@@ -1,4 +1,4 @@
-"""The inference script: on a run's own dataset and on published files, with and without the truth."""
+"""The inference script: on the data set of a run and on published files, with and without the truth."""
 
 import json
 import re
@@ -21,9 +21,9 @@ MODELS = ("pinn", "baseline")
 
 @pytest.fixture
 def infer(in_process, tmp_path, monkeypatch):
-    """``infer(*overrides)`` runs the script and returns the folder of results and what it said.
+    """``infer(*overrides)`` runs the script and returns the folder of results and its output.
 
-    Comparisons with the truth are left out unless ``drawn``: to lay them out takes as long as to predict.
+    Comparisons with the truth are only drawn with ``drawn``, because their layout takes as long as inference.
     """
 
     def run(*overrides, code=0, out=tmp_path / "out", drawn=False, **settings):
@@ -106,7 +106,7 @@ def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
 
 
 def test_every_pattern_with_its_nearest_ones(infer, trained_run, within):
-    """Groups of three that overlap: better covered than the file's groups of four."""
+    """Overlapping groups of three cover the object better than the groups of four in the file."""
     out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "group_size=3")
     manifest = strict(out / "manifest.json")
     assert (manifest["patterns"], manifest["groups"]) == (512, 512) and "512 patterns in 128 groups" in err
@@ -185,7 +185,7 @@ def test_a_part_of_the_truth_is_scored(infer, trained_run, saved, files_of_other
 
 
 def test_scores_are_of_the_part_that_has_patterns(infer, trained_run):
-    """Validation groups are drawn at random and leave holes: what stands there changes no score."""
+    """Validation groups are drawn at random and leave holes, whose values change no score."""
     out, err = infer(
         f"run={trained_run}", f"data={trained_run / TEST.replace('test', 'val')}", "models=[pinn]"
     )

@@ -42,7 +42,7 @@ def scan(tmp_path_factory):
 
 
 @pytest.fixture
-def night(scan, tmp_path):
+def batch(scan, tmp_path):
     folder = tmp_path / "scans"
     folder.mkdir()
     for name in ("s10.h5", "s1.h5"):
@@ -53,7 +53,7 @@ def night(scan, tmp_path):
 
 @pytest.fixture
 def started(monkeypatch):
-    """Runs write their last files and do nothing else; the names of those that did, in their order."""
+    """Runs that only write their last files; their names in order."""
     names = []
 
     def run(config, scan, folder, stop=None, executor=None):
@@ -67,7 +67,7 @@ def started(monkeypatch):
 
 
 @pytest.fixture
-def command(in_process, night):
+def command(in_process, batch):
     def run(*overrides):
         return in_process(SCRIPT, "data.file=scans/*.h5", "output_dir=out", *QUICK, *overrides)
 
@@ -153,7 +153,7 @@ def test_patterns_that_cannot_be(tmp_path):
         split(asked("b*.h5", positions_file="p.csv"))
 
 
-# ---- a night
+# ---- a batch of scans
 
 
 def test_a_bad_file_does_not_stop_the_others(command, started, tmp_path):
@@ -187,12 +187,12 @@ def test_a_mistake_that_concerns_all_stops_before(command, started, tmp_path):
     assert code == 2 and "holds scans.csv, which is no table of this program" in err and not started
 
 
-def test_the_same_command_goes_on_with_the_night(command, started, night, scan, tmp_path):
+def test_the_same_command_continues_the_batch(command, started, batch, scan, tmp_path):
     command()
     unfinished = tmp_path / "out/s1/metrics.json"
     unfinished.unlink()
-    shutil.copy(scan, night / "s2.h5")
-    shutil.copy(scan, night / "s3.h5")
+    shutil.copy(scan, batch / "s2.h5")
+    shutil.copy(scan, batch / "s3.h5")
     started.clear()
     code, _, err = command()
     assert code == 0 and started == ["s1", "s2", "s3"], err
@@ -231,8 +231,8 @@ def test_a_row_is_what_the_files_of_a_run_say(tmp_path):
     }
     one = {"solver": scores, "product": "solver", "pixel_m": [2e-8, 1e-8]}
     facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
-    judged = {"frc50": 0.5, "frc50_m": 4e-8}
-    for name, value in (("metrics.json", one | {"half_scan_frc": judged}), ("manifest.json", facts)):
+    correlation = {"frc50": 0.5, "frc50_m": 4e-8}
+    for name, value in (("metrics.json", one | {"half_scan_frc": correlation}), ("manifest.json", facts)):
         assert row_of(tmp_path) == {}
         (tmp_path / name).write_text(json.dumps(value))
     assert row_of(tmp_path) == {
@@ -263,10 +263,10 @@ def test_a_table_is_readable_and_known_again(tmp_path):
 # ---- several processes
 
 
-def test_several_processes_share_the_scans_of_a_pattern(command, started, night, tmp_path, monkeypatch):
+def test_several_processes_share_the_scans_of_a_pattern(command, started, batch, tmp_path, monkeypatch):
     """One scan is held by another process, and a second one is ended by it after this process has planned."""
-    (night / "s2.h5").unlink()
-    shutil.copy(night / "s1.h5", night / "s3.h5")
+    (batch / "s2.h5").unlink()
+    shutil.copy(batch / "s1.h5", batch / "s3.h5")
     run = workflows.reconstruct.scan.run
 
     def run_beside_another(config, scan, folder, *others):

@@ -1,4 +1,4 @@
-"""A near field from its file to product, export and metrics, as a user runs it."""
+"""A near field from its file to product, export and metrics."""
 
 import json
 
@@ -31,13 +31,13 @@ TOLD = (
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """The file, and the keys that ``simulate_scan.py`` says it is read with."""
+    """The file, and the keys that ``simulate_scan.py`` prints for it."""
     path = tmp_path_factory.mktemp("near") / "cone.cxi"
     made = SimulateConfig(
         output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"
     )
-    *_, said = simulate_scan(made)
-    return path, said.split("read with ")[1].split()
+    *_, printed = simulate_scan(made)
+    return path, printed.split("read with ")[1].split()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Command lines of the published program's grid-lines workflow, as they are typed there."""
+"""Command lines of the grid-lines workflow of the published program."""
 
 import runpy
 import shlex
@@ -45,7 +45,7 @@ def test_what_cannot_be_read_is_named(typed, message):
 
 
 def test_the_command_as_typed(monkeypatch, capsys, tmp_path):
-    """By the path that it has there; ``--cfg job`` shows the keys and runs nothing."""
+    """The command has the path of the published program; ``--cfg job`` shows the keys and runs nothing."""
     script = ROOT / "scripts" / "studies" / "grid_lines_workflow.py"
     typed = "--N 64 --gridsize 2 --output-dir X --nimgs-train 2 --nimgs-test 2 --nepochs 2 --cfg job"
     monkeypatch.chdir(tmp_path)

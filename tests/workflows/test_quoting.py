@@ -1,4 +1,4 @@
-"""Names of files with special characters: the error shows quotes, and Hydra reads what stands in them."""
+"""Names of files with special characters: the error shows quotes, and Hydra reads the quoted names."""
 
 import shlex
 
@@ -19,9 +19,9 @@ def composed(override):
 def test_the_quotes_that_are_shown_work(name):
     with pytest.raises(HydraException) as caught:
         composed(f"data.file={name}")
-    said = explained(caught.value)
-    assert said.startswith(f"data.file={name}: must be key=value, with quotes") and "\n" not in said
-    shown = said.split("characters: ")[1].rsplit(" (", 1)[0]
+    message = explained(caught.value)
+    assert message.startswith(f"data.file={name}: must be key=value, with quotes") and "\n" not in message
+    shown = message.split("characters: ")[1].rsplit(" (", 1)[0]
     (override,) = shlex.split(shown)
     assert composed(override) == name
 

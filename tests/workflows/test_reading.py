@@ -1,4 +1,4 @@
-"""The programs that read runs, as a user meets them."""
+"""The programs that read runs."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Interrupted runs: continued to the very same end, from wherever they were stopped or killed."""
+"""Interrupted runs continue to the same end, wherever they were stopped or killed."""
 
 import contextlib
 import csv
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("usual_chunks")
 
 
 class Valley(keras.Model):
-    """Two weights and a loss that depends on the order of the batches: each sees its own data."""
+    """Two weights and a loss that depends on the order of the batches, which have different data."""
 
     def __init__(self):
         super().__init__(name="valley")
@@ -71,12 +71,12 @@ TRAIN, VAL = uneven(13, 0), uneven(9, 1)  # three steps, two validation batches:
 
 
 class Killed(BaseException):
-    """As if by SIGKILL: nothing is saved on the way out."""
+    """An end like that by SIGKILL: nothing is saved."""
 
 
 @pytest.fixture(autouse=True)
 def at_every_step(monkeypatch):
-    """Losses are read, and so a training may stop, after every step; no batch is made before its turn."""
+    """Read losses after every step, so that a training may stop there; prepare no batch ahead."""
     monkeypatch.setattr(fitting, "Training", partial(Training, read_s=0.0))
     monkeypatch.setattr(fitting, "prefetched", iter)
 
@@ -98,7 +98,7 @@ def without_times(history):
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    """As a user has it: losses are read now and then, and batches are made ahead."""
+    """A training with default settings: losses are read from time to time, and batches are prepared ahead."""
     model, history = fit()
     assert history.rows[0]["val_loss"] != history.rows[2]["val_loss"]
     return digest(get_weights(model)), without_times(history), history.best_epoch
@@ -118,7 +118,7 @@ def interrupt_at(monkeypatch, owner, method, count, action):
 
 
 def finished(folder, uninterrupted):
-    """Train on from the checkpoints in ``folder``, in what could be another process, and compare."""
+    """Continue the training from the checkpoints in ``folder``, as in another process, and compare."""
     model, history = fit(Checkpoints(folder, {}, 1e9))
     assert (digest(get_weights(model)), without_times(history), history.best_epoch) == uninterrupted
     return history
@@ -188,7 +188,7 @@ def test_checkpoints_of_another_network_or_length_are_passed_over(tmp_path, unin
 
 
 def test_nan_leaves_the_last_good_checkpoint(tmp_path):
-    """The bad group is the remainder of the first epoch, and comes up in the second."""
+    """The bad group is the remainder of the first epoch, and is used in the second."""
     data = (uneven(9, 0), uneven(4, 1))
     last = np.random.default_rng([0, 0]).permutation(9)[8]
     data[0].amplitudes[:][last] = np.nan  # after it was checked
@@ -219,7 +219,7 @@ def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
 
 
-# ---- what the command line may say beside resume=
+# ---- keys that are allowed with resume=
 
 
 def test_a_run_is_resumed_with_its_own_configuration(tmp_path):
@@ -228,13 +228,13 @@ def test_a_run_is_resumed_with_its_own_configuration(tmp_path):
     RunFolder(run).config(stored)
     own = [f"resume='{run}'", 'loss="mine:loss"']
     assert resumed_config(run, own, {"USE_XLA_COMPILE": "1"}) == stored
-    for more, environment, said in (
+    for more, environment, message in (
         ("nepochs=7", {}, "remove nepochs=7"),
         ("+nn=3", {}, r"remove \+nn=3"),
         ("loss=other:loss", {}, "remove loss=other:loss"),
         ("", {"USE_XLA_COMPILE": "0"}, "remove xla.compile: true -> false"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             resumed_config(run, [*own, *filter(None, [more])], environment)
 
 
@@ -273,7 +273,7 @@ def wait_for(process, found):
 
 
 def stopped(process, number):
-    """The lines on stderr of a process that is sent a signal."""
+    """Return the lines on stderr of a process that gets a signal."""
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
@@ -292,9 +292,9 @@ def small_disk(size):
 
 
 def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
-    """A full disk, kill -9, a damaged dataset, SIGTERM in training: the end is that of a run left alone.
+    """A full disk, kill -9, a damaged data set, SIGTERM in training: the end is that of an undisturbed run.
 
-    But for pictures, which are drawn when all else is done.
+    Pictures are excepted; they are drawn at the end.
     """
     monkeypatch.setattr("workflows.reconstruct.grid_lines.draw_comparison", lambda *_: None)
     code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=reference")
@@ -390,7 +390,7 @@ def test_a_stopped_inference_leaves_the_earlier_one(earlier, trained_run):
 
 @pytest.mark.parametrize("with_earlier", [False, True])
 def test_a_full_disk_leaves_no_half_of_an_inference(earlier, trained_run, in_process, with_earlier):
-    """Temporary arrays are written first, files of results later: either way there is one line."""
+    """Temporary arrays are written first, results later: in both cases there is one line."""
     path = earlier if with_earlier else earlier.parent / "below/out"
     inputs = (f"run={trained_run}", f"data={trained_run / 'datasets/N32/gs2/test.npz'}", "overwrite=true")
     before = files(earlier)

@@ -1,4 +1,4 @@
-"""What a resumed run makes again: whatever is not just as it was written; and nothing else."""
+"""A resumed run makes files again that differ from those that were written, and no others."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def run(trained_run, tmp_path):
 
 
 def made(folder):
-    """The files of a run that do not hold times of day."""
+    """Return the files of a run that do not hold times of day."""
     timed = ("run.log", "manifest.json", "model.json", "history.csv", "history.png", "report.html")
     return {name: digest for name, digest in files(folder).items() if not name.endswith(timed)}
 
@@ -38,9 +38,9 @@ def resume(in_process, run, *blocked):
 
 
 def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, trained_run):
-    """A reconstruction changed, one of the two networks cut short, and the valid dataset of another seed.
+    """A changed reconstruction, one of two networks cut short, and the valid data set of another seed.
 
-    The network would learn from it; without its hash nothing would tell.
+    The network would be trained on that data set; only its hash shows the difference.
     """
     with (run / DATA / "train.npz").open("wb") as file:
         np.savez(file, **to_arrays(simulate(small_run(seed=1))["train"]))

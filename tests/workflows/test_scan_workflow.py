@@ -1,4 +1,4 @@
-"""A measured scan from its file to an image, as a user runs it; the file is made from a simulated scan."""
+"""A measured scan from its file to an image; the file is made from a simulated scan."""
 
 import json
 
@@ -17,7 +17,7 @@ from ptycho.run.loaded import load_model
 from ptycho.simulation.simulate import simulate
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# What the solver may refine is specified: to decide it takes most of the time, and the run by default decides
+# The refined quantities are specified, because their selection takes most of the time; the default run has
 # it.
 KNOWN = (
     *(
@@ -45,7 +45,7 @@ QUICK = (*TOLD, *SMALL, "solver.error_map=false")
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """A file as the published program writes them: 100 patterns off the pixel grid, counts, probe, object."""
+    """A file of the published program: 100 patterns off the pixel grid, counts, probe, object."""
     config = RunConfig(
         N=32,
         size=92,
@@ -91,7 +91,7 @@ def finished(scan, tmp_path_factory, in_process_once):
 
 @pytest.mark.usefixtures("read_rightly")
 def test_no_pattern_is_both_fitted_and_held_out(scan, tmp_path):
-    """An R-factor called free, of patterns that were fitted, would praise every overfit."""
+    """An R-factor of held-out patterns that were fitted would be small for every overfit."""
     from ptycho.align.context import RunContext
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
@@ -105,16 +105,16 @@ def test_no_pattern_is_both_fitted_and_held_out(scan, tmp_path):
     interpreted = interpret(open_raw(config.data), config.data)
     each = prepare("scan", interpreted, config, RunContext(tmp_path))
     data, held_out = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
-    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, held_out))
+    fitted, withheld = ({tuple(position) for position in part.positions} for part in (data, held_out))
     count = len(each.whole.positions)
-    assert len(kept_out) == round(0.05 * count) > 3
-    assert not fitted & kept_out and len(fitted | kept_out) == count
+    assert len(withheld) == round(0.05 * count) > 3
+    assert not fitted & withheld and len(fitted | withheld) == count
     assert sorted([*each.kept, *each.out]) == list(range(count))
     np.testing.assert_array_equal(each.whole.positions[each.out], held_out.positions)
     assert data.group_size == 3 and held_out.group_size == 1
 
 
-def test_a_run_judges_itself_without_the_truth(finished):
+def test_a_run_is_scored_without_the_truth(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     for row in (metrics["pinn"], metrics["solver"]):
         assert 0 < row["r_factor"] < 0.5 and 0 < row["r_free"] < 0.5
@@ -127,23 +127,23 @@ def test_a_run_judges_itself_without_the_truth(finished):
 
 def test_what_scores_are_the_sums_of_is_kept(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
-    judged = read_all(finished / "assessment.npz", "fiu")
-    count = len(judged["nominal_positions"])
+    assessment = read_all(finished / "assessment.npz", "fiu")
+    count = len(assessment["nominal_positions"])
     for name in ("pinn", "solver"):
-        fitted, out = judged[f"{name}_patterns"], judged[f"{name}_holdout_patterns"]
-        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(judged["held_out"])
-        ratio = judged[f"{name}_r_factor"]
+        fitted, out = assessment[f"{name}_patterns"], assessment[f"{name}_holdout_patterns"]
+        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(assessment["held_out"])
+        ratio = assessment[f"{name}_r_factor"]
         assert ratio.min() < metrics[name]["r_factor"] < ratio.max()
         if metrics[name]["deviance_holdout"] is not None:
-            mean = judged[f"{name}_holdout_deviance"].mean()
+            mean = assessment[f"{name}_holdout_deviance"].mean()
             assert mean == pytest.approx(metrics[name]["deviance_holdout"], rel=1e-5)
-    course = judged["solver_course"]
+    course = assessment["solver_course"]
     assert course[-1] < course[0] and np.isfinite(course).all()
     assert "assessment.npz" in json.loads((finished / "files.json").read_text())
 
 
 def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):
-    """With half of its patterns; nothing is aligned or selected again."""
+    """It has half of the patterns; nothing is aligned or selected again."""
     words = (f"data.file={scan}", "data.domain=amplitude", f"start={finished}", "data.stride=2")
     quick = (*TOLD, "solver.error_map=false", "xla.compile=false")
     code, _, err = in_process(SCRIPT, *words, *quick, f"output_dir={tmp_path / 'run'}")
@@ -193,7 +193,7 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
 
 @pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
-    """One epoch more starts where the other run ended, not where a new network does."""
+    """A further epoch starts from the weights of the other run, not from new ones."""
     code, _, err = in_process(
         SCRIPT,
         f"data.file={scan}",
@@ -243,7 +243,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, finished
     assert not (tmp_path / "out").exists()
 
 
-def test_inspection_says_what_was_understood_and_changes_nothing(in_process, scan, tmp_path):
+def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_path):
     before = scan.read_bytes()
     code, out, _ = in_process(
         INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)
@@ -266,7 +266,7 @@ def test_inspection_says_what_was_understood_and_changes_nothing(in_process, sca
 
 @pytest.mark.usefixtures("read_rightly")
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
-    """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
+    """Neither run nor nepochs is specified; the network starts from the solver's object, in tiles."""
     words = (
         "models=[pinn]",
         "data.domain=amplitude",
@@ -282,4 +282,4 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     found = json.loads((tmp_path / "quick/metrics.json").read_text())
     assert {"solver", "pinn"} <= found.keys() and found["pinn"]["disagreement"] > 0
     assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
-    assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"
+    assert not (tmp_path / "quick/pinn").exists(), "an untrained network was stored"

@@ -1,7 +1,7 @@
-"""What one part hands to the next: solver and network are stand-ins that record what they are given.
+"""Values that one part of the workflow passes to the next: solver and network are stand-ins that record them.
 
-A run of the workflow ends in ``metrics.json``, ``recon.npz`` and ``product.h5``; what stands there must be of
-the right reconstruction, under the right beam; and the network must begin with what the solver ended with.
+A run of the workflow ends in ``metrics.json``, ``recon.npz`` and ``product.h5``; their content must be that
+of the right reconstruction, with the right beam. The network must start from the final object of the solver.
 """
 
 import json
@@ -37,22 +37,22 @@ from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
-# ---- the stand-ins: all that is known here of the functions between the parts of the workflow
+# ---- the stand-ins: all that these tests assume about the functions between the parts of the workflow
 
 
 class StandIns:
-    """A solver with a given result, and a network that gives back what it begins with.
+    """A solver with a fixed result, and a network that returns its initial object.
 
     Attributes:
-        begun: what the solver gave.
-        starts: what the network was given to begin with, a batch each, in their order.
-        trained_on: the dataset that a network would have been trained on.
+        begun: result of the solver.
+        starts: initial objects of the network, one per batch, in their order.
+        trained_on: the data set of a training of the network.
     """
 
-    ramp = 0.0  # of the solver's object, along its rows, in detector pixels
+    ramp = 0.0  # phase ramp of the solver's object, along its rows, in detector pixels
 
     def __init__(self, patch, network=1.0):
-        self.network = network  # times what it begins with
+        self.network = network  # factor of the network's initial object
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(pipeline, "_halves", lambda *arguments: None)
@@ -69,7 +69,7 @@ class StandIns:
         return self.solved
 
     def keep(self, made):
-        """In place of what moves the object's ramp to the probe: see below."""
+        """Replace the function that passes the object's ramp to the probe: see below."""
         return made
 
     def step(self, side):
@@ -112,7 +112,7 @@ def file(tmp_path_factory):
 
 
 def run_of(file, folder, patch, network=1.0, **settings):
-    """The stand-ins after a run of the workflow, its folder and its metrics."""
+    """Return the stand-ins after a run of the workflow, its folder and its metrics."""
     found, data = StandIns(patch, network), DataConfig(file=(file,), N=N)
     asked = ScanRunConfig(data=data, run="pretrained", holdout_fraction=0.1, **settings)
     config, scan = interpret_scan(plan(asked))
@@ -128,7 +128,7 @@ def run(file, tmp_path_factory):
 
 
 def test_a_network_for_many_scans_begins_with_the_solvers_object(run):
-    """Each group with its own part of it, zero where a region reaches out of the object."""
+    """Each group has its own part of the object, zero where a region reaches out of it."""
     found, _, _ = run
     data = found.each.fitted(found.solved.beam)
     object_, R = found.solved.object, data.region_size
@@ -175,7 +175,7 @@ def test_the_product_holds_the_solvers_object_under_its_own_beam(run):
 
 
 def test_the_ramp_of_every_object_is_stored_with_its_probe(file, tmp_path, monkeypatch):
-    """All exit waves stay, but for a phase each; the product's too."""
+    """All exit waves stay the same, up to a phase each; also those of the product."""
     monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
     monkeypatch.setattr(StandIns, "ramp", 0.4)
     found, folder, metrics = run_of(file, tmp_path / "out", monkeypatch)
@@ -208,8 +208,8 @@ def test_the_ramp_stays_in_the_object_under_a_known_probe(file, tmp_path, monkey
 # ---- the flag of a network outside of its training
 
 
-def test_a_network_is_judged_against_the_solver(run, file, tmp_path, monkeypatch):
-    """Where the solver explains the patterns no better, it is the measurement that is wrong."""
+def test_a_network_is_compared_with_the_solver(run, file, tmp_path, monkeypatch):
+    """If the solver does not explain the patterns better, the measurement is wrong, not the network."""
     _, _, worse = run_of(file, tmp_path / "out", monkeypatch, network=1.5)
     for metrics, flagged in ((run[2], False), (worse, True)):
         assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
@@ -276,7 +276,7 @@ def test_positions_in_pixels_of_an_oblong_detector():
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_a_scan_of_an_oblong_detector(transpose):
-    """Positions are on the object, whose axes are those of the turned frames."""
+    """Positions are on the object, whose axes are those of the transposed frames."""
     rng = np.random.default_rng(0)
     row, col = np.mgrid[:24, :36]
     beam = 40 * np.exp(-((row - 12.0) ** 2 + (col - 18.0) ** 2) / 30)

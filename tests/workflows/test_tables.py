@@ -1,4 +1,4 @@
-"""Variants are tables: what a configuration may name, the library has, and ``conf/`` has a file for."""
+"""Variants are tables: each name of a configuration has an entry in the library and a file in ``conf/``."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_kinds_are_those_that_their_sections_call_themselves():
         assert [section.kind for section in named.values()] == [*named]
 
 
-def test_competitors_are_the_models_of_a_run():
+def test_models_of_a_run_are_in_the_table():
     assert {*COMPETITORS} == {*config.MODELS, *NAMED}
     bound = {name: RunConfig().fixed_sizes(name) for name in COMPETITORS}
     assert bound["pinn"] == bound["unrolled"] == () and bound["baseline"] == ("N",)
@@ -48,7 +48,7 @@ def test_competitors_are_the_models_of_a_run():
 
 
 def test_a_network_named_by_a_generator_has_its_settings():
-    """Those of ``model`` where that is of this kind, else the defaults; the others are as they were."""
+    """They are those of ``model`` if it has this kind, or else the defaults; the others do not change."""
     wide = RunConfig(model=UNetModel(filters_scale=4), models=("unet", "fno", "baseline"))
     assert wide.of("unet") == wide.of("pinn") == wide.of("baseline") == wide
     assert wide.of("fno") == replace(wide, model=FourierModel())

@@ -1,4 +1,4 @@
-"""Tuning: spaces are read and checked, a study goes on, bad trials end early, advice needs evidence."""
+"""Tuning: spaces are read and checked, a study continues, bad trials end early, advice needs evidence."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ SPACE = read_space({"x": [0.0, 1.0], "kind": ["a", "b"]})
 
 
 class Valley:
-    """Twenty patterns whose deviance is (x − .3)² + 1, of kind b a tenth more; defaults: a pattern's 1.2."""
+    """Twenty patterns of deviance (x − .3)² + 1, a tenth more for kind b; 1.2 per pattern by default."""
 
     def __init__(self, slope=1.0, defaults=1.2):
         self.calls, self._slope, self._defaults = [], slope, defaults

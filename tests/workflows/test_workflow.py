@@ -1,7 +1,7 @@
-"""The whole workflow, as a user runs it: the smallest sizes, a working folder of its own.
+"""The whole workflow at the smallest sizes, in a separate working folder.
 
-The first run, from which most is read, has a process of its own; others share this one and draw nothing.
-None is compiled by XLA, which takes most of the time: tests/training/test_training.py does that.
+The first run, which most tests read, is in a separate process; others share this one without pictures.
+XLA is off, because it takes most of the time; tests/training/test_training.py tests it.
 """
 
 import csv
@@ -34,7 +34,7 @@ def strict(path):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The folder of a run in a fresh process, and that process; its working folder must stay empty."""
+    """The folder of a run in a fresh process, and the process; its working folder must stay empty."""
     folder = tmp_path_factory.mktemp("first")
     cwd = folder / "cwd"
     cwd.mkdir()
@@ -46,7 +46,7 @@ def first(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory, in_process_once):
-    """The folder of a sweep in this process, and what it wrote to stderr."""
+    """The folder of a sweep in this process, and its stderr."""
     folder = tmp_path_factory.mktemp("sweep")
     overrides = ("-m", "gridsize=1,2", "models=[pinn]", *COMMAND, f"output_dir={folder / 'out'}")
     code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder)
@@ -55,7 +55,7 @@ def sweep(tmp_path_factory, in_process_once):
     return folder / "out", err
 
 
-# ---- what a run leaves
+# ---- files of a run
 
 
 def test_the_tree(first):
@@ -202,7 +202,7 @@ def test_the_log_is_kept_and_shown(first):
 
 
 def test_a_job_of_a_sweep_gives_what_it_gives_alone(first, sweep):
-    """In another process, behind another job, and without the baseline: the same bits."""
+    """In another process, after another job, and without the baseline, the bits are the same."""
     folder, err = sweep
     jobs = sorted(path.name for path in folder.iterdir())
     assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in err

@@ -1,4 +1,4 @@
-"""Resize: every method against TensorFlow's kernels, gradients, dtypes, and what is refused."""
+"""Resize: every method against TensorFlow's kernels, gradients, dtypes, and refused arguments."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_eager_equals_tensorflow(method, antialias, size):
     ("pixels", "samples"), [(255, 256), (1023, 512), (512, 1111), (12, 10), (10, 15), (900, 7), (1, 9)]
 )
 def test_weights_are_those_of_tensorflow_on_long_axes(method, antialias, pixels, samples):
-    """Impulses read the weights: where radius and sample point nearly coincide, one rounding decides."""
+    """Impulses give the weights; one rounding decides if radius and sample point nearly coincide."""
     impulses = np.eye(pixels, dtype=np.float32).reshape(1, pixels, 1, pixels)
     expected = tf.image.resize(impulses, (samples, 1), method, antialias=antialias)[0, :, 0]
     np.testing.assert_allclose(resize_weights(pixels, samples, method, antialias), expected, atol=8e-7)
@@ -69,7 +69,7 @@ def test_the_gradient_is_the_adjoint(method, antialias, size):
 
 @pytest.mark.parametrize(("method", "antialias"), DIFFERENT)
 def test_gradient_against_finite_differences(method, antialias):
-    """In double precision, which complex images have; the loss is cubic, so that central differences err."""
+    """Complex images are in double precision; the loss is cubic, so central differences have an error."""
     x = tf.constant(IMAGES[:1, :, :, :1], tf.complex128)
     direction = RNG.normal(size=x.shape)
 
@@ -112,7 +112,7 @@ def test_area_against_overlaps_of_boxes():
 
 
 def test_nan_stays_where_it_is_read():
-    """TensorFlow's compiled bilinear spreads one NaN over its whole channel; its kernel does not."""
+    """TensorFlow's compiled bilinear resize spreads one NaN over its whole channel; its kernel does not."""
     images = IMAGES.copy()
     images[0, 3, 5, 0] = np.nan
     expected = np.isnan(tf.image.resize(images, (5, 5)))
@@ -121,7 +121,7 @@ def test_nan_stays_where_it_is_read():
 
 @pytest.mark.parametrize(("pixels", "size"), [((2, 9), (23, 47)), ((16, 16), (48, 48)), ((24, 24), (5, 40))])
 def test_compiled_where_tensorflows_own_compiled_bilinear_is_wrong(pixels, size):
-    """There ``tf.image.resize`` with ``jit_compile=True`` errs by more than a unit in TensorFlow 2.21."""
+    """Here ``tf.image.resize`` with ``jit_compile=True`` is wrong by more than 1 in TensorFlow 2.21."""
     images = RNG.normal(size=(1, *pixels, 2)).astype(np.float32)
     resized = compiled(lambda x: resize(x, size))(images)
     np.testing.assert_allclose(resized, tf.image.resize(images, size), atol=5e-6)

@@ -1,4 +1,4 @@
-"""Crop and resize: against TensorFlow's kernel, gradients, kernels of its own, errors, and inside Keras."""
+"""Crop and resize: against TensorFlow's kernel, gradients, other kernels, errors, and inside Keras."""
 
 from functools import cache, partial
 from pathlib import Path
@@ -120,7 +120,7 @@ def gradients_in_graph(function, image, boxes, upstream):
 
 
 def brute_force_image_gradient(shape, boxes, which, upstream, method):
-    """Every sample of ``upstream (n, h, w, C)`` given back to the pixels it reads, in float64."""
+    """Return every sample of ``upstream (n, h, w, C)`` to the pixels that it reads, in float64."""
     result = np.zeros(shape)
     for box, n, g in zip(boxes, which, upstream, strict=True):
         weights = []
@@ -135,7 +135,7 @@ def brute_force_image_gradient(shape, boxes, which, upstream, method):
 
 
 def boxes_of_step(step, size, count):
-    """Upright and flipped boxes whose rows lie ``step`` pixels apart, some whole, some across the border."""
+    """Return upright and flipped boxes with rows ``step`` pixels apart, some across the border."""
     low = np.array([0.0, 0.037, 0.21, -0.11, 0.5])
     high = low + step * (count - 1) / (size - 1)
     rows = np.concatenate([np.stack([low, high], 1), np.stack([high, low], 1)])

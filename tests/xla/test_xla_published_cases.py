@@ -1,7 +1,7 @@
-"""Cases that others test, worked by hand; what differs on purpose from the originals stands beside its case.
+"""Test cases of other projects, worked by hand; intended differences are noted beside the case.
 
-Of TensorFlow's CropAndResize (kernel and gradient), of tensorflow_addons' transform, rotate and translate,
-and of the published program's warp and translation.
+They are from TensorFlow's CropAndResize (kernel and gradient), transform, rotate and translate of
+tensorflow_addons, and warp and translation of the published program.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ WHOLE, FLIPPED = (0, 0, 1, 1), (1, 1, 0, 0)
 FOUR, NINE = np.arange(1.0, 5).reshape(2, 2), np.arange(1.0, 10).reshape(3, 3)
 
 
-BOARD = np.indices((4, 4)).sum(0) % 2 == 0  # a chessboard, 1 at the corners
+BOARD = np.indices((4, 4)).sum(0) % 2 == 0  # a chessboard with 1 at the corners
 HOOK = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
 HOOK_TURNED = np.array([[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1]])
 GRID = np.arange(36).reshape(6, 6)

@@ -27,7 +27,7 @@ def value_and_gradients(function, images, shifts):
     with tf.GradientTape() as tape:
         tape.watch([images, shifts])
         moved = function(images, shifts)
-        weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(moved)), tf.shape(moved))  # no two alike
+        weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(moved)), tf.shape(moved))  # all different
         loss = tf.reduce_sum(weights * tf.abs(moved) ** 2)
     return moved, *tape.gradient(loss, [images, shifts])
 
@@ -255,7 +255,7 @@ MOVES = {  # with the barriers of its gradient
 
 @pytest.mark.parametrize("name", MOVES)
 def test_a_loss_does_not_multiply_the_reads_of_its_gradient(name):
-    """XLA fuses all into each read, but for barriers, and removes those that it can evaluate."""
+    """Without barriers XLA fuses everything into each read, and it removes barriers that it can evaluate."""
     images, shifts = tf.ones((2, 9, 8, 1)), tf.constant(SHIFTS[:2], tf.float32)
     move, barriers = MOVES[name]
 

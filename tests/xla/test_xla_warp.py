@@ -137,7 +137,7 @@ def test_eager_and_compiled_agree_in_value_and_gradients():
 
 
 def integer_images(dtype, shape):
-    """Values up to 2⁴⁰, every fourth image of one value, whose blends lie on the edge to the next integer."""
+    """Return values up to 2⁴⁰; every fourth image has one value, with blends close to the next integer."""
     low, high = (0, 256) if dtype == "uint8" else (-(2**20), 2**20) if dtype == "int32" else (-(2**40), 2**40)
     images = RNG.integers(low, high, shape).astype(dtype)
     images[::4] = images[::4, :1, :1]
