@@ -2,7 +2,7 @@
 """Speed and memory of inference with a stored network, from the file to the stitched object.
 
     python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
-    python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py for growing files
+    python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py by file length
 
 The network has the architecture ``--model`` and initial weights, which cost as much as trained ones. All
 scans have one object of 278 pixels, so that a longer file is a denser scan.

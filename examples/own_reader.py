@@ -2,10 +2,9 @@
 
     ptycho inspect data.file=scan.txt data.format=own_reader:read
 
-The function is called with ``path`` and ``options`` (what else the section ``data`` says of the file), and
-gives a ``RawScan``; its text says what each field is. ``Frames`` holds patterns in memory; anything with
-``shape``, ``dtype``, ``read(index)`` and ``close()`` may stand in its place, so that a large file is read in
-parts.
+The function is called with ``path`` and ``options`` (other keys of the section ``data``), and returns a
+``RawScan``; its docstring describes each field. ``Frames`` holds patterns in memory; an object with
+``shape``, ``dtype``, ``read(index)`` and ``close()`` may replace it, so that a large file is read in parts.
 """
 
 import numpy as np

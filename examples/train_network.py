@@ -16,9 +16,9 @@ import ptycho
 def main(folder: str | Path = "outputs/example", N: int = 64, count: int = 400, **settings) -> np.ndarray:
     measured, other = (ptycho.simulate(N, count, nphotons=1e8, seed=seed) for seed in (1, 2))
     network = ptycho.train(measured, folder, overwrite=True, **settings)
-    made = network.reconstruct(other)
-    print("object", made.object.shape, "of patterns that the network was not trained on")
-    return made.objects
+    result = network.reconstruct(other)
+    print("object", result.object.shape, "of patterns that the network was not trained on")
+    return result.objects
 
 
 if __name__ == "__main__":

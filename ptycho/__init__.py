@@ -68,7 +68,7 @@ __all__ = [
     "train",
 ]
 
-_PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing heavy
+_PLACES = {  # imported on first use: ``import ptycho`` loads nothing heavy
     "Beam": "ptycho.scan.beam",
     "ConfigError": "ptycho.config",
     "Event": "ptycho.progress",

@@ -24,7 +24,7 @@ def silent(patterns: int) -> None:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a reconstruction, for whoever follows it.
+    """Event in a reconstruction, for an observer.
 
     Attributes:
         kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``;
@@ -47,7 +47,7 @@ OnEvent = Callable[[Event], object]
 
 
 def ignore(event: Event) -> None:
-    """Do nothing with an event: an :data:`OnEvent` where nobody listens."""
+    """Ignore an event: the default :data:`OnEvent`."""
 
 
 def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:
@@ -128,7 +128,7 @@ class Progress:
         """Count so many more as done; ``where`` says more precisely how far the loop is."""
         self._done += patterns
         self._total = max(self._total, self._done)
-        if self._first is None:  # the first step compiles; it says nothing about the speed
+        if self._first is None:  # the first step compiles; its time does not show the speed
             self._first, self._start = self._done, time.monotonic()
             self._last_line = self._start
         if self._bar is not None:

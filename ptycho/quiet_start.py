@@ -34,7 +34,7 @@ for line in sys.stdin.buffer:
 
 
 def start_tensorflow(every_gpu: bool = False) -> None:
-    """Import TensorFlow and look for devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all that it says.
+    """Import TensorFlow and find devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all its messages.
 
     Of several GPUs it sees one, each process of MPI on a machine the next one; or all.
     """
@@ -64,7 +64,7 @@ def _tells_more_than_retracing(record: logging.LogRecord) -> bool:
 
 
 def noise() -> str:
-    """Return how lines begin that say nothing: that there is no driver where there is no device, too."""
+    """Return the pattern of the needless lines; without a device, also those on a missing driver."""
     device = any(glob.glob(pattern) for pattern in DEVICES)
     return NOTES if device else f"{NOTES}|{NO_DEVICE}"
 

@@ -5,8 +5,8 @@
     python scripts/doctor.py output_dir=/beamline/outputs      the disk that runs will be written to
     python scripts/doctor.py xla=false                         without TensorFlow: in a second
 
-ok: as it should be. note: it works, but. FAIL: it does not; the arrow says what to do. All keys:
-conf/doctor.yaml.
+ok: no problem. note: it works with a restriction. FAIL: it does not work; the arrow gives the remedy.
+All keys: conf/doctor.yaml.
 
 Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """

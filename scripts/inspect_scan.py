@@ -5,10 +5,10 @@
     python scripts/inspect_scan.py FILE data.keys.patterns=/data data.keys.positions=/xy data.unit=um
     python scripts/inspect_scan.py FILE data.N=128 data.energy_eV=8800 output=scan.png
 
-FILE is HDF5, NPZ or TIFF, or a folder of TIFFs. Every line says what was found and why; where it is wrong,
-say so by the key in it. All keys of the section data: docs/configuration.md.
+FILE is HDF5, NPZ or TIFF, or a folder of TIFFs. Every line has a finding and its reason; if it is wrong, set
+the key in it. All keys of the section data: docs/configuration.md.
 
-Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key that helps.
+Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key to set.
 """
 
 from workflows.command_line.one_shot import run_program

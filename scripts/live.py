@@ -6,12 +6,12 @@
     python scripts/live.py watch=zmq://127.0.0.1:5555                                # a socket
     python scripts/live.py resume=outputs/live                                   # go on after an interruption
 
-Look at outputs/live/live.html in a browser: amplitude, phase, probe, how well the held-out patterns are
-explained, rates and backlog; it reloads itself (live.png, live.json: the same for other programs).
-Whatever comes is kept in outputs/live/live at once. Once the scan is complete, all patterns are fitted
-together for finish_s seconds, and then the run of scan_workflow.py follows, which assesses the result.
+Open outputs/live/live.html in a browser: amplitude, phase, probe, the misfit of the held-out patterns, rates
+and backlog; it reloads itself (live.png, live.json: the same for other programs). All frames and positions
+are stored in outputs/live/live at once. Once the scan is complete, all patterns are fitted together for
+finish_s seconds, and then the run of scan_workflow.py follows, which assesses the result.
 
-What the source does not say (energy, distance, unit, …) is said by the section data, as for scan_workflow.py.
+Set what the source lacks (energy, distance, unit, …) by the section data, as for scan_workflow.py.
 All keys: docs/configuration.md. A scan to try it with: scripts/replay.py.
 
 Exit code: 0 done, 1 it failed, 2 the keys or the source cannot be used, 130, 143 stopped.

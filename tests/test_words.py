@@ -1,12 +1,13 @@
-"""The words that users read: the field's vocabulary, short sentences, and a README of two pages.
+"""The words that users and engineers read: the field's vocabulary, short sentences, a README of two pages.
 
-Read are the pages, help texts, findings, messages and the templates of the report. Names of keys, flags and
-files stand in backticks or code blocks, and are not looked at.
+The pages, help texts, findings, messages, the templates of the report, docstrings and comments are checked.
+Names of keys, flags and files stand in backticks or code blocks, and are not checked.
 """
 
 import ast
 import re
 import statistics
+import tokenize
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from workflows.command_line.write_conf import PROGRAMS
 FORBIDDEN = {  # private word: the field's word
     r"(kept|keep|keeps|keeping) out": "held-out, hold out",
     r"left out of (the|a|any) fit": "held-out",
-    r"freed|freedoms?|(is|are|be|probe|positions) free": "refined",
+    r"freed|(?<!degrees of )freedoms?|(is|are|be|probe|positions) free": "refined",
     r"told(?! apart)|untold": "nominal, initial, specified, flagged",
     r"understood": "findings, how the file was read",
     r"slips?": "position jumps",
@@ -30,7 +31,7 @@ FORBIDDEN = {  # private word: the field's word
     r"what came|what is (said|made)": "the thing's own name",
     r"smells?": "looks like a near field",
     r"lonely|lone": "isolated",
-    r"lit|unlit|light": "illuminated, intensity, dose, photons",
+    r"lit|unlit|(?<!speed of )light": "illuminated, intensity, dose, photons",
     r"opinions?|pull(ed)? towards": "plug-and-play term",
     r"slow phases?": "low spatial frequencies",
     r"larger pixels|begins? coarse|coarse start": "multiresolution, downsampled",
@@ -177,6 +178,59 @@ def test_what_the_program_shows_has_them_too():
     """Help texts of all keys, findings, log lines, remedies, errors, the report."""
     found = {place: words for place, text in shown_texts() if (words := private_words(text))}
     assert found == {}
+
+
+def docstrings_of(path):
+    """Line and text of every docstring of a file."""
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, nodes) and (text := ast.get_docstring(node)) is not None:
+            yield node.body[0].lineno, text
+
+
+def comments_of(path):
+    """Line and text of every comment of a file; comments on successive lines of their own are one text."""
+    with tokenize.open(path) as file:
+        comments = [
+            token for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT
+        ]
+    texts, first, last = {}, 0, 0  # texts by their first line; first and last line of the latest one
+    for comment in comments:
+        line, own_line = comment.start[0], comment.line.lstrip().startswith("#")
+        first = first if own_line and line == last + 1 else line
+        texts[first] = f"{texts.get(first, '')} {comment.string.lstrip('# ')}"
+        last = line if own_line else 0
+    return texts.items()
+
+
+def prose_of(docstring):
+    """The docstring with the texts of its arguments and attributes, without their names, and without code."""
+    text = re.sub(r"(?s)``(.*?)``", r"`\1`", docstring)
+    text = re.sub(r"\S+=\S+", "`", text)
+    return re.sub(r"(?m)^ +(\w+(, \w+)*: )?", "", text)
+
+
+def private_words_in(path):
+    """Private words of the docstrings and comments of a file, each after the line where its text begins."""
+    texts = sorted([*docstrings_of(path), *comments_of(path)])
+    return [f"{line} {word}" for line, text in texts for word in private_words(prose_of(text))]
+
+
+@pytest.mark.parametrize("folder", ["ptycho", "workflows", "scripts", "examples", "benchmarks"])
+def test_docstrings_and_comments_have_them_too(folder):
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    wrong = [f"{path.relative_to(ROOT)}:{word}" for path in paths for word in private_words_in(path)]
+    assert paths
+    assert not wrong, "\n".join(wrong)
+
+
+def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_names(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""Write to=growing.h5."""\n\n\ndef shift(told):\n    """Shift ``told``.\n\n    Args:\n'
+        '        told: positions that were told.\n    """\n    # by what is\n    # made of it\n'
+    )
+    assert [word.partition(":")[0] for word in private_words_in(path)] == ["5 'told'", "10 'what is made'"]
 
 
 def test_help_texts_stand_alone():

@@ -1,4 +1,4 @@
-"""One network trained on distributions of scans, stored as that of any run, with a card."""
+"""Train one network on distributions of scans, and store it like that of any run, with a card."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> None:
-    """Train, or go on with it, and write the network and its card into ``folder``."""
+    """Train, or resume the training, and write the network and its card into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         task, settings = make_training(config, folder, stop), result_settings(config)

@@ -258,7 +258,7 @@ def find_map(
 
 
 def score_map(data: Dataset, options: AffineOptions = OPTIONS) -> MapGain | None:
-    """Return the score test that decides whether :func:`find_map` looks for a map."""
+    """Return the score test that decides whether :func:`find_map` fits a map."""
     return _search_of(data, 0.0, options).gain()
 
 

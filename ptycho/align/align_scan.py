@@ -10,9 +10,9 @@ Each step takes an :class:`AlignedScan` and returns another:
 6. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
 7. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
 
-Position jumps and an affine map exclude each other: where a map explains more, jumps are looked for behind
-it, too. If none are left there, or less is left unexplained than by jumps alone, the map is what is wrong: a
-drift is then corrected; another scale or rotation is looked at again when the scan has been reconstructed
+Position jumps and an affine map exclude each other: if a map explains more, the search for jumps is repeated
+with it. If no jumps remain, or less remains unexplained than with jumps alone, the map is the error: a drift
+is then corrected; another scale or rotation is tested again when the scan has been reconstructed
 (:func:`ptycho.methods.pipeline.assess`).
 """
 

@@ -1,14 +1,14 @@
-"""Decide about the positions of a scan against the detector: their rotation and scale, specified or found.
+"""Determine rotation and scale of the positions of a scan against the detector.
 
-Electrons are rotated by their lenses, so that the rotation is not known beforehand: it is found wherever
-``data.rotation_deg`` does not state it. In other scans a rotation or a scale that explains the patterns
-clearly better is applied with ``data.orientation=auto``, and else reported with a flag. A map with a shear is
-no rotation of the detector and no wrong unit, but a drift, which is corrected as other errors of the stage
-are (:mod:`ptycho.align.align_scan`).
+The lenses of an electron microscope rotate the beam, so that the rotation is not known beforehand: it is
+estimated unless ``data.rotation_deg`` specifies it. In other scans a rotation or a scale that explains the
+patterns clearly better is applied with ``data.orientation=auto``, and otherwise reported with a flag. A map
+with a shear is neither a rotation of the detector nor a wrong unit, but a drift; it is corrected like other
+errors of the stage (:mod:`ptycho.align.align_scan`).
 
-A rotation by 180° changes the sign of the object's phase and of the probe's curvature. Where the probe is
-specified, it decides; else an electron's phase does, which atoms make larger, so that its distribution is
-skewed to large values.
+A rotation by 180° changes the sign of the object's phase and of the probe's curvature. If the probe is
+specified, it decides. Otherwise the phase of an electron's object decides: atoms increase it, so that its
+distribution is skewed to large values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PHASE = "the phase, which atoms make larger (skewness {:.2f})"
 
 @dataclass(frozen=True)
 class GeometryOptions:
-    """Limits of what the patterns say about positions, before and after there is a probe."""
+    """Limits of the tests of the positions by the patterns, before and after there is a probe."""
 
     patterns: int = 1000  # whose centres of mass are used
     curl: float = 0.2  # share of the curl that is left of a scan that is not mirrored, at most
@@ -119,13 +119,13 @@ class CoarseRotation:
 
 
 def rotation_is_open(scan: ScanGeometry, config: DataConfig, options: GeometryOptions = OPTIONS) -> bool:
-    """Return whether the rotation is to be found: that of electrons, where nobody states it."""
+    """Return whether the rotation is estimated: for electrons, if ``data.rotation_deg`` is not specified."""
     electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > options.electrons_eV
     return config.rotation_deg is None and electrons
 
 
 def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPTIONS) -> CoarseRotation:
-    """Return from where the map of positions is looked for, in a scan of one object; no probe is needed.
+    """Return the start of the search for a map of the positions, in a scan of one object, without a probe.
 
     Args:
         is_open: the rotation is unknown.
@@ -191,7 +191,7 @@ def find_geometry(
 def _of_electrons(
     scan: ScanGeometry, config: DataConfig, position_map: PositionMap, known_probe: bool, by_probe: bool
 ) -> Geometry:
-    """Apply the rotation; another scale is applied if it is asked for, and else reported."""
+    """Apply the rotation; apply another scale with ``data.orientation=auto``, and otherwise report it."""
     auto = config.orientation == "auto"
     matrix = (
         clear_part(position_map) if auto and position_map.scale_differs else rotation(position_map.degrees)
@@ -233,7 +233,7 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
 
 
 def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:
-    """Return ``degrees`` or 180 more, by the initial probe; and whether it can tell."""
+    """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
     options = TrialOptions()
     some = middle(data, options.count(data.N))
 

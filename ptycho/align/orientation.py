@@ -19,8 +19,8 @@ both                                   P(−x), and O(−x)               P is s
 
 each up to a constant phase of the probe and a shift of it. The same holds of the three with transposition or
 reversed rows added to both sides. So a probe that is round, in focus or not, leaves eight ways, and one that
-is real too, four; then the object may come out turned or conjugated, and nothing in the data says so. Ways
-that the probe cannot tell apart share one trial, of the one that changes least. Further:
+is real too, four; then the object may be turned or conjugated, and the data cannot show it. Ways
+that the probe cannot distinguish share one trial, of the one that changes least. Further:
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.
 - A scan along one line, or without overlap, constrains little or nothing; then all are explained alike.
@@ -123,7 +123,7 @@ HALF_TURN = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
 def orientations(
     data: Dataset, trial: TrialOptions | None = None, options: OrientationOptions = OPTIONS
 ) -> list[Trial]:
-    """Try every way to read a scan that the probe can tell from the others; the best comes first.
+    """Try every way to read a scan that the probe can distinguish from the others; the best comes first.
 
     The hypothesis of each trial is a tuple of orientations that the probe cannot distinguish, the one that
     changes least first.

@@ -88,8 +88,8 @@ def _best(
     for k, angle in enumerate(degrees):
         turned = steps @ rotation(angle).T
         places = centre + turned[:, :, None] * magnifications  # (K, 2, sizes)
-        where = np.broadcast_to(pair, places[:, 0].shape), places[:, 0], places[:, 1]
-        total[k] = map_coordinates(likeness, np.stack(where), order=1, mode="grid-wrap").sum(axis=0)
+        coordinates = np.broadcast_to(pair, places[:, 0].shape), places[:, 0], places[:, 1]
+        total[k] = map_coordinates(likeness, np.stack(coordinates), order=1, mode="grid-wrap").sum(axis=0)
     score = (total - total.mean(axis=0)) / total.std()
     angle, size = np.unravel_index(score.argmax(), score.shape)
     off = np.abs((degrees - degrees[angle] + 180) % 360 - 180)

@@ -3,8 +3,8 @@
 Sequential registration (:mod:`~ptycho.align.registration`) finds where each pattern belongs; patterns that
 move alike are brought there together (:mod:`~ptycho.align.sections`). If some belong elsewhere, positions are
 fitted from there and from the nominal ones, and taken if that explains the patterns clearly better, the moved
-ones above all. Where many fit at no position, nothing is moved; where the beam does not explain even some
-neighbouring patterns, nothing is looked for.
+ones above all. If many fit at no position, nothing is moved; if the beam does not explain even some
+neighbouring patterns, there is no search.
 
 Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
 Express 21 (2013) 13592 (neighbouring patches).

@@ -1,16 +1,16 @@
-"""Sequential registration: an object grows from pattern to pattern, each predicted before it is fitted.
+"""Sequential registration: extend an object by one pattern after the other, each predicted before its fit.
 
     share_j(r) = (min_c Σ (√n_j − c √λ(r))² − ν) / V,   λ(r) = Σ_m |F P_m O[r + x]|²
 
-over the measured pixels; ν is what the noise of photons leaves of the sum, V its mean over all patterns with
-the mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is
-fitted, as the intensity of a pattern varies.
+The sum runs over the measured pixels; ν is the part of it that photon noise causes, V the mean of the same
+difference over all patterns with the mean pattern in place of λ. So 0 is a pattern that is explained, and 1
+one that is explained no better than by the mean pattern. c is fitted, because the intensity varies.
 
-A pattern joins at its nominal position, moved as its neighbours in time or space are, if that explains it;
-else where it is explained within a reach of it; else it waits until more is known around it. So what patterns
-have in common, an offset behind a jump or a drift, is followed without a model of it. Where little is to be
-seen, a pattern fits in many places: at the end each is looked for in an object of others alone, and stays
-with its neighbours where that is as good.
+A pattern joins at its nominal position, shifted like its neighbours in time or space, if that explains it;
+otherwise at a position within its reach that explains it; otherwise it waits until more of the object around
+it is known. So errors that patterns share, an offset behind a jump or a drift, are followed without a model.
+Where the object has little contrast, a pattern fits in many places: at the end each pattern is registered to
+an object of other patterns alone, and stays with its neighbours where that is as good.
 """
 
 from __future__ import annotations
@@ -89,19 +89,19 @@ class Seed(NamedTuple):
 
 @dataclass(eq=False)
 class Registration:
-    """An object, and the patterns that it has grown from.
+    """An object, and the patterns that have joined it.
 
     Attributes:
         data: the scan on an object that is wider by ``options.reach`` on all sides.
-        refined: what is fitted.
-        measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
-            it was; zero frequency at sample 0.
+        refined: the parameters that are refined.
+        measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one at
+            measured pixels, else zero; zero frequency at sample 0.
         noise, variation: ν and V.
         estimate: object and modes; its positions and flux are the nominal ones.
-        placed: ``(J,)`` bool.
-        moves: ``(J, 2)`` pixels.
-        cover: by its corner, share of a pattern's intensity that falls on the known object.
-        options: how patterns are registered.
+        placed: ``(J,)`` bool, the patterns that have joined.
+        moves: ``(J, 2)`` pixels, shifts of the patterns from their nominal positions.
+        cover: share of a pattern's intensity that falls on the known object, by the corner of the pattern.
+        options: limits of the registration.
     """
 
     data: Dataset
@@ -189,7 +189,7 @@ class Registration:
 
     @property
     def vague(self) -> bool:
-        """Whether the beam does not even explain the seed, so that shares say nothing of places."""
+        """Whether the beam does not even explain the seed, so that shares do not depend on positions."""
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
     def extend(self) -> None:
@@ -198,7 +198,7 @@ class Registration:
         A pattern that is not explained waits until more is known around it. Where nothing else is left, those
         join that are explained best, if at all.
         """
-        known = np.full(len(self.nominal), -np.inf)  # around each pattern, when it was looked for
+        known = np.full(len(self.nominal), -np.inf)  # around each pattern, at its last search
         best, lowest = self.moves.copy(), np.full(len(self.nominal), np.inf)  # its move and share, then
         reach = energy_diameter(self.estimate.modes) / 2
         while not (self.placed | np.isnan(known)).all():
@@ -366,10 +366,10 @@ class Registration:
         return (there, lower) if lower < self.options.better * share else (move, share)
 
     def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those patterns whose illumination is mostly where the object is known, and around which more is
-        known than before; moves that they may have, and what is known around them.
+        """Return the patterns whose illumination is mostly where the object is known, and around which more
+        is known than before; their possible shifts; and how much is known around them.
 
-        ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
+        ``known``: how much was known around each pattern at its last search; −∞: none yet, NaN: no further.
         """
         left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
         guesses, cover = self._guesses(left, placed), self.cover_of(placed)

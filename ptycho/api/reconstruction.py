@@ -1,4 +1,4 @@
-"""What is asked of a reconstruction, checked. TensorFlow is imported once it is known to be possible."""
+"""Check the arguments of a reconstruction, and start it. TensorFlow is imported after the checks."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def reconstruct(
     from ptycho.align.context import RunContext
     from ptycho.api.methods import reconstruct_and_assess
 
-    where = RunContext(
+    context = RunContext(
         scratch,
         timed=phases_for(on_event),
         bar=progress and shows_bars(),
         on_event=on_event,
         words=WORDS,
     )
-    return reconstruct_and_assess(method, scan, config, where, half_scans is not False)
+    return reconstruct_and_assess(method, scan, config, context, half_scans is not False)
 
 
 def _refuse_what_only_the_solver_has(

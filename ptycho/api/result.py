@@ -1,4 +1,4 @@
-"""What a reconstruction gives: the object, the beam that goes with it, and how far they can be trusted."""
+"""Result of a reconstruction: the object, the beam that belongs to it, and how far they can be trusted."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Result:
             phase plane is fitted.
         decisions: what was refined and selected, and what was kept as specified, with the reasons.
         findings: how the scan was read.
-        warnings: what looks wrong with the scan, a line each.
+        warnings: suspected faults of the scan, a line each.
         assessment: the arrays behind the scores, as in a run's ``assessment.npz``.
-        reconstruction, prepared: the values behind it, for whoever goes on from there; None if it was loaded.
+        reconstruction, prepared: the values behind it, for further computations; None if it was loaded.
     """
 
     method: str
@@ -124,8 +124,8 @@ class Result:
 
     @property
     def errors(self) -> ErrorMap | None:
-        """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: none were asked for, or the
-        object is not the solver's."""
+        """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: they were not specified, or
+        the object is not the solver's."""
         return self.product.errors
 
     @property

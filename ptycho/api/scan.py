@@ -74,7 +74,7 @@ class Scan:
             patterns: intensities ``(J, N, N)``, zero frequency at ``[N//2, N//2]``; real, from 0 up.
             positions: ``(J, 2)``, (row, col) of the probe on the object in object pixels, of any origin; they
                 increase with the object's index.
-            probe: ``(N, N)`` or modes ``(K, N, N)``, of any scale; None: one is guessed.
+            probe: ``(N, N)`` or modes ``(K, N, N)``, of any scale; None: one is estimated.
             positions_m: the same in metres, instead of ``positions``; the object's pixel must be known.
             counts: whether the patterns are photons, so that their noise is Poisson's.
             pixel_m: pitch of the object's pixels in metres, or (row, col); None: it follows from ``lengths``,
@@ -82,14 +82,14 @@ class Scan:
             good: ``(N, N)`` bool, detector pixels that were measured; None: all.
             truth: the object, if it is known, of any size: results are scored against it.
             physics: ``near_field``: the patterns are images by Fresnel diffraction, and the window becomes
-                wider than they are, by pixels that were not measured. ``far_field``: they are none, though
-                they may look so.
+                wider than they are, by pixels that were not measured. ``far_field``: they are far fields,
+                even if they look like near fields.
             **lengths: ``energy_eV`` (or ``wavelength_m``, ``electrons_keV``), ``distance_m`` to the detector,
                 ``detector_pixel_m``, and of a near field whose beam diverges ``source_distance_m``, from its
                 focus to the sample. The object's pixel follows; a near field needs them.
 
         Raises:
-            ConfigError: an array that cannot be used; the message names it, what came, and what to do.
+            ConfigError: an array cannot be used; the message names it, its value, and what to do.
         """
         unit: Literal["px", "m"] = "px" if positions_m is None else "m"
         raw = raw_scan(patterns, _one_of(positions, positions_m), unit, probe, counts, good, truth)
@@ -247,7 +247,7 @@ def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
     Args:
         file: its path, or a folder of TIFF files; several with ``shared="object"``, ``"probe"`` or
             ``"both"``, what they have in common.
-        **data: what the file does not say, or says wrongly: every key of the section ``data``
+        **data: values that the file lacks, or has wrong: every key of the section ``data``
             (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
 
     Raises:

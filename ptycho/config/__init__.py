@@ -1,7 +1,7 @@
 """Configuration: frozen dataclasses that validate themselves, and their form as plain mappings.
 
-:mod:`~ptycho.config.schema` says what a key is, :mod:`~ptycho.config.sections` has the options of each group,
-:mod:`~ptycho.config.run_config` a whole run, :mod:`~ptycho.config.mapping` the way from and to nested plain
+:mod:`~ptycho.config.schema` defines a key, :mod:`~ptycho.config.sections` the options of each group, and
+:mod:`~ptycho.config.run_config` a whole run; :mod:`~ptycho.config.mapping` converts from and to nested plain
 values. Every error names the key as it is written on the command line, the value, and what is allowed.
 Imports nothing of ``ptycho``, and neither Hydra nor TensorFlow, so that a mistake is answered before
 anything heavy loads. What is imported here are the names that other rooms take from here.

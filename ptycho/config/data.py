@@ -266,7 +266,7 @@ class DataConfig:
         return self.physics == "near_field"
 
     def stated_quantities(self) -> dict[str, float]:
-        """Return photon energy, distance and pitch, as far as the user says them."""
+        """Return those of photon energy, distance and pitch that the user specifies."""
         stated = {
             "energy_eV": self.stated_energy_eV(),
             "distance_m": self.stated_distance_m(),
@@ -313,7 +313,7 @@ class DataConfig:
 
     @property
     def paths(self) -> str:
-        """The file of the scan, or the files that are joined, as a line says it."""
+        """The file of the scan, or the files that are joined, as a text on one line."""
         return ", ".join(self.file)
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:

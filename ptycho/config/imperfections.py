@@ -1,4 +1,4 @@
-"""How far a simulated measurement is from what is said of it: the settings of the group ``imperfections``."""
+"""Settings of the group ``imperfections``: how a simulated measurement differs from its description."""
 
 from __future__ import annotations
 

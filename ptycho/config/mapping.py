@@ -76,10 +76,10 @@ def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted keys."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flattened
 
 
 def programs_in(config: JobConfig) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""How much memory a run will take, from its configuration alone, before anything is made; what there is.
+"""Estimate the memory that a run needs, from its configuration alone, and compare it with the available one.
 
-A run goes through phases; what it needs is the largest of them and 1 GiB for Python, TensorFlow
-and its compiler. The counts of arrays are those of the code; factors were measured as peaks of the process
-(N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The whole is 0.85
-to 1.5 times what was measured, and up to twice for probes that leave most of the window dark: networks are
-smaller for these than is assumed here. Letters are those of :mod:`ptycho`.
+A run goes through phases; it needs the memory of the largest phase and 1 GiB for Python, TensorFlow and its
+compiler. The numbers of arrays are those of the code; the factors were measured as peaks of the process
+(N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The estimate is
+0.85 to 1.5 times the measured memory, and up to twice for probes that leave most of the window dark, because
+networks are smaller for these than is assumed here. The symbols are those of :mod:`ptycho`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
     blocks = -(-patterns // most)
     side = M if blocks == 1 else min(M, N + M / blocks**0.5)
     held = 1.3 * min(patterns / blocks, most) * N**2  # with the patterns around a block
-    vectors = 34  # twelve pairs of steps, and what is made of them
+    vectors = 34  # twelve pairs of L-BFGS, and the vectors computed from them
     steps, waves = vectors * (8 * side**2 + 8 * modes * N**2), 8 * modes * held  # waves: of a difference map
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),

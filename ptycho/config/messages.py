@@ -20,9 +20,9 @@ UNKNOWN = "unexpected_keyword_argument"
 
 
 def fields_of(cls: Any) -> dict[str, FieldInfo]:
-    """Return the keys of a section, with all that is said of them."""
-    found: dict[str, FieldInfo] = cls.__pydantic_fields__
-    return found
+    """Return the keys of a section, with their descriptions and bounds."""
+    fields: dict[str, FieldInfo] = cls.__pydantic_fields__
+    return fields
 
 
 def explain(error: ValidationError, cls: type, values: Mapping[str, Any]) -> str:
@@ -131,11 +131,11 @@ def choices_of(hint: Any) -> tuple[Any, ...]:
 
 
 def _bounds(notes: list[Any]) -> str:
-    found = {type(note): getattr(note, type(note).__name__.lower()) for note in notes if type(note) in SIGNS}
-    if Ge in found and Le in found:
-        return f" from {_short(found[Ge])} to {_short(found[Le])}"
+    bounds = {type(note): getattr(note, type(note).__name__.lower()) for note in notes if type(note) in SIGNS}
+    if Ge in bounds and Le in bounds:
+        return f" from {_short(bounds[Ge])} to {_short(bounds[Le])}"
     return "".join(
-        f"{' and' * (place > 0)} {SIGNS[kind]} {_short(found[kind])}" for place, kind in enumerate(found)
+        f"{' and' * (place > 0)} {SIGNS[kind]} {_short(bounds[kind])}" for place, kind in enumerate(bounds)
     )
 
 
@@ -144,19 +144,19 @@ SIGNS: dict[type, str] = {Ge: ">=", Gt: ">", Le: "<=", Lt: "<"}
 
 def bounds_of(cls: type, name: str) -> tuple[float, float]:
     """Return the least and the largest value of a number that has both."""
-    found = {type(note): note for note in fields_of(cls)[name].metadata}
-    return found[Ge].ge, found[Le].le
+    notes = {type(note): note for note in fields_of(cls)[name].metadata}
+    return notes[Ge].ge, notes[Le].le
 
 
 def programs_of(cls: type, prefix: str = "") -> dict[str, bool | str]:
     """Return the dotted keys of a configuration that name a program or code to run, with its ``program``."""
-    found: dict[str, bool | str] = {}
+    programs: dict[str, bool | str] = {}
     for name, field in fields_of(cls).items():
         if program := typing.cast(dict[str, Any], field.json_schema_extra or {}).get("program"):
-            found[f"{prefix}{name}"] = program
+            programs[f"{prefix}{name}"] = program
         for section in sections_of(field.annotation).values():
-            found |= programs_of(section, f"{prefix}{name}.")
-    return found
+            programs |= programs_of(section, f"{prefix}{name}.")
+    return programs
 
 
 def _short(value: float) -> str:
@@ -173,7 +173,7 @@ def show(value: Any) -> str:
 
 
 def unknown_key(cls: type, name: str, value: str) -> str:
-    """Return what to say about a dotted key that ``cls`` has not, or not with the option of its group."""
+    """Return the message on a dotted key that ``cls`` lacks, or lacks with the chosen option of its group."""
     section, _, last = name.rpartition(".")
     if removed := getattr(cls, "REMOVED", {}).get(name.partition(".")[0]):
         return f"{name}={value}: {removed}"

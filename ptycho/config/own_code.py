@@ -1,8 +1,8 @@
-"""A user's own code, which some keys name by an import path, ``package.module:name``.
+"""Import a user's own code, which some keys name by an import path, ``package.module:name``.
 
-Only what the command line names, or a call from Python, is imported (:func:`allow`): a folder of somebody
-else has keys, too, and must not run anything. So :func:`load` refuses whatever has not been allowed in this
-process.
+A path is imported only if the command line or a call from Python names it (:func:`allow`): the folder of
+another user has keys, too, and must not run code. So :func:`load` refuses every path that has not been
+allowed in this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_import_path(value: Any) -> bool:
 
 
 def check_import_path(key: str, value: str | None) -> None:
-    """Refuse what is no import path."""
+    """Refuse a value that is not an import path."""
     if value is not None and not is_import_path(value):
         raise ConfigError(f"{key}={value or repr(value)}: must be {SYNTAX}")
 
@@ -46,10 +46,10 @@ def allow(paths: Iterable[Any]) -> None:
 
 
 def check_allowed(key: str, path: str) -> None:
-    """Refuse an import path that nobody but a file has named.
+    """Refuse an import path that only a file has named.
 
     Raises:
-        ConfigError: the message has the key.
+        ConfigError: the message names the key.
     """
     if path not in _allowed:
         raise ConfigError(

@@ -30,9 +30,9 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(TrainedConfig):
     """Everything a run on a measured scan depends on.
 
-    ``models`` empty: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone.
-    Where a network is asked for and none of these is stated, it is the one that comes with the program,
-    without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
+    If ``models`` is empty, a network runs if ``run``, ``nepochs`` or a ``model`` is specified, and otherwise
+    the solver alone. A network that is specified without any of these is the pretrained one of the program,
+    without training. ``nepochs`` is 0 if ``run`` names a trained network, and otherwise 10.
     """
 
     stitch: ClassVar[StitchConfig] = StitchConfig("probe")
@@ -143,12 +143,12 @@ class ScanRunConfig(TrainedConfig):
             )
 
     def _check_near_field(self) -> None:
-        """Refuse what is made for far fields alone."""
+        """Refuse methods and probes that are for far fields only."""
         asked = {"pinn": "networks", "lsqml": "LSQ-ML"}
         if self.models:
-            said = " and ".join(asked[name] for name in self.models)
+            methods = " and ".join(asked[name] for name in self.models)
             raise ConfigError(
-                f"data.physics=near_field: {said} are for far fields only; remove models, model, nepochs "
+                f"data.physics=near_field: {methods} are for far fields only; remove models, model, nepochs "
                 "and run: the solver reconstructs near fields"
             )
         if isinstance(self.probe, ZonePlateProbe):

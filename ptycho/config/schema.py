@@ -1,12 +1,12 @@
-"""What a key of the configuration is: type, default, bounds, unit and text on one line, checked by pydantic.
+"""Define a key of the configuration: type, default, bounds, unit and text on one line, checked by pydantic.
 
     @settings("train")
     class TrainConfig:
         clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
 
 The values are frozen dataclasses that check themselves; types are strict (``"3"`` and ``true`` are no
-integers, ``3.0`` is one; a number is finite). A mistake is a :class:`ptycho.config.ConfigError` of one line,
-which :mod:`ptycho.config.messages` writes. The files of ``conf/`` are written from the same lines.
+integers, ``3.0`` is one; a number is finite). A mistake raises a :class:`ptycho.config.ConfigError` of one
+line, worded by :mod:`ptycho.config.messages`. The files of ``conf/`` are written from the same lines.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Within:
 
     @property
     def text(self) -> str:
-        """The allowed range, as an error states it."""
+        """The allowed range, in the words of an error message."""
         return f"[low, high] within [{self.low:g}, {self.high:g}]"
 
     def holds(self, value: tuple[float, float]) -> tuple[float, float]:
@@ -114,16 +114,16 @@ def key(
     level: Level = "expert",
     **bounds: Any,
 ) -> Any:
-    """Return the default of a field with all that is to be said of it.
+    """Return the default of a field, with its description and bounds.
 
     Args:
         default: a value, or a function that makes it; ``...``: there is none.
-        text: what it is, on one line.
+        text: description of the key, on one line.
         unit: of the value.
-        allowed: what a message says must be, where type and bounds do not say it.
-        program: it names what is run; only the command line may, no file of a folder. ``"import path"``:
-            where its value is one (:mod:`ptycho.config.own_code`).
-        level: who sets it: nearly everyone, some, or who knows why; help and pages go by it.
+        allowed: the allowed values in words, for messages, if type and bounds do not give them.
+        program: the key names code that is run; only the command line may set it, not a file of a folder.
+            ``"import path"``: only if its value is one (:mod:`ptycho.config.own_code`).
+        level: who sets it: nearly every user, some, or experts; help and pages are sorted by it.
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
     extra: Any = {"unit": unit, "allowed": allowed, "program": program, "level": level}

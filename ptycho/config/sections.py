@@ -56,7 +56,7 @@ class LearnedProbe:
     )
 
     def check_only_shape(self, section: str, *keys: str) -> None:
-        """Refuse what says how a probe is learned, where it is not."""
+        """Refuse the keys of a learned probe where no probe is learned."""
         for name in keys:
             plain, value = fields_of(LearnedProbe)[name].default, getattr(self, name)
             check(value == plain, f"{section}.{name}", show(value), "removed: it has no effect there")

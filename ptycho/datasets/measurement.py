@@ -34,7 +34,7 @@ class Measurement:
         statistics: of the patterns.
         counts: amplitudes are square roots of photon counts, and ``photon_scale`` is known. Otherwise they
             are in units of the file's own, and so is the product of probe and object.
-        own_probe: the file has a probe; if not, it is the one that was offered.
+        own_probe: the probe is from the file; otherwise it is the one that the caller passed.
         truth: ``(top, left, height, width)`` of the part of the first object that is all that is known of
             the truth; None: all objects are, or none.
     """
@@ -56,8 +56,8 @@ class Measurement:
     def check_patterns(self) -> None:
         """Raise :class:`ConfigError` if the patterns cannot be the amplitudes that a network takes."""
         scale = self.values["photon_scale"] if self.counts else None
-        if found := contradictions(self.statistics, self.values["probe"], scale, self.key):
-            raise ConfigError(f"data={self.path}: {'; '.join(found)}")
+        if problems := contradictions(self.statistics, self.values["probe"], scale, self.key):
+            raise ConfigError(f"data={self.path}: {'; '.join(problems)}")
 
     def fitted_photon_scale(self, transmission: float) -> float:
         """Return s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""

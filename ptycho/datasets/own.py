@@ -42,27 +42,27 @@ def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
 
 def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     """Read a dataset in the format of :func:`to_arrays`; ``probe (N, N)`` is for a file without one."""
-    found = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
+    faults = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
     missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
-    found += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []
-    members, values = Members(archive, OWN, found), dict[str, Any]()
-    found, shapes = members.problems, members.shapes
-    found += [f"{key} has shape {shapes[key]}; must be one number" for key in SCALARS if shapes.get(key)]
+    faults += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []
+    members, values = Members(archive, OWN, faults), dict[str, Any]()
+    faults, shapes = members.problems, members.shapes
+    faults += [f"{key} has shape {shapes[key]}; must be one number" for key in SCALARS if shapes.get(key)]
     for key in SCALARS:
         if shapes.get(key) == () and (scalar := members.read(key)) is not None:
             values[key] = scalar.item()
     if values.pop("format", NPZ_FORMAT) != NPZ_FORMAT:
-        found.append(f"format must be {NPZ_FORMAT}; the file comes from another version")
+        faults.append(f"format must be {NPZ_FORMAT}; the file comes from another version")
     arrays = {key: shape for key, shape in shapes.items() if key not in SCALARS}
     wrong = shape_problems(arrays, values.get("object_size", 0))
-    found += wrong.values()
+    faults += wrong.values()
     for key in arrays.keys() - wrong.keys() - {"amplitudes"}:  # a wrong shape is not worth its memory
         values[key] = members.read(key)
     tiling, statistics = values.pop("tiling", None), members.statistics("amplitudes")
-    found += _tiling_problems(tiling, values.get("object_size"))
-    found += problems(values, None if wrong else arrays.get("amplitudes"), statistics)
-    if not found and statistics is not None:
-        found += dark_frames(values, statistics, counts=True)
+    faults += _tiling_problems(tiling, values.get("object_size"))
+    faults += problems(values, None if wrong else arrays.get("amplitudes"), statistics)
+    if not faults and statistics is not None:
+        faults += dark_frames(values, statistics, counts=True)
     members.refuse()
     assert statistics is not None  # it is among the problems otherwise
     values["stated_tiling"] = None if tiling is None else Tiling(*tiling.tolist())

@@ -45,24 +45,24 @@ def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
             "is a training split of the published program (YY_full without YY_ground_truth): its patterns "
             "are shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
         )
-    found = ["lacks coords_offsets"] if "coords_offsets" not in archive.keys else []
+    faults = ["lacks coords_offsets"] if "coords_offsets" not in archive.keys else []
     if probe is None and "probeGuess" not in archive.keys:
-        found.append("lacks probeGuess, and no other probe is known")
-    members = Members(archive, KEYS, found)
-    found, shapes = members.problems, members.shapes
+        faults.append("lacks probeGuess, and no other probe is known")
+    members = Members(archive, KEYS, faults)
+    faults, shapes = members.problems, members.shapes
     wrong = _shape_problems(shapes, probe)
-    found += wrong.values()
+    faults += wrong.values()
     read = {key: members.read(key) for key in shapes.keys() - wrong.keys() - {"diffraction"}}
     arrays = {key: array for key, array in read.items() if array is not None}
     statistics = members.statistics("diffraction")
     names = {"coords_offsets": "positions", "probeGuess": "probe", "YY_full": "objects"}
     values: dict[str, Any] = {ours: arrays[theirs] for theirs, ours in names.items() if theirs in arrays}
     shape, truth = None, None
-    if not found:
+    if not faults:
         values, shape, truth = _values(arrays, shapes["diffraction"], probe)
-    found += _in_their_words(problems(values, shape, statistics))
-    if not found and statistics is not None:
-        found += _in_their_words(dark_frames(values, statistics, counts=False))
+    faults += _in_their_words(problems(values, shape, statistics))
+    if not faults and statistics is not None:
+        faults += _in_their_words(dark_frames(values, statistics, counts=False))
     members.refuse()
     assert statistics is not None  # it is among the problems otherwise
     return Measurement(archive.path, "diffraction", values, statistics, False, "probeGuess" in shapes, truth)
@@ -78,21 +78,23 @@ def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[
         return {"diffraction": text}
     G, N, _, C = shape
     wanted: dict[str, list[Shape]] = {"coords_offsets": [(G, 1, 2, C)], "probeGuess": [(N, N), (N, N, 1)]}
-    found = {
+    faults = {
         key: f"{key} has shape {shapes[key]}; must be {allowed[0]} (G={G}, N={N}, C={C})"
         for key, allowed in wanted.items()
         if key in shapes and shapes[key] not in allowed
     }
     if "probeGuess" not in shapes and probe is not None and probe.shape != (N, N):
-        found["diffraction"] = f"diffraction has shape {shape}; N must be {len(probe)}, the side of the probe"
+        faults["diffraction"] = (
+            f"diffraction has shape {shape}; N must be {len(probe)}, the side of the probe"
+        )
     whole, part = shapes.get("YY_full"), shapes.get("YY_ground_truth")
     if whole and not (len(whole) == 4 and whole[1] == whole[2] and whole[3] == 1 and whole[0]):
-        found["YY_full"] = f"YY_full has shape {whole}; must be (I, M, M, 1)"
+        faults["YY_full"] = f"YY_full has shape {whole}; must be (I, M, M, 1)"
     elif whole and G % whole[0]:
-        found["YY_full"] = f"YY_full has shape {whole}; its {whole[0]} images do not share {G} groups evenly"
+        faults["YY_full"] = f"YY_full has shape {whole}; its {whole[0]} images do not share {G} groups evenly"
     if part and (len(part) not in (2, 3) or part[2:] not in ((), (1,))):
-        found["YY_ground_truth"] = f"YY_ground_truth has shape {part}; must be (h, w, 1)"
-    return found
+        faults["YY_ground_truth"] = f"YY_ground_truth has shape {part}; must be (h, w, 1)"
+    return faults
 
 
 Placed = tuple[int, int, int, int]

@@ -8,7 +8,7 @@ width    ``√(2 ln 2 A/π)``: the full width at half maximum of the Gaussian be
 ``NA``   sine of half the angle of the cone that holds a share of the power; depth of field ``λ/NA²``
 ======== ==================================================================================================
 
-Of a Gaussian beam ``A_z = π w₀² (1 + (z − z₀)²/z_R²)``, so a parabola through three planes has its waist.
+For a Gaussian beam ``A_z = π w₀² (1 + (z − z₀)²/z_R²)``, so a parabola through three planes gives its waist.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def waist_text(facts: Mapping[str, float | None], near: float = 0.05) -> str:
     distance, width = facts["distance_m"], facts["fwhm_m"]
     if distance is None or width is None:
         return "not in reach"
-    where = f"{length_text(1e9 * abs(distance))} {'behind' if distance > 0 else 'before'} the sample"
+    place = f"{length_text(1e9 * abs(distance))} {'behind' if distance > 0 else 'before'} the sample"
     if abs(distance) < near * (facts["depth_of_field_m"] or 0.0):
-        where = "at the sample"
-    return f"{length_text(1e9 * width)} wide, {where}"
+        place = "at the sample"
+    return f"{length_text(1e9 * width)} wide, {place}"
 
 
 def caustic(
@@ -108,8 +108,8 @@ def caustic(
 ) -> Caustic:
     """Propagate a probe through its focus.
 
-    The range is symmetric about the sample. It holds the waist, some depths of field, and no more than where
-    the cone of the beam fills the window, beyond which a periodic window says nothing.
+    The range is symmetric about the sample. It contains the waist and some depths of field, and ends where
+    the cone of the beam fills the window, because a periodic window is wrong beyond that.
 
     Args:
         probe: complex ``(N, N)``, not zero; its middle at ``N//2``.
@@ -195,7 +195,7 @@ def _cone(probe: np.ndarray, pixel_m: Pair, share: float) -> float:
 
 
 def _cropped(spectrum: np.ndarray, pixel_m: Pair, radius: float) -> tuple[np.ndarray, Pair]:
-    """Return the part of a spectrum that holds a radius around its middle and zero, and its larger pixels."""
+    """Crop a spectrum to a radius around its middle, and zero; return it and the pixel pitch in metres."""
     N, power = len(spectrum), np.square(np.abs(spectrum))
     frequencies = _frequencies(N, pixel_m)
     reach = [

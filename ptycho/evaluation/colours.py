@@ -36,10 +36,10 @@ def hue(image: np.ndarray, lightness: float = 0.75, chroma: float = 0.12) -> np.
     """Return complex ``(H, W)`` as sRGB ``(H, W, 3)``: the phase as hue, the amplitude as lightness.
 
     The hue is the angle in the plane of Oklab, in which equal steps of the phase look equally large and all
-    phases equally light. Zero amplitude is black.
+    phases equally bright. Zero amplitude is black.
 
     Args:
-        lightness, chroma: of Oklch, of the largest amplitude. The screen has the default pair in every hue.
+        lightness, chroma: of the largest amplitude, in Oklch. sRGB has the default pair in every hue.
     """
     share = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
     angle = np.angle(image)

@@ -1,7 +1,7 @@
 """Scores of one aligned image beside the truth, each by its definition in ``metrics.CONVENTIONS``.
 
-``covered (H, W)``, where it is given, are the pixels that count: without them a score says how the uncovered
-part was filled.
+``covered (H, W)``, if it is passed, are the pixels that count: without it a score would measure how the
+uncovered part was filled.
 """
 
 from __future__ import annotations

@@ -28,13 +28,13 @@ class RasterLimits:
 
     order: float = 0.5  # least S(q) of a lattice; a jitter of σ steps an axis leaves ``exp(−(2πσ)²)``
     fewest: int = 5  # positions along each axis of the lattice
-    most: int = 4096  # positions that are looked at, those in the middle
+    most: int = 4096  # positions that are analysed, those in the middle
     near: float = 3.0  # bins from G to the neighbourhood of its power
     far: float = 9.0  # and to its end
     excess: float = 30.0  # least of an artefact; of noise it is exponential with mean one
     lone: float = 2.0  # least power at G over that one bin aside: 4 at G, 2 a quarter of a bin away
     contrast: float = 0.05  # least rms of an artefact, over that of its image
-    side: int = 2048  # of the middle of an image, which is looked at, in pixels
+    side: int = 2048  # of the middle of an image, which is analysed, in pixels
 
 
 @dataclass(frozen=True)

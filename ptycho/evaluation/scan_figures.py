@@ -1,4 +1,4 @@
-"""What a measured scan looks like before anything is reconstructed: arrays → Matplotlib figure."""
+"""Figures of a measured scan and of its reconstruction: arrays → Matplotlib figure."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> N
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """Picture of a reconstruction: its well illuminated part, of large ones in larger pixels.
+    """Picture of a reconstruction: its well illuminated part, downsampled if it is large.
 
-    Around that part there is more noise than object; the files hold all that is covered.
+    Outside this part there is more noise than object; the files hold the whole covered region.
 
     Attributes:
         amplitude: ``(h, w)``, NaN where it is not shown.
-        phase: the same in rad, level.
-        grey: what is black and white of the amplitude.
-        colour: the ends of the colours of the phase.
-        pixels: of the object, along the side of a pixel of the picture.
+        phase: the same in rad, levelled.
+        grey: amplitudes that are black and white.
+        colour: phases at the ends of the colour scale.
+        pixels: object pixels along the side of a picture pixel.
         probe: complex ``(N, N)``, the strongest mode.
-        residues: ``(n, 3)``, place (row, col) in pixels of the picture and charge of each residue of the
-            phase, found in the object's own pixels.
+        residues: ``(n, 3)``, place (row, col) in picture pixels and charge of each residue of the phase,
+            determined in object pixels.
     """
 
     amplitude: np.ndarray
@@ -179,7 +179,7 @@ class ShownFigure(Figure):
     """A figure that a notebook shows where it is the value of a cell, without pyplot."""
 
     def _repr_png_(self) -> bytes:
-        """As IPython asks for it, unless Matplotlib's own backend has told it how; then it asks that."""
+        """Return the figure as PNG for IPython, which uses Matplotlib's inline backend instead if it runs."""
         png = io.BytesIO()
         self.savefig(png, format="png", dpi=100)
         return png.getvalue()

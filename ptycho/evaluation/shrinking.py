@@ -1,4 +1,4 @@
-"""Large images as pictures hold them: means of square blocks of pixels."""
+"""Downsample large images for pictures: means of square blocks of pixels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ptycho.scan.bands import bands
 def shrink(
     values: np.ndarray, side: int, channel: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> tuple[np.ndarray, int]:
-    """Return means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than asked for.
+    """Return means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than ``side``.
 
-    What is not finite does not count; a block of nothing else is NaN.
+    Values that are not finite are ignored; a block without finite values is NaN.
 
     Returns:
         The means, and the side of a block.

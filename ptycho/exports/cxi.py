@@ -1,7 +1,7 @@
-"""CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines; :mod:`ptycho.readers.cxi` says what is where.
+"""Write CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines; :mod:`ptycho.readers.cxi` has the paths.
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
-``x = +col``. Who projects the negated translation on the basis vectors has the probe's (row, col) again. The
+``x = +col``. The negated translation, projected on the basis vectors, gives the probe's (row, col) again. The
 object's middle is at translation zero.
 """
 
@@ -60,7 +60,7 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         f"{DETECTOR}/corner_position": corner,  # of the first pixel, the outer one
     }
     rows, cols = (scan.from_middle * np.array(scan.pixel_m)).T
-    found: dict[str, Any] = {
+    contents: dict[str, Any] = {
         "cxi_version": VERSION,
         "entry_1/title": scan.name,
         "entry_1/comment": scan.comments,
@@ -71,11 +71,11 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         PATTERNS[0]: h5py.SoftLink(f"/{PATTERNS[1]}"),
     }
     for key, value in lengths.items():
-        found |= {key: np.array(value, float), f"{key}@units": "m"}
+        contents |= {key: np.array(value, float), f"{key}@units": "m"}
     for axis in "xy":
         key = f"{DETECTOR}/beam_center_{axis}"
-        found |= {key: float(middle), f"{key}@units": "pixels"}
-    found |= {
+        contents |= {key: float(middle), f"{key}@units": "pixels"}
+    contents |= {
         f"{DETECTOR}/mask": np.where(scan.good_pixels, 0, INVALID).astype(np.uint32),
         f"{SOURCE}/energy": scan.energy_eV * ELECTRON,
         f"{SOURCE}/energy@units": "J",
@@ -86,14 +86,14 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         f"{translations}@units": "m",
         f"{translations}@sign": SIGN,
     }
-    found |= {key: h5py.SoftLink(f"/{translations}") for key in TRANSLATIONS if key != translations}
+    contents |= {key: h5py.SoftLink(f"/{translations}") for key in TRANSLATIONS if key != translations}
     if scan.object is not None:
         group = image.rpartition("/")[0]
-        found |= {
+        contents |= {
             image: scan.object.astype(np.complex64),
             f"{image}@pixel_size_m": scan.pixel_m,
             f"{group}/data_space": "real",
             f"{group}/data_type": "transmission",
             f"{group}/image_center": np.zeros(3),
         }
-    return found | scan.truth_tree(image)
+    return contents | scan.truth_tree(image)

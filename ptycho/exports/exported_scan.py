@@ -44,8 +44,8 @@ class ExportedScan:
         detector_pixel_m: (row, col) pitch of the patterns' pixels.
         detector_side: pixels of the measured detector that a pattern spans; None: as many as it has.
         numbers: ``(J,)`` integers, which pattern of the measured file each one is; None: unknown.
-        name, comments: for who opens the file.
-        truth: of a simulated scan that is not as its file says; readers pass it over.
+        name, comments: for the user who opens the file.
+        truth: of a simulated scan that differs from its recorded values; readers skip it.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -154,5 +154,5 @@ class ExportedScan:
         """Return what HDF5 holds of the truth of a simulated scan, if any; its object is at ``image``."""
         if self.truth is None:
             return {}
-        found: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}
-        return found | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})
+        contents: dict[str, Any] = {f"{GROUP}/{key}": array for key, array in self.truth.arrays().items()}
+        return contents | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})

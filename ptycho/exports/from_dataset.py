@@ -82,12 +82,12 @@ def from_measured(
         object_: ``(M, M)`` complex.
         beam: that goes with the object, where it is not the dataset's.
     """
-    raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
+    raw, binned, exported = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
     if beam is not None:
         parts = {key: getattr(beam, key) for key in ("probe", "opr_modes", "opr_weights")}
-        made = replace(made, positions=beam.positions.astype(np.float64), **parts)
+        exported = replace(exported, positions=beam.positions.astype(np.float64), **parts)
     return replace(
-        made,
+        exported,
         pixel_m=scan.pixel.metres,
         energy_eV=raw.energy_eV,
         distance_m=raw.distance_m,
@@ -119,20 +119,20 @@ def product_of(
         name: of the product.
         beam: as for :func:`from_measured`.
     """
-    made, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
+    exported, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
     return replace(
-        made,
+        exported,
         pixel_m=pixel,
         detector_pixel_m=raw.detector_pixel_m,
         detector_side=scan.N * scan.detector.bin,
         numbers=frames if raw.numbers is None else raw.numbers[frames],
         name=name,
-        comments=" ".join([made.comments, *_to_state(scan)]),
+        comments=" ".join([exported.comments, *_to_state(scan)]),
     )
 
 
 def _near_field_keys(scan: ScanGeometry) -> str:
-    """What is to be said again of a near field, a sentence; of a far field nothing."""
+    """Return the keys that a reader of a near field has to set, as a sentence; empty for a far field."""
     if scan.near_field is None:
         return ""
     source = scan.near_field.source_distance_m
@@ -141,7 +141,7 @@ def _near_field_keys(scan: ScanGeometry) -> str:
 
 
 def _to_state(scan: ScanGeometry) -> list[str]:
-    """What is to be said again when the measured file is read beside the product, a sentence at most."""
+    """Return the keys of reoriented frames that a reader of the measured file has to set, as a sentence."""
     detector = scan.detector
     keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
     return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []

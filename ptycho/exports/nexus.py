@@ -71,9 +71,9 @@ def write(path: Path, scan: ExportedScan) -> None:
 def tree(scan: ExportedScan) -> dict[str, Any]:
     """Return what is where in a NeXus file."""
     assert scan.detector_pixel_m is not None
-    found, moves = cxi.tree(scan, TRANSLATIONS[2]), TRANSLATIONS[2]  # the definition has the array there
-    energy = found[f"{SOURCE}/energy"]
-    found |= {
+    contents, moves = cxi.tree(scan, TRANSLATIONS[2]), TRANSLATIONS[2]  # the definition has the array there
+    energy = contents[f"{SOURCE}/energy"]
+    contents |= {
         "entry_1/definition": DEFINITION,
         f"{SOURCE}/name": "unknown",
         f"{SOURCE}/probe": "x-ray",
@@ -92,19 +92,26 @@ def tree(scan: ExportedScan) -> dict[str, Any]:
         "incident_beam_energy": energy,
         "incident_energy_spread": np.nan,
     }.items():
-        found |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
+        contents |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
     for axis, pitch in zip("yx", scan.detector_pixel_m, strict=True):
         key = f"{DETECTOR}/beam_center_{axis}"
-        found |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
+        contents |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
     for column, (axis, vector) in enumerate(AXES.items()):
         key, depends = f"{MOTORS}/{axis}", "y" if axis == "x" else "."
-        said = {"units": "m", "transformation_type": "translation", "vector": vector, "depends_on": depends}
-        found |= {key: found[moves][:, column]} | {f"{key}@{name}": value for name, value in said.items()}
-        found |= {f"{DATA}/{axis}_indices": "0", f"{DATA}@{axis}_indices": 0}
-    found |= {f"{MOTORS}@vector": AXES["x"], f"{DATA}@signal": "data", f"{DATA}@axes": ["x", ".", "."]}
-    found |= {key: h5py.SoftLink(f"/{target}") for key, target in LINKS.items()}
-    targets = [link.path for link in found.values() if isinstance(link, h5py.SoftLink)]
-    found |= {f"{target.lstrip('/')}@target": target for target in targets}
-    classes = {path: kind for path, kind in CLASSES.items() if any(key.startswith(path) for key in found)}
-    found |= {f"{path}@NX_class": kind for path, kind in classes.items()}
-    return found | {"@default": "entry_1", "entry_1@default": "data"}
+        attributes = {
+            "units": "m",
+            "transformation_type": "translation",
+            "vector": vector,
+            "depends_on": depends,
+        }
+        contents |= {key: contents[moves][:, column]} | {
+            f"{key}@{name}": value for name, value in attributes.items()
+        }
+        contents |= {f"{DATA}/{axis}_indices": "0", f"{DATA}@{axis}_indices": 0}
+    contents |= {f"{MOTORS}@vector": AXES["x"], f"{DATA}@signal": "data", f"{DATA}@axes": ["x", ".", "."]}
+    contents |= {key: h5py.SoftLink(f"/{target}") for key, target in LINKS.items()}
+    targets = [link.path for link in contents.values() if isinstance(link, h5py.SoftLink)]
+    contents |= {f"{target.lstrip('/')}@target": target for target in targets}
+    classes = {path: kind for path, kind in CLASSES.items() if any(key.startswith(path) for key in contents)}
+    contents |= {f"{path}@NX_class": kind for path, kind in classes.items()}
+    return contents | {"@default": "entry_1", "entry_1@default": "data"}

@@ -1,6 +1,6 @@
-"""The product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5; patterns beside it, if there are any.
+"""Write a product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5, with the patterns if there are any.
 
-:mod:`ptycho.readers.product` says what is where. Besides, and passed over by the program:
+:mod:`ptycho.readers.product` lists its contents. The file also has the following, which ptychodus skips:
 
 =================================== ============== ==========================================================
 ``sigma_{amplitude,phase}``         (M, M)         the object's standard deviations, phase in rad; infinite
@@ -19,8 +19,9 @@
 =================================== ============== ==========================================================
 
 Positions are those of the patch's middle, from the object's middle. ``opr_weights`` and the tomography angle
-are at the root and attributes: the program writes the one and reads the other. Where the pixel size is not
-known, lengths are in object pixels, one pixel "one metre" wide: the program divides by it. Attributes say so.
+are stored twice, at the root and as attributes: ptychodus writes the former and reads the latter. If the
+pixel size is not known, lengths are in object pixels and a pixel is "one metre" wide, because ptychodus
+divides by it; attributes say so.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ def write(path: Path, scan: ExportedScan, result: Mapping[str, np.ndarray] | Non
     """
     if scan.object is None:
         raise ConfigError(f"{path}: a product holds an object, and there is none; choose another format")
-    found = _about(scan) | _positions(scan) | _images(scan) | _raw_data(scan)
-    found |= scan.truth_tree("object") | _image_for_viewers(scan)
+    contents = _about(scan) | _positions(scan) | _images(scan) | _raw_data(scan)
+    contents |= scan.truth_tree("object") | _image_for_viewers(scan)
     for key, array in (result or {}).items():
-        own = key in SHARED and found.get(key) is not None
-        found[f"{RESULT}/{key}"] = SameAs(key) if own else str(array) if array.dtype.kind == "U" else array
-    write_tree(path, found)
+        own = key in SHARED and contents.get(key) is not None
+        contents[f"{RESULT}/{key}"] = SameAs(key) if own else str(array) if array.dtype.kind == "U" else array
+    write_tree(path, contents)
 
 
 def _about(scan: ExportedScan) -> dict[str, Any]:
@@ -91,34 +92,34 @@ def _about(scan: ExportedScan) -> dict[str, Any]:
 def _positions(scan: ExportedScan) -> dict[str, Any]:
     count = len(scan.positions)
     numbers = np.arange(count) if scan.numbers is None or scan.patterns is not None else scan.numbers
-    found: dict[str, Any] = {INDEXES: numbers.astype(np.int64)}
+    contents: dict[str, Any] = {INDEXES: numbers.astype(np.int64)}
     lengths = scan.from_middle * np.array(scan.pixel_m or (1.0, 1.0))
     for axis, values in zip("yx", lengths.T, strict=True):
         key = f"probe_position_{axis}_m"
-        found |= {key: values, f"{key}@units": _unit(scan), f"{key}@sign": SIGN}
-    return found
+        contents |= {key: values, f"{key}@units": _unit(scan), f"{key}@sign": SIGN}
+    return contents
 
 
 def _images(scan: ExportedScan) -> dict[str, Any]:
     errors = {} if scan.errors is None else {key: sigma[0] for key, sigma in scan.errors.arrays().items()}
     images = {"probe": scan.probe, "opr_modes": scan.opr_modes, "object": scan.object, "slices": scan.slices}
-    found: dict[str, Any] = {
+    contents: dict[str, Any] = {
         key: image.astype(np.complex64) for key, image in images.items() if image is not None
     } | errors
     pixel = dict(zip(("pixel_height_m", "pixel_width_m"), scan.pixel_m or (1.0, 1.0), strict=True))
     for key in ("probe", "object", "slices", *errors):
-        if key in found:
-            found |= {f"{key}@{name}": size for name, size in pixel.items()}
+        if key in contents:
+            contents |= {f"{key}@{name}": size for name, size in pixel.items()}
     for key in errors:
-        found |= {f"{key}@units": SIGMA_UNITS[key], f"{key}@note": SIGMA_NOTE}
+        contents |= {f"{key}@units": SIGMA_UNITS[key], f"{key}@note": SIGMA_NOTE}
     weights = np.ones((len(scan.positions), 1), np.float32)
-    found |= {"opr_weights": weights, "probe@opr_weights": weights, "probe@units": "√photons"}
-    found |= {"object@center_x_m": 0.0, "object@center_y_m": 0.0, "object_layer_spacing_m": np.zeros(0)}
+    contents |= {"opr_weights": weights, "probe@opr_weights": weights, "probe@units": "√photons"}
+    contents |= {"object@center_x_m": 0.0, "object@center_y_m": 0.0, "object_layer_spacing_m": np.zeros(0)}
     if scan.slices is not None:
-        found["slices@spacing_m"] = scan.slice_thickness_m or 0.0
+        contents["slices@spacing_m"] = scan.slice_thickness_m or 0.0
     if scan.opr_weights is not None:
-        found["opr_mode_weights"] = scan.opr_weights.astype(np.complex64)
-    return found
+        contents["opr_mode_weights"] = scan.opr_weights.astype(np.complex64)
+    return contents
 
 
 def _raw_data(scan: ExportedScan) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _image_for_viewers(scan: ExportedScan) -> dict[str, Any]:
     Source: NeXus manual, "Find the plottable data" (NXroot → NXentry → NXdata by ``@default``, ``@signal``).
     """
     assert scan.object is not None
-    found: dict[str, Any] = {
+    contents: dict[str, Any] = {
         "entry/image/phase": np.angle(scan.object).astype(np.float32),
         "entry/image/phase@units": "rad",
         "entry/image/phase@long_name": "phase of the object (rad)",
@@ -150,10 +151,10 @@ def _image_for_viewers(scan: ExportedScan) -> dict[str, Any]:
     }
     for axis, side, pixel in zip("yx", scan.object.shape, scan.pixel_m or (1.0, 1.0), strict=True):
         key = f"entry/image/{axis}"
-        found |= {key: (np.arange(side) - (side - 1) / 2) * pixel, f"{key}@units": _unit(scan)}
+        contents |= {key: (np.arange(side) - (side - 1) / 2) * pixel, f"{key}@units": _unit(scan)}
     image = {"NX_class": "NXdata", "signal": "phase", "axes": ["y", "x"]}
-    found |= {f"entry/image@{name}": value for name, value in image.items()}
-    return found | {
+    contents |= {f"entry/image@{name}": value for name, value in image.items()}
+    return contents | {
         "entry@NX_class": "NXentry",
         "entry@default": "image",
         "@NX_class": "NXroot",

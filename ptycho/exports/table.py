@@ -1,4 +1,4 @@
-"""Which formats a scan can be written in, and by which name of a file a format is meant."""
+"""The formats in which a scan can be written, and the endings of file names that select them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".nxs": "ne
 
 
 def format_of(name: str | None, output: str | None) -> str:
-    """Return the format that is asked for, or else the one that the output's name ends with.
+    """Return the specified format, or else the one that belongs to the ending of the output's name.
 
     Raises:
         ConfigError: it is unknown, or cannot be determined.

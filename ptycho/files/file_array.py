@@ -1,4 +1,4 @@
-"""Arrays that stay in a file: rows are read and written as they are asked for."""
+"""Arrays that stay in a file: rows are read and written on demand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 class FileArray:
     """A C-ordered array in a file, indexed along its first axis by slices and integer arrays.
 
-    Reading at a place in a file, rather than mapping it, keeps the process's memory at what was asked for
-    however large the file, and makes a file that shrinks meanwhile an error instead of a crash.
+    Reading at a place in a file, rather than mapping it, limits the process's memory to the rows that are
+    read, however large the file, and makes a file that shrinks meanwhile an error instead of a crash.
 
     Args:
         file: open binary file; the object keeps it open.
@@ -104,12 +104,12 @@ def gather(
     wanted, place = np.unique(index, return_inverse=True)
     if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < shape[0]):
         raise IndexError(f"{what} {wanted[0]} or {wanted[-1]} of {shape[0]}")
-    found = np.empty((len(wanted), *shape[1:]), dtype)
+    rows = np.empty((len(wanted), *shape[1:]), dtype)
     breaks = np.flatnonzero(np.diff(wanted) != 1) + 1
     for run in np.split(np.arange(len(wanted)), breaks):
         if len(run):
-            fill(int(wanted[run[0]]), found[run[0] : run[-1] + 1])
-    return found if np.array_equal(wanted, index) else found[place.reshape(index.shape)]
+            fill(int(wanted[run[0]]), rows[run[0] : run[-1] + 1])
+    return rows if np.array_equal(wanted, index) else rows[place.reshape(index.shape)]
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -1,4 +1,4 @@
-"""JSON and YAML from anyone: values of a size, a depth and numbers that are allowed."""
+"""Read untrusted JSON and YAML: the size, the depth and the numbers of the values are limited."""
 
 from __future__ import annotations
 

@@ -82,5 +82,5 @@ def _busy(folder: Path, pid: str) -> ConfigError:
 
 
 def unusable(path: Path, reason: str) -> ConfigError:
-    """Return what to say about an output folder that cannot be written."""
+    """Return the error of an output folder that cannot be written."""
     return ConfigError(f"output_dir={path}: cannot be written ({reason}); choose another folder")

@@ -1,8 +1,8 @@
-"""NPZ files from anyone: looked at before they are read, read only where asked, never unpickled.
+"""Untrusted NPZ files: their members are checked before they are read, read on demand, and never unpickled.
 
 An NPZ is a ZIP archive whose members ``<key>.npy`` hold a short header (dtype, shape, order) and the bytes
 of one array. Everything that a member declares is compared with what the archive holds before memory is
-taken for it; ZIP's checksums are verified by every read.
+allocated for it; every read verifies ZIP's checksums.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NpzError(ValueError):
 
 
 def name_kinds(kinds: str) -> str:
-    """Return what some of NumPy's letters of dtypes stand for."""
+    """Return the names of some of NumPy's kinds of dtypes."""
     numbers = "complex or real numbers" if "c" in kinds else "real numbers" if "f" in kinds else "integers"
     return {"U": "text", "b": "true and false"}.get(kinds) or numbers + " or true and false" * ("b" in kinds)
 

@@ -1,4 +1,4 @@
-"""The product of a run: which of its reconstructions it gives out. Every room that asks, asks here."""
+"""The product of a run: which of its reconstructions is its result. All packages determine it here."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ import logging
 
 
 def shown(text: str, longest: int = 200) -> str:
-    """Return it on one line, without letters that steer a terminal, and cut after ``longest`` of them."""
+    """Return a text on one line, without control characters, and cut after ``longest`` characters."""
     line = "".join(letter if letter.isprintable() else "·" for letter in " ".join(text.split()))
     return line if len(line) <= longest else line[:longest] + "…"
 
 
 def printable(text: str) -> str:
-    """Return a text without letters that steer a terminal; names of files may hold any."""
+    """Return a text without the control characters of a terminal; names of files may contain any."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
 
 

@@ -1,1 +1,1 @@
-"""An iterative program of others as a competitor; it runs in a process of its own."""
+"""An iterative program of other authors, for comparison; it runs in a process of its own."""

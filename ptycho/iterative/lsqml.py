@@ -1,8 +1,8 @@
-"""LSQ-ML of pty-chi on a dataset: the very same patterns, probe and positions, in a process of its own.
+"""Run LSQ-ML of pty-chi on a dataset: the same patterns, probe and positions, in a process of its own.
 
-The process (:mod:`ptycho.iterative.lsqml_process`) may be of another Python than this one, where pty-chi is
-installed and TensorFlow is not; its threads and its memory are its own. Letters as in :mod:`ptycho`; what
-goes there and comes back is
+The process (:mod:`ptycho.iterative.lsqml_process`) may use another Python than this one, in which pty-chi is
+installed and TensorFlow is not; its threads and its memory are its own. Symbols are those of :mod:`ptycho`.
+The process receives the first line and returns the second:
 
     patterns A²,  probe k·s·P,  k² = Σ n / Σ |F(s·P)|² over measured pixels    (pty-chi starts with |O| = 1)
     object O_p → k·O_p,   probe P_p → P_p / (k·s)                              so that s·P·O is what it was
@@ -48,12 +48,12 @@ class LsqmlError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class LsqmlResult:
-    """Result of LSQ-ML, in the units of the dataset it was given.
+    """Result of LSQ-ML, in the units of the dataset.
 
     Attributes:
         reconstruction: object, probe and positions; its seconds are pty-chi's alone, without its imports and
-            without the judging of its epochs. pty-chi moves its first mode by fractions of a pixel; a
-            position that left the canvas is brought back to its edge.
+            without the computation of ``r_factors``. pty-chi shifts only its first mode by fractions of a
+            pixel; a position outside the canvas is set to its edge.
         r_factors: ``(E,)`` float64, ``Σ| |Ψ| − √n | / Σ√n`` of the fitted patterns after each epoch.
     """
 
@@ -189,14 +189,14 @@ def _environment(python: str | None, threads: int | None) -> dict[str, str]:
 
 
 def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> LsqmlResult:
-    """What came back, on the dataset's canvas and in its units; ``scale`` is k·s."""
+    """Return pty-chi's result on the dataset's canvas and in its units; ``scale`` is k·s."""
     positions = np.clip(arrays["positions"], 0, data.object_size - data.N).astype(np.float32)
     beam = Beam((arrays["probe"] / scale).astype(np.complex64), positions)
     image = _cut(arrays["object"], arrays["origin"], data.object_size)
-    made = covered_part(scale / data.photon_scale * image, data.under(beam))
+    reconstruction = covered_part(scale / data.photon_scale * image, data.under(beam))
     program = f"pty-chi {arrays['version']}"
     seconds, r_factors = float(arrays["seconds"]), arrays["r_factors"].astype(np.float64)
-    return LsqmlResult(replace(made, seconds=seconds, program=program), r_factors)
+    return LsqmlResult(replace(reconstruction, seconds=seconds, program=program), r_factors)
 
 
 def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:

@@ -7,27 +7,27 @@
 in.npz
 ``patterns``    (J, N, N)    counts n, zero frequency at N//2; pixels that were not measured hold anything
 ``positions``   (J, 2)       (row, col) of the patch's top-left sample in object pixels, of any origin
-``probe``       (K, N, N)    √counts of a unitary transform; fewer modes than asked for are added to
+``probe``       (K, N, N)    √counts of a unitary transform; modes are added up to ``modes``
 ``good``        (N, N)       bool, pixels that were measured
 ``settings``    text         JSON: ``epochs``, ``modes``, ``refine_positions``, ``start_positions``,
-                             ``threads``, ``seed``, ``device`` (CPU or GPU; CPU)
+                             ``early``, ``threads``, ``seed``, ``device`` (CPU or GPU; CPU)
 out.npz
 ``object``      (H, W)       complex64
 ``origin``      (2,)         whole numbers: the sample of ``object`` at position (0, 0)
 ``probe``       (K, N, N)    as above
 ``positions``   (J, 2)       as above
 ``r_factors``   (E,)         R = Σ| √I − √n | / Σ√n over good pixels after each epoch, I by pty-chi's model
-``seconds``     ()           of pty-chi alone: without imports and without the making of ``r_factors``
+``seconds``     ()           of pty-chi alone: without imports and without the computation of ``r_factors``
 ``version``     text         of pty-chi
 =============== ============ =============================================================================
 
-After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21}``. If it may, it ends early,
-once R has improved by less than 0.1 % in five epochs; and at once when its standard input is closed.
+After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21}``. With ``early`` it ends
+once R has improved by less than 0.1 % in five epochs. It ends at once if its standard input is closed.
 
 The settings are those of pty-chi's examples: random batches of a tenth of the patterns, steps of one with the
 length of the joint least-squares problem, the noise model of amplitudes, a probe that is scaled to the
-patterns, untouched in the first epoch, its modes kept orthogonal; positions by the object's gradient. As
-pty-chi has it, patches lie at whole pixels, and only the first mode is moved by the fractions that are left.
+patterns, constant in the first epoch, its modes kept orthogonal; positions by the object's gradient. In
+pty-chi patches lie at whole pixels, and only the first mode is shifted by the remaining fractions.
 
 Method: Odstrčil, Menzel & Guizar-Sicairos, Opt. Express 26, 3108 (2018).
 """
@@ -74,7 +74,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], on_epoch:
     task = PtychographyTask(options_of(settings, len(scan["patterns"])), **arrays)
     seconds = time.perf_counter() - began
     r_factors: list[float] = []
-    # R before positions are refined says nothing of what they will bring
+    # R before positions are refined does not show what their refinement will gain
     first = max(1, settings["start_positions"] if settings["refine_positions"] else 0)
     while len(r_factors) < settings["epochs"] and not (settings["early"] and converged(r_factors[first:])):
         began = time.perf_counter()
@@ -183,7 +183,7 @@ def ending_arrays(task: Any, middle: np.ndarray) -> dict[str, Any]:
 
 
 def end_with_input() -> None:
-    """End this process when its standard input is closed: who started it is gone.
+    """End this process when its standard input is closed, because the process that started it has ended.
 
     Not by ``sys.stdin``, whose lock a thread would hold when Python ends.
     """

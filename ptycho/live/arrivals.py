@@ -1,4 +1,4 @@
-"""What a source of a growing scan says: frames, positions, and what is known of the scan as a whole."""
+"""What a source of a live scan delivers: frames, positions, and a description of the whole scan."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Arrivals:
     """Frames, positions and faults that came since the last look.
 
     Attributes:
-        frames, positions: in any order; what came before may come again; positions of :data:`POSITION`.
-        faults: what was wrong, and how often; a short word each.
+        frames, positions: in any order, also repeated; positions of dtype :data:`POSITION`.
+        faults: kinds of faults, a short word each, and their numbers.
         ended: nothing more will come.
     """
 
@@ -82,7 +82,7 @@ class Description:
 
     @classmethod
     def of(cls, raw: RawScan, **more: Any) -> Description:
-        """Return what a measured scan says, and ``more`` that it does not say, or says otherwise."""
+        """Return the description of a measured scan; ``more`` has further values, which take precedence."""
         return cls(**{name: getattr(raw, name) for name in OF_SCAN} | more)
 
 
@@ -91,7 +91,7 @@ OF_SCAN = tuple(field.name for field in fields(Description) if field.name in Raw
 
 
 class Source(ABC):
-    """Source of a growing scan.
+    """Source of a live scan.
 
     Attributes:
         description: what is known of the scan; None: nothing yet.
@@ -103,10 +103,10 @@ class Source(ABC):
 
     @abstractmethod
     def poll(self) -> Arrivals:
-        """Return what came since the last call, within a second or so, with nothing if nothing came.
+        """Return the arrivals since the last call, within about a second; empty if there are none.
 
         Raises:
-            ConfigError: it can never be read.
+            ConfigError: the source can never be read.
         """
 
     def close(self) -> None:  # noqa: B027 - a file or a folder is not held open

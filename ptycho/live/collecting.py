@@ -1,4 +1,4 @@
-"""What arrives is put on the disk by a thread of its own: a reconstruction never makes the beam wait."""
+"""Write frames and positions to the disk in a thread: a reconstruction never delays the measurement."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """Limits of when a scan has ended, and the pace at which its source is asked."""
+    """Limits that decide when a scan has ended, and pauses between two calls of its source."""
 
-    frames: int | None = None  # that there will be; None: what the source says, or unknown
-    timeout_s: float = 60.0  # without anything new, after which it has ended
+    frames: int | None = None  # of the complete scan; None: as in the source's description, or unknown
+    timeout_s: float = 60.0  # time without arrivals after which the scan has ended
     wait_s: float = 86400.0  # the same before the first frame
-    pause_s: float = 0.1  # until the next look, where nothing came
-    retry_s: float = 1.0  # where the disk takes nothing
+    pause_s: float = 0.1  # until the next call, if nothing arrived
+    retry_s: float = 1.0  # until the next attempt, if the disk is full
     logged: int = 5  # faults of one kind that are logged one by one
 
 
@@ -52,14 +52,14 @@ class Collector:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what came is kept."""
+        """End the thread; all arrivals are kept."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     @property
     def expected(self) -> int | None:
-        """Number of frames that there will be, as far as anybody says it; None: unknown."""
+        """Number of frames of the complete scan, from the options or the source; None: unknown."""
         description = self._store.description
         return self._options.frames or (description.expected if description is not None else None)
 
@@ -67,14 +67,14 @@ class Collector:
         last = time.monotonic()
         try:
             while not self._stop.is_set() and self.ended is None:
-                came = self.source.poll()
-                self._count(came.faults)
-                if came.frames or len(came.positions):
-                    self._keep(came)
+                arrivals = self.source.poll()
+                self._count(arrivals.faults)
+                if arrivals.frames or len(arrivals.positions):
+                    self._keep(arrivals)
                     last = time.monotonic()
-                elif not came.ended:
+                elif not arrivals.ended:
                     self._stop.wait(self._options.pause_s)
-                self._end(came.ended, time.monotonic() - last)
+                self._end(arrivals.ended, time.monotonic() - last)
         except ConfigError as error:
             self.error = error
         except Exception as error:  # a thread that dies in silence would look like a beam that is off
@@ -84,7 +84,7 @@ class Collector:
             self.source.close()
 
     def _end(self, ended: bool, quiet_s: float) -> None:
-        """Note that nothing more will come, if it is so."""
+        """Note the end of the scan, if it is complete or nothing has arrived for too long."""
         count, expected = self._store.counts, self.expected
         limit = self._options.timeout_s if count[0] else self._options.wait_s
         complete = ended or (expected is not None and min(count) >= expected)
@@ -94,11 +94,11 @@ class Collector:
             log.info("the scan has ended: %s; %d frames, %d positions", reason, *count)
             self.ended = reason
 
-    def _keep(self, came: Arrivals) -> None:
-        """Put on the disk what came; where it is full, wait until it is not."""
+    def _keep(self, arrivals: Arrivals) -> None:
+        """Write arrivals to the disk; if the disk is full, wait until it is not."""
         while True:
             try:
-                self._count(self._store.add(came.frames, came.positions, self.source.description))
+                self._count(self._store.add(arrivals.frames, arrivals.positions, self.source.description))
                 self.trouble = None
                 return
             except OSError as error:

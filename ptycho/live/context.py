@@ -1,4 +1,4 @@
-"""How frames of a growing scan become patterns on an object: settled on the first of them, kept for all."""
+"""How frames of a live scan become patterns on an object: determined from the first, kept for all."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from ptycho.scan.probe_support import ProbeSupport, specified_support
 
 @dataclass(frozen=True, eq=False)
 class LiveContext:
-    """Context of the fits, which the first patterns have settled.
+    """Context of the fits, determined from the first patterns.
 
     Attributes:
-        scan: how they were interpreted.
+        scan: how the first patterns were interpreted.
         matrix: ``(2, 2)``, from positions as the source has them to object pixels.
         likelihood: of the first patterns, whose units, noise and normalisation are kept.
         modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
         support: where the probe may be other than zero; None: everywhere.
-        findings: what was settled, and why.
-        refined: what is found beside the object.
+        findings: what was determined, and why.
+        refined: the parameters that are refined besides the object.
         frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
-        options: how it is gone about.
+        options: limits of the live reconstruction.
     """
 
     scan: ScanGeometry
@@ -109,7 +109,7 @@ def make_context(
         frames: see :class:`LiveContext`.
 
     Raises:
-        ConfigError: something cannot be determined; the message names the key that says it.
+        ConfigError: a value cannot be determined; the message names the key to set.
     """
     scan = interpret(raw, config.data)
     _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)

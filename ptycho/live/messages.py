@@ -1,4 +1,4 @@
-"""What a growing scan is sent as: messages of two parts, a header in JSON and the bytes of an array.
+"""Messages of a live scan, of two parts each: a header in JSON and the bytes of an array.
 
 =============== ==============================================================================================
 ``type``        header
@@ -13,10 +13,9 @@
 ``end``         nothing more will come
 =============== ==============================================================================================
 
-Numbers are little-endian. ``bslz4`` is what detectors of Dectris send and what HDF5's filter 32008 stores:
-bitshuffled, in blocks that LZ4 has compressed, behind the size as 8 and the size of a block as 4 bytes,
-big-endian. HDF5 itself packs and unpacks it. Nothing is unpickled, and no size is believed before it is
-checked.
+Numbers are little-endian. ``bslz4`` is the format of Dectris detectors and of HDF5's filter 32008:
+bitshuffled blocks, compressed by LZ4, behind the size in 8 bytes and the size of a block in 4 bytes, both
+big-endian. HDF5 packs and unpacks it. Nothing is unpickled, and every size is checked before it is used.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any)
     if isinstance(content, np.ndarray):
         header = {"shape": content.shape, "dtype": content.dtype.name} | header
         content = content.astype(content.dtype.newbyteorder("<")).tobytes()
-    said = {"type": kind} | {name: value for name, value in header.items() if value is not None}
-    return [json.dumps(said).encode(), *([] if content is None else [content])]
+    fields = {"type": kind} | {name: value for name, value in header.items() if value is not None}
+    return [json.dumps(fields).encode(), *([] if content is None else [content])]
 
 
 def start_message(description: Description) -> list[bytes]:
@@ -119,18 +118,18 @@ def read_positions(header: dict[str, Any]) -> np.ndarray:
 
 def read_start(header: dict[str, Any]) -> Description:
     """Return what the first message says of the scan."""
-    said = {name: value for name, value in header.items() if name in CHECKS and value is not None}
-    wrong = [name for name, value in said.items() if not CHECKS[name](value)]
+    fields = {name: value for name, value in header.items() if name in CHECKS and value is not None}
+    wrong = [name for name, value in fields.items() if not CHECKS[name](value)]
     if wrong:
         raise BadMessage(f"start: {', '.join(wrong)} cannot be")
-    pitch, zero = said.get("detector_pixel_m"), said.get("zero_frequency")
+    pitch, zero = fields.get("detector_pixel_m"), fields.get("zero_frequency")
     if pitch is not None:
-        said["detector_pixel_m"] = tuple(map(float, pitch if isinstance(pitch, list) else (pitch, pitch)))
+        fields["detector_pixel_m"] = tuple(map(float, pitch if isinstance(pitch, list) else (pitch, pitch)))
     if isinstance(zero, list):
-        said["zero_frequency"] = tuple(map(float, zero))
-    said |= {"shape": _shape(header, 2)} if "shape" in header else {}
-    said |= {"dtype": _dtype(header, *FRAME_DTYPES)} if "dtype" in header else {}
-    return Description(expected=said.pop("frames", None), **said)
+        fields["zero_frequency"] = tuple(map(float, zero))
+    fields |= {"shape": _shape(header, 2)} if "shape" in header else {}
+    fields |= {"dtype": _dtype(header, *FRAME_DTYPES)} if "dtype" in header else {}
+    return Description(expected=fields.pop("frames", None), **fields)
 
 
 def read_mask(header: dict[str, Any], content: bytes) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What is shown of a growing scan: a picture, numbers, and a page that reloads itself."""
+"""Show a live scan: a picture, numbers, and a page that reloads itself."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _template() -> Template:
 
 
 def _row(name: str, value: Any) -> tuple[str, str, str]:
-    """A number's name in words, the number with its unit, empty if there is nothing to say, and its class."""
+    """Return a number's name in words, the number with its unit, empty if it is unknown, and its class."""
     label, unit = NAMES.get(name, (name.replace("_", " "), ""))
     if isinstance(value, Mapping):
         text = ", ".join(f"{key} {count}" for key, count in value.items())

@@ -1,7 +1,7 @@
-"""A scan of a file, played as a beamline would measure it: for tests, demonstrations, and training of staff.
+"""Replay a scan of a file as a beamline would measure it: for tests, demonstrations, and training of staff.
 
-:func:`schedule` says what comes when, with the faults that beamlines know; a writer puts it into an HDF5 file
-that grows, a folder that fills, or a socket.
+:func:`schedule` lists the events and their times, with the faults that occur at beamlines. A writer sends
+them to an HDF5 file that is extended, a folder of files, or a socket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A scan that is played, its positions in metres or in pixels, and what is said of it."""
+    """A scan that is replayed, its positions in metres or in pixels, and its description."""
 
     raw: RawScan
     description: Description
@@ -187,19 +187,19 @@ class Hdf5Writer:
 
 def _cxi(played: Played) -> dict[str, Any]:
     """Return what a CXI file says of a scan, by its paths there."""
-    said = played.description
-    pitch, zero = said.detector_pixel_m or (None, None), said.zero_frequency
+    description = played.description
+    pitch, zero = description.detector_pixel_m or (None, None), description.zero_frequency
     middle = tuple(side // 2 for side in played.raw.patterns.shape[1:])
     centre = (None, None) if zero == "corner" else zero if isinstance(zero, tuple) else middle
     values = {
         f"{DETECTOR}/y_pixel_size": pitch[0],
         f"{DETECTOR}/x_pixel_size": pitch[1],
-        f"{DETECTOR}/distance": said.distance_m,
+        f"{DETECTOR}/distance": description.distance_m,
         f"{DETECTOR}/beam_center_y": centre[0],
         f"{DETECTOR}/beam_center_x": centre[1],
-        f"{DETECTOR}/mask": None if said.good is None else (~said.good).astype(np.uint32),
-        f"{SOURCE}/illumination": said.probe,
-        f"{SOURCE}/energy": None if said.energy_eV is None else said.energy_eV * ELECTRON,
+        f"{DETECTOR}/mask": None if description.good is None else (~description.good).astype(np.uint32),
+        f"{SOURCE}/illumination": description.probe,
+        f"{SOURCE}/energy": None if description.energy_eV is None else description.energy_eV * ELECTRON,
     }
     return {"cxi_version": 160} | {name: value for name, value in values.items() if value is not None}
 
@@ -239,7 +239,7 @@ class FolderWriter:
 
 
 class SocketWriter:
-    """Socket that sends messages to who waits at an address, for half a minute.
+    """Socket that sends messages to a receiver that waits at an address; it tries for half a minute.
 
     Raises:
         ConfigError: the address cannot be used.

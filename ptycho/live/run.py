@@ -1,4 +1,4 @@
-"""The loop of a live reconstruction: look at what arrived, fit it, show it, until the scan has ended."""
+"""The loop of a live reconstruction: fit new patterns and show the object, until the scan has ended."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ RESULT = "live.npz"
 
 
 class LiveRun:
-    """A live reconstruction, and what it has come to.
+    """A live reconstruction and its present estimate.
 
     Args:
-        collector, store: what arrives, and where it is.
-        config: of the run that will follow; its section ``data`` says what the source does not.
-        options: how it is gone about.
-        folder: where picture, numbers and page are.
-        watched: what is watched, for who reads.
+        collector, store: the thread that receives the scan, and the file where it is kept.
+        config: of the run that will follow; its section ``data`` has the values that the source lacks.
+        options: limits of the live reconstruction.
+        folder: where picture, numbers and page are written.
+        watched: the path or address that is watched, as text for the page.
 
     Attributes:
-        context, state: what was settled, and the estimate; None: too few patterns so far.
+        context, state: context of the fits, and the estimate; None: too few patterns so far.
         problem: why it could not begin.
         course: seconds since the start, and the deviance of the held-out patterns.
         speed: pattern-steps per second.

@@ -1,16 +1,16 @@
-"""The file of a growing scan, ``scan.h5``: written by one, readable by others at every moment.
+"""The file of a live scan, ``scan.h5``: written by one program, readable by others at every moment.
 
 =============== ==============================================================================================
 ``patterns``    frames ``(J, H, W)`` in the order of their arrival, with a checksum each (Fletcher-32)
 ``frames``      their indices and times; ``received``: positions as they came
-``description`` what the source says of the scan, and why it has ended, as bytes of NPZ
+``description`` the source's description of the scan, and why it has ended, as bytes of NPZ
 ``positions``   ``(J, 2)``, (row, col), of the frames, NaN where there is none, once the scan has ended; and
                 what else of :data:`LATER` is known then
 =============== ==============================================================================================
 
-HDF5 writes in single-writer, multiple-reader mode: what is in the file can be read at every moment, also when
-its writer was killed. Then its first bytes, which say that somebody writes it and nothing of its length, are
-replaced before it is opened again, and rows that are not whole are cut off.
+HDF5 writes in single-writer, multiple-reader mode: the file can be read at every moment, also if its writer
+was killed. In that case its first bytes, which mark it as being written and do not give its length, are
+replaced before it is opened again, and incomplete rows are cut off.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
 
 
 def mark(path: Path) -> str:
-    """Return what the first bytes of an HDF5 file say of who writes it; those of old formats say nothing.
+    """Return the mark of a writer from the first bytes of an HDF5 file; old formats have no such mark.
 
     HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3.
     """

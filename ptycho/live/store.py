@@ -1,4 +1,4 @@
-"""Frames and positions of a growing scan, on the disk at once: a killed program loses none of them."""
+"""Frames and positions of a live scan, written to the disk at once: a killed program loses none of them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Store:
     """The file of a scan (:mod:`~ptycho.live.scan_file`); one thread writes, others may read meanwhile.
 
     Attributes:
-        table: the frames with their positions; the same value until something has come.
-        description: what the source has said of the scan; None: nothing yet.
-        ended: why nothing more will come; None: it may.
+        table: the frames with their positions; the same value until something arrives.
+        description: the source's description of the scan; None: none yet.
+        ended: why the scan has ended; None: it has not.
         shape, dtype: of a frame; None: there is none yet.
 
     Raises:
-        ConfigError: the file that is there cannot be gone on with.
+        ConfigError: the existing file cannot be continued.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,10 +82,10 @@ class Store:
         positions: np.ndarray = NO_POSITIONS,
         description: Description | None = None,
     ) -> Counter[str]:
-        """Keep what arrived, and what the source says; return what was wrong with it, and how often.
+        """Keep frames, positions and the source's description; return the faults and their numbers.
 
         Raises:
-            OSError: the disk is full, or gone; all of it may be given again.
+            OSError: the disk is full, or gone; the same call may be repeated.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
         if description is not None and description is not self.description:
@@ -148,13 +148,13 @@ class Store:
         self._describe(self.description or Description(), self.ended)
 
     def _describe(self, description: Description, ended: str | None) -> None:
-        """Keep what the source says, and why nothing more will come."""
+        """Keep the source's description, and why the scan has ended."""
         self.description, self.ended, content = description, ended, io.BytesIO()
-        said = vars(description) | {
+        values = vars(description) | {
             "ended": ended,
             "dtype": None if description.dtype is None else description.dtype.str,
         }
-        np.savez(content, **{name: value for name, value in said.items() if value is not None})
+        np.savez(content, **{name: value for name, value in values.items() if value is not None})
         scan_file.append(self._file["description"], np.frombuffer(content.getvalue(), np.uint8), 0)
 
     def _fault(self, frame: Frame) -> str | None:
@@ -181,7 +181,7 @@ class Store:
         return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
     def _reserve(self, size: int, slack: int = 2**20) -> None:
-        """Reserve room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has.
+        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot continue after it.
 
         ``slack``: bytes beside the rows, for what HDF5 keeps of them.
         """
@@ -198,12 +198,12 @@ def _sync(path: Path) -> None:
 
 
 def _described(content: bytes) -> tuple[Description | None, str | None]:
-    """What a source has said, and why nothing more will come."""
+    """Return the source's description, and why the scan has ended."""
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        said: dict[str, Any] = {name: stored[name] for name in stored.files}
-    for name in said.keys() - {"probe", "good", "dark", "flat"}:
-        said[name] = tuple(said[name].tolist()) if said[name].ndim else said[name].item()
-    ended = said.pop("ended", None)
-    if "dtype" in said:
-        said["dtype"] = np.dtype(said["dtype"])
-    return Description(**said) if said else None, ended
+        values: dict[str, Any] = {name: stored[name] for name in stored.files}
+    for name in values.keys() - {"probe", "good", "dark", "flat"}:
+        values[name] = tuple(values[name].tolist()) if values[name].ndim else values[name].item()
+    ended = values.pop("ended", None)
+    if "dtype" in values:
+        values["dtype"] = np.dtype(values["dtype"])
+    return Description(**values) if values else None, ended

@@ -39,34 +39,34 @@ class StoredFrames:
         return self.store.read(self.rows[index])
 
     def close(self) -> None:
-        """Do nothing: the store is closed by who opened it."""
+        """Do nothing: the store is closed by the code that opened it."""
 
 
 def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     """Return the frames that have a position as a scan; they stay in the store.
 
     Args:
-        samples: how many frames tell what their numbers are, where nobody says it.
+        samples: how many frames determine the meaning of their numbers, if it is not specified.
 
     Raises:
         ConfigError: the unit of the positions is not known.
     """
     description, table = store.description or Description(), store.table
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value for name in OF_SCAN if (value := getattr(description, name)) is not None
     }
     stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
     stated["zero_frequency"] = config.stated_zero_frequency()
-    said |= {name: value for name, value in stated.items() if value is not None}
-    if "unit" not in said:
+    fields |= {name: value for name, value in stated.items() if value is not None}
+    if "unit" not in fields:
         raise ConfigError("the source does not say the unit of the positions; set data.unit=")
     if "detector_pixel_m" in stated:
-        said["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
+        fields["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
     frames, numbers = StoredFrames(store, table.rows), table.frames["index"][table.rows]
-    if "domain" not in said:
+    if "domain" not in fields:
         some = np.unique(np.linspace(0, len(numbers) - 1, samples).astype(int))
-        said["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
-    known = {"zero_frequency": None} | said
+        fields["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
+    known = {"zero_frequency": None} | fields
     return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 
@@ -87,7 +87,7 @@ def complete_scan(
     known = {name: getattr(raw, name) for name in LATER} | {"positions": placed, "probe": probe}
     known = {name: value for name, value in known.items() if value is not None}
     store.complete(known, raw.unit)
-    named = known.keys() - config.stated_quantities().keys()  # these stand above what a file says
+    named = known.keys() - config.stated_quantities().keys()  # these take precedence over the file's values
     zero, lacking = raw.zero_frequency, np.setdiff1d(np.arange(len(placed)), table.rows).tolist()
     return replace(
         config,

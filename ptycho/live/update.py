@@ -1,15 +1,15 @@
-"""One update of a growing object: new patterns are fitted with their neighbours, the rest stays.
+"""One update of a live object: new patterns are fitted with their neighbours, the rest is held.
 
-Every cycle takes new patterns and the old ones nearest to them, or where there are no new ones the pattern
-that was fitted least often with those nearest to it, and minimises
+Every cycle takes new patterns and the old ones nearest to them. If there are no new ones, it takes the
+pattern that was fitted least often and those nearest to it. It minimises
 
     −log p(those) + ½ Σ w |O − O₀|²,   w = 2 Σ_k Σ_m |P_m|² / f²
 
-where the sum goes over the *other* patterns that illuminate a pixel: what they say of the object stands as a
-normal distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation).
-So nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones
-illuminate is refined. It begins as the mean of what is illuminated near it, phase included. The probe is
-refined with the object, and its change is taken by the share of the patterns that asked for it.
+where the sum runs over the *other* patterns that illuminate a pixel. Their likelihood is approximated by a
+normal distribution about the present object (recursive Bayesian estimation with Laplace's approximation). So
+new patterns do not spoil the known part of the object, and a pixel that only they illuminate is refined. It
+starts from the mean of the illuminated pixels near it, phase included. The probe is refined with the object;
+its change is multiplied by the fraction of the patterns that this update fits.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a measured scan to an object that is judged: what the command line and the Python interface share."""
+"""From a measured scan to a scored object: the steps that the command line and the Python interface share."""

@@ -285,7 +285,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
-    """Return what the flags of a reconstruction look at."""
+    """Return the values from which the flags of a reconstruction are derived."""
     residuals_held_out = fit.residuals_held_out
     return Evidence(
         unexplained_variance=fit.residuals.share,

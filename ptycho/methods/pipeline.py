@@ -39,8 +39,8 @@ class Assessed:
         reconstructions: by name; the phase ramp of each is taken from the object to the probe, unless
             ``probe.learn=false``.
         fits: how each explains the patterns that it was fitted to, and the held-out ones.
-        halves: ring correlation of two half scans; None: not computed, or they say nothing.
-        product: the name of the one that the run stands for.
+        halves: ring correlation of two half scans; None: not computed, or not meaningful.
+        product: the name of the reconstruction that is the result of the run.
         rows: the scores of each, as in ``metrics.json``.
         caustic: of the product's strongest probe mode; None: a near field, or lengths are unknown.
     """

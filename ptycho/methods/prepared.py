@@ -36,7 +36,7 @@ class Prepared:
         name: of the scan, unique in its run.
         scan: how its file was interpreted.
         whole: all usable patterns, with the initial beam.
-        kept, out: indices of those that are fitted, and of those that are held out to judge the result by.
+        kept, out: indices of the fitted patterns, and of those that are held out for validation.
         decisions: of the alignment, warnings among them.
         alternative: positions that explained more under the beam that was known before the fit.
         start: what the solver begins with; None: a constant object.

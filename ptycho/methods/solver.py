@@ -1,4 +1,4 @@
-"""The solver on a measured scan: from all patterns, from halves of them."""
+"""Reconstruct a measured scan by the solver: from all patterns, and from halves of them."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
 
 
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
-    """Return the most likely object and beam of a scan, with what was decided; the fit is a :class:`Solved`.
+    """Return the most likely object and beam of a scan, with the decisions; the fit is a :class:`Solved`.
 
-    All is decided and judged without the patterns that are held out; then they join, and it goes on.
+    Decisions and scores are made without the held-out patterns; then these are included in a final fit.
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
@@ -269,7 +269,7 @@ def _completed(
     blockwise: Blockwise,
     advance: Advance,
 ) -> tuple[Solved, Reconstruction]:
-    """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
+    """Return the fit, continued with the held-out patterns included."""
     whole, f = prepared.whole, solved.objective.likelihood.normalisation
     assert reconstruction.beam is not None
     fitted, joined = (

@@ -28,15 +28,17 @@ def build_custom(
         raise ConfigError(f"model.target={target}: gives {type(layer).__name__}; must give a Keras layer")
     C, N, R = geometry.group_size, geometry.N, geometry.region_size
     try:
-        made = layer(tf.ones((2, C, N, N)), tf.zeros((2, C, 2)), tf.ones((1, N, N), tf.complex64))
+        output = layer(tf.ones((2, C, N, N)), tf.zeros((2, C, 2)), tf.ones((1, N, N), tf.complex64))
     except Exception as error:  # whatever its code raises
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise ConfigError(
             f"model.target={target}: fails for x (2, {C}, {N}, {N}), offsets (2, {C}, 2), "
             f"probe (1, {N}, {N}): {reason}"
         ) from error
-    shape, dtype = getattr(made, "shape", None), getattr(made, "dtype", type(made).__name__)
+    shape, dtype = getattr(output, "shape", None), getattr(output, "dtype", type(output).__name__)
     if shape != (2, R, R) or dtype != tf.complex64:
-        found = f"{tuple(shape)} {tf.as_dtype(dtype).name}" if shape is not None else str(dtype)
-        raise ConfigError(f"model.target={target}: gives {found}; must be (2, {R}, {R}) complex64, (B, R, R)")
+        result = f"{tuple(shape)} {tf.as_dtype(dtype).name}" if shape is not None else str(dtype)
+        raise ConfigError(
+            f"model.target={target}: gives {result}; must be (2, {R}, {R}) complex64, (B, R, R)"
+        )
     return layer

@@ -1,4 +1,4 @@
-"""A network that says what an object looks like: from a fit, what its patterns still ask for, and its noise.
+"""A network that denoises an object: its inputs are a fit, the gradient of its patterns, and its noise.
 
 A convolutional network of complex features with three resolutions. Convolutions have complex kernels and no
 bias, and features are bent by gates alone, real numbers made of their moduli:

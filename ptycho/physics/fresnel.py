@@ -1,4 +1,4 @@
-"""From an exit wave to a detector that is near, by Fresnel diffraction in a periodic window.
+"""Propagate an exit wave to a near detector, by Fresnel diffraction in a periodic window.
 
 ======== ==================================================================================================
 ``ψ``    exit wave, ``(…, N, N)`` complex64, N even
@@ -8,13 +8,13 @@
 ``Ψ``    ``F⁻¹[(−1)^(k_r + k_c) H Fψ]``: the wave on the detector, its middle at sample 0
 ======== ==================================================================================================
 
-The sign ``(−1)^k`` moves the wave by N/2, so that the detector's middle is at sample 0, where a far field has
-its zero frequency: all that follows (:func:`~ptycho.physics.centre`, masks, background) is the same of both.
+The sign ``(−1)^k`` shifts the wave by N/2, so that the detector's middle is at sample 0, like the zero
+frequency of a far field: the later steps (:func:`~ptycho.physics.centre`, masks, background) are the same.
 
-Where positions are w + s, w whole, the probe is moved by s, ``P(x − s) O[w + x]``: the true exit wave, moved
-by s. In a far field nobody sees it; here ``exp(+2πi q·s)`` moves it back. Source: Goodman, Introduction to
-Fourier Optics, 4.2; a beam that diverges is a parallel one of other lengths (Paganin, Coherent X-Ray Optics,
-appendix B: Fresnel scaling theorem; :mod:`ptycho.preparation.near_field`).
+If a position is w + s, w whole, the probe is shifted by s, ``P(x − s) O[w + x]``: this is the true exit wave,
+shifted by s. A far field does not change by this; here ``exp(+2πi q·s)`` shifts it back. Source: Goodman,
+Introduction to Fourier Optics, 4.2. A diverging beam is equivalent to a parallel one of other lengths
+(Paganin, Coherent X-Ray Optics, appendix B: Fresnel scaling theorem; :mod:`ptycho.preparation.near_field`).
 """
 
 from __future__ import annotations

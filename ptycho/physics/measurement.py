@@ -2,18 +2,18 @@
 
     λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
-In a near field F is followed by the rest of the way, ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`). A thick
-sample is L slices: ``ψ_0 = c P · O_0``, ``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
+In a near field F is replaced by ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`). A thick sample is L slices:
+``ψ_0 = c P · O_0``, ``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
 
-``forward`` is all of it, for simulation, networks, solver and judging alike. A probe is ``(K, N, N)``, its K
+``forward`` is the whole model, for simulation, networks and scores alike. A probe is ``(K, N, N)``, its K
 modes, or one for each pattern, ``(B, C, K, N, N)``: their intensities add, and so does a background b that
 does not depend on the position. Waves have the axis K of their probe.
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
-on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for the
-intensity and what follows it. What a generator uses takes pairs of real tensors, too
+on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object, except the
+intensity and what follows it. The functions that a generator uses accept pairs of real tensors, too
 (:mod:`~ptycho.physics.waves`).
 """
 

@@ -25,7 +25,7 @@ class Portable:
     """Network in a form that is exported.
 
     Attributes:
-        description: of the network, as the file will state it.
+        description: of the network, as it is written to the file.
         serve: a ``tf.function`` with one signature, without variables; all is float32, with real and
             imaginary parts along an axis of two. ``amplitudes (B, C, N, N)``, ``offsets (B, C, 2)``,
             ``probe (2, [K,] N, N)`` → ``{"regions": (B, 2, R, R)}``.

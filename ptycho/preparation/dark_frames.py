@@ -16,7 +16,7 @@ def dark_frames(patterns: Patterns, good: np.ndarray, below: float, contrast: fl
 
     Args:
         patterns: amplitudes ``(J, N, N)``, zero where not ``good (N, N)``.
-        below: share of the median energy; only patterns with less are looked at.
+        below: share of the median energy; only patterns with less are tested.
         contrast: of the mean pattern's beam over its surround, below which only empty patterns are dark.
     """
     statistics = patterns.statistics

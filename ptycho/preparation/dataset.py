@@ -1,4 +1,4 @@
-"""A measured scan as a dataset: frames dropped, probe scaled, groups of nearest patterns, some held out."""
+"""Make a dataset of a measured scan: drop frames, scale the probe, group nearest patterns, hold some out."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _usable(
 
 
 def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
-    """Return what is said of frames that saw no beam, ``dark (J,)``; warn of more than 1 % of all."""
+    """Return the finding on frames without beam, ``dark (J,)``; warn if they are more than 1 % of all."""
     first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
     share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
     why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"

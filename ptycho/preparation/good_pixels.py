@@ -26,7 +26,7 @@ class Pixels:
 
     Attributes:
         good: ``(H, W)`` bool, as stored.
-        mean: mean intensity of the frames that were looked at, ``(H, W)``, from zero up.
+        mean: mean intensity of the inspected frames, ``(H, W)``, from zero up.
         lowest: numbers below it are marks, in any frame.
         noise: standard deviation of read noise that was seen below zero, in the patterns' own numbers.
         why: what is bad, in words; decisions: for the log.
@@ -79,13 +79,13 @@ def find_good_pixels(
     if config.hot_pixels:
         _drop_defects(pixels, raw, intensity)
         _refuse_nothing(pixels, len(sample))
-    said = ", ".join(pixels.why)
+    reasons = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()
-        text = f"only {share:.0f} % of the pixels are good ({said}): is the mask inverted?"
+        text = f"only {share:.0f} % of the pixels are good ({reasons}): is the mask inverted?"
         pixels.decisions.append(Finding.warning(text))
     bad = f"{(~pixels.good).sum()} of {pixels.good.size}"
-    pixels.decisions.insert(0, Finding("bad pixels", bad, said or "none known"))
+    pixels.decisions.insert(0, Finding("bad pixels", bad, reasons or "none known"))
     pixels.mean = np.where(pixels.good, pixels.mean, 0)
     return pixels
 
@@ -162,7 +162,9 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
 def _refuse_nothing(pixels: Pixels, count: int) -> None:
     """Raise where no pixel is good, or the good ones are dark."""
     if not pixels.good.any():
-        said = ", ".join(pixels.why)
-        raise ConfigError(f"mask: no pixel is good ({said}); is it inverted? turn it over where it is stored")
+        reasons = ", ".join(pixels.why)
+        raise ConfigError(
+            f"mask: no pixel is good ({reasons}); is it inverted? turn it over where it is stored"
+        )
     if not pixels.mean[pixels.good].any():
         raise ConfigError(f"patterns: dark, all values of the {count} inspected patterns are zero")

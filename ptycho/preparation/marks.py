@@ -87,7 +87,7 @@ class FrameCheck:
         self.marked, self.saturated, self.pixels = (np.zeros_like(self.good) for _ in range(3))
 
     def add(self, indices: np.ndarray, frames: np.ndarray) -> None:
-        """Look at ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``."""
+        """Search ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``, for marks."""
         finite = np.isfinite(frames)
         missing = find_marks(frames, self.dtype) & self.good
         wrong = lost_frames(missing, self.good) | np.any(~finite & self.good, axis=(1, 2))
@@ -124,9 +124,9 @@ class FrameCheck:
         if not self.bad.any():
             return None
         marked = np.count_nonzero(self.marked)
-        said = [f"{marked} hold marks"] if marked else []
+        reasons = [f"{marked} hold marks"] if marked else []
         if self.saturation is not None and (many := np.count_nonzero(self.saturated)):
-            said.append(f"{many} saturated (data.saturation={self.saturation:g})")
+            reasons.append(f"{many} saturated (data.saturation={self.saturation:g})")
         some, more = listed(self.among)
-        why = f"{', '.join(said)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
+        why = f"{', '.join(reasons)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
         return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)

@@ -105,9 +105,9 @@ def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataC
     """Return the lengths of a near field; None: the scan is one of a far field.
 
     Args:
-        raw: what file and user say.
+        raw: the scan with the values of file and user.
         pitch: of the detector's pixels as the frames are turned, (row, col).
-        config: how it is read.
+        config: how the scan is read.
 
     Raises:
         ConfigError: a length is not known.
@@ -116,8 +116,8 @@ def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataC
         return None
     known = {"energy_eV": raw.energy_eV, "distance_m": raw.distance_m, "detector_pixel_m": pitch}
     if missing := [f"data.{key}=" for key, value in known.items() if value is None]:
-        said = ", ".join(missing)
-        raise ConfigError(f"data.physics=near_field: needs what the file does not say: set {said}")
+        keys = ", ".join(missing)
+        raise ConfigError(f"data.physics=near_field: needs what the file does not say: set {keys}")
     assert raw.energy_eV is not None and raw.distance_m is not None and pitch is not None
     binned = config.bin * pitch[0], config.bin * pitch[1]
     return NearField(raw.energy_eV, raw.distance_m, binned, config.source_distance_m)
@@ -171,11 +171,11 @@ def probe_in_window(
 
 def magnification_hint(near: NearField | None, looks_near: bool) -> str:
     """Return what to do about a scan below a pixel, if a diverging beam would explain it; or nothing."""
-    said = "magnifies: set data.source_distance_m=, from the focus or source to the sample; or data.unit="
+    text = "magnifies: set data.source_distance_m=, from the focus or source to the sample; or data.unit="
     if near is not None and near.source_distance_m is None:
-        return f"a near field of a beam that diverges {said}"
-    said = f"the patterns look like a near field, which {said}"
-    return f"{said}, with data.physics=near_field" if near is None and looks_near else ""
+        return f"a near field of a beam that diverges {text}"
+    text = f"the patterns look like a near field, which {text}"
+    return f"{text}, with data.physics=near_field" if near is None and looks_near else ""
 
 
 def looks_like_near_field(

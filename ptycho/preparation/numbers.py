@@ -1,4 +1,4 @@
-"""What the numbers of a scan are: counts, intensities or amplitudes; frames that repeat; a photon's gain."""
+"""Determine what a scan's numbers are: counts, intensities or amplitudes; repeated frames; photon gain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptycho.scan.finding import Finding
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """Size of the sample of frames that is looked at before all are read."""
+    """Size of the sample of frames that is inspected before all are read."""
 
     frames: int = 64
     most_bytes: int = 2**29  # of these frames in double precision,
@@ -85,14 +85,14 @@ def find_gain(
 
 
 def _uneven(flat: np.ndarray) -> Finding:
-    """What is said of counts divided by a flat field ``(n,)`` of the good pixels."""
+    """Return the finding on counts that were divided by a flat field ``(n,)`` of the good pixels."""
     spread = 100 * float(np.std(flat) / np.mean(flat))
     why = f"divided by a flat field, ± {spread:.2g} % from pixel to pixel, they are not quite Poisson's"
     return Finding("photon gain", "1 on average", why)
 
 
 def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
-    """What the numbers say of the gain."""
+    """Return the gain as the numbers of the file show it."""
     if pixels.noise:
         return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
     if raw.dark is not None or raw.flat is not None:

@@ -1,4 +1,4 @@
-"""Where the zero frequency of a scan's frames lies, and how wide its patterns are."""
+"""Determine the zero frequency of a scan's frames, and the width of its patterns."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def pattern_side(
     near: NearField | None,
     findings: list[Finding],
 ) -> int:
-    """Return N: as asked for, or that of the window which holds the whole of ``mean (H, W)``.
+    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``.
 
-    Of the frame as stored, so that N does not change where it is turned: a flipped one of even size has its
-    first row or column one pixel too late, and the pattern's first is bad there.
+    It is determined on the frame as stored, so that N does not depend on the orientation: in a flipped frame
+    of even size the first row or column is one pixel too late, and the pattern's first one is bad.
     """
     if config.N is not None:
         findings.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))

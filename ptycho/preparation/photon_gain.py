@@ -19,7 +19,7 @@ seen where single photons are, in pixels that many frames leave dark: all values
 the smallest. Then the mean step stands for the gain; the noise is that of photons but for the spread of s_p.
 
 Other intensities that are no multiples of one number (read noise, interpolation, a scale of each frame's own)
-leave the gain open: a variance that grows with the mean does not tell it apart from other noise of the kind.
+leave the gain open: a variance proportional to the mean does not distinguish it from other such noise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def photon_gain(
 
     Args:
         precision: relative error of an intensity; by default after a few operations in single precision.
-        most: intensities that are looked at.
+        most: number of intensities that are used.
         stray: share of them that may be no multiple of the gain (interpolated bad pixels), or below zero.
     """
     some = intensities[:: max(1, -(-intensities.size // most))]
@@ -64,11 +64,11 @@ def photon_gain(
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
     q, spread = float(steps.mean()), 100 * float(steps.std() / steps.mean())
-    said = (
+    reason = (
         f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
-    return _with_photon_noise(q, said, some / q, good)
+    return _with_photon_noise(q, reason, some / q, good)
 
 
 def pixel_steps(

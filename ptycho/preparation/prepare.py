@@ -175,7 +175,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     """Determine how a scan is read, from the file, the configuration, and a sample of its frames.
 
     Raises:
-        ConfigError: something cannot be determined; the message names the key that says it.
+        ConfigError: a value cannot be determined; the message names the key to set.
     """
     findings = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)
@@ -280,7 +280,7 @@ def _probe(
 
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
-    """What the user states stands above what the file says."""
+    """Return the scan with the user's values, which take precedence over those of the file."""
     pitch = config.stated_pitch_m()
     changes: dict[str, Any] = {
         "domain": config.domain,

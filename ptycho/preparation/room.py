@@ -28,7 +28,7 @@ NETWORK = "pinn"
 
 
 def check_disk_for(raw: RawScan, section: DataConfig, folder: Path, advice: str = OF_PATTERNS) -> None:
-    """Refuse a scan whose patterns, copied, do not fit on the disk: before a frame is looked at."""
+    """Refuse a scan whose copied patterns do not fit on the disk, before any frame is read."""
     count, height, width = raw.patterns.shape
     used = len(checked_frames(section, count))
     check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder, advice)

@@ -159,7 +159,7 @@ def _of_all_frames(
 
 
 def _model(folder: Path) -> dict[str, str]:
-    """Return what the solver of a run selected, by the names of its findings; empty where no file says it."""
+    """Return what the solver of a run selected, by the names of its findings; empty if no file has it."""
     try:
         findings: Mapping[str, Any] = read_json(folder / METRICS).get("findings", {})
         return {

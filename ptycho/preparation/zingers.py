@@ -1,8 +1,8 @@
-"""Zingers: cosmic rays and fluorescence in single pixels of single frames, found while patterns are copied.
+"""Detect zingers, cosmic rays and fluorescence in single pixels of single frames, while patterns are copied.
 
-A pixel of one frame is a zinger where it holds far more photons than in any other frame, its neighbours there
-included, and far more than its neighbours in the same frame. The far field of a beam that is narrower than
-the window is smooth from pixel to pixel, so that no object makes such a pixel.
+A pixel of one frame is a zinger if it holds far more photons than it and its neighbours do in any other
+frame, and far more than its neighbours in the same frame. The far field of a beam that is narrower than the
+window is smooth from pixel to pixel, so that no object causes such a pixel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Zingers:
     Attributes:
         first, second: the largest and the next amplitude of each pixel ``(N, N)``, of different patterns.
         where: ``(N, N)``, the pattern of the largest.
-        limits: from when on photons are a zinger; count: patterns that were looked at.
+        limits: numbers of photons from which a pixel is a zinger; count: number of patterns added.
     """
 
     first: np.ndarray
@@ -51,11 +51,11 @@ class Zingers:
 
     @classmethod
     def begin(cls, N: int) -> Zingers:
-        """Return the value before any pattern was looked at, of ``N × N`` pixels."""
+        """Return the value before any pattern is added, of ``N × N`` pixels."""
         return cls(np.zeros((N, N), np.float32), np.zeros((N, N), np.float32), np.zeros((N, N), np.int64))
 
     def add(self, block: np.ndarray) -> None:
-        """Look at the next amplitudes ``(K, N, N)``; those that are not finite are passed over."""
+        """Add the next amplitudes ``(K, N, N)``; values that are not finite are ignored."""
         block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
         place = block.argmax(axis=0)
         largest = np.take_along_axis(block, place[None], 0)[0]

@@ -1,9 +1,9 @@
-"""One interface to files of arrays: HDF5 and NPZ, which have them by name, and TIFF, which has patterns.
+"""One interface to files of arrays: HDF5 and NPZ, whose arrays have names, and TIFF, which has patterns.
 
 A key is a path, ``entry/data/x``, or that of an attribute, ``entry/data@Pixel_size``; ``@name`` is one of the
 root. An NPZ has no attributes but arrays in their place: ``probe_pixel_m`` for ``probe@pixel_m``.
 
-What is wrong is kept in :attr:`Archive.problems`, until :meth:`Archive.refuse` raises all of it as one line.
+Faults are collected in :attr:`Archive.problems`, until :meth:`Archive.refuse` raises all of them as one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damage
 
 
 class ArchiveError(ValueError):
-    """Fault of a file or a key, in words that do not name the file that was asked for."""
+    """Fault of a file or a key, in words that do not name the opened file."""
 
 
 class Entry(NamedTuple):
@@ -51,7 +51,7 @@ class Patterns(ABC):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of patterns; more than one where the positions tell which axis is theirs."""
+        """Possible numbers of patterns; several if the positions decide which axis is the patterns'."""
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
@@ -71,7 +71,7 @@ class Patterns(ABC):
 
     @abstractmethod
     def samples(self) -> Iterator[np.ndarray]:
-        """Yield some of the numbers, in blocks ``(…)`` of any shape, as many as are asked for."""
+        """Yield some of the numbers one after the other, in blocks ``(…)`` of any shape."""
 
     @abstractmethod
     def close(self) -> None:
@@ -96,17 +96,17 @@ class Selected(Patterns):
 
 
 class Archive(ABC):
-    """An open file, and all that was found to be wrong or worth telling; a context manager.
+    """An open file, and the faults and notes about it; a context manager.
 
-    At the end of the block it is closed, unless patterns were taken from it, which then close it.
+    At the end of the block the file is closed, unless patterns were taken from it, which then close it.
 
     Attributes:
         kind: ``HDF5``, ``NPZ`` or ``TIFF``.
-        path: as it was given.
-        stated: values that the user puts in place of the file's, see :class:`ReadOptions`.
+        path: as specified.
+        stated: values that the user specifies in place of the file's, see :class:`ReadOptions`.
         problems, warnings, notes: a line each.
-        lenient: what nobody needs and cannot be used is passed over with a warning; else it is a problem.
-        strict: the user named every key, so that all of them must be of use.
+        lenient: an optional value that cannot be used is skipped with a warning; otherwise it is a problem.
+        strict: the user named every key, so that all of them must be usable.
     """
 
     kind: ClassVar[str]
@@ -211,11 +211,11 @@ class Archive(ABC):
 
     def absorb(self, other: Archive) -> None:
         """Take over what was noted in a second file."""
-        where = "" if other.path == self.path else f"{other.path}: "
+        prefix = "" if other.path == self.path else f"{other.path}: "
         for problem in other.problems:
-            self.complain(f"{where}{problem}")
-        self.warnings += [f"{where}{line}" for line in other.warnings]
-        self.notes += [f"{where}{line}" for line in other.notes]
+            self.complain(f"{prefix}{problem}")
+        self.warnings += [f"{prefix}{line}" for line in other.warnings]
+        self.notes += [f"{prefix}{line}" for line in other.notes]
 
     def first(self, *keys: str) -> str | None:
         """Return the first of some keys at which an array is."""
@@ -248,6 +248,6 @@ class Archive(ABC):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an exception says, in 300 letters at most; a ``KeyError`` would add quotes."""
+    """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__

@@ -70,8 +70,8 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     try:
         source, grid, rows_first, step = choose(path)
     except Exception as error:  # whatever a damaged file leads to
-        said = str(error) if isinstance(error, ConfigError) else f"cannot be read ({describe_error(error)})"
-        raise ConfigError(f"{path}: {said}") from error
+        reason = str(error) if isinstance(error, ConfigError) else f"cannot be read ({describe_error(error)})"
+        raise ConfigError(f"{path}: {reason}") from error
     raster = complete(options.raster, step, path)
     positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
     some = source.read(np.unique(np.linspace(0, count - 1, min(64, count)).astype(int)))

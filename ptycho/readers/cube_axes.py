@@ -44,10 +44,10 @@ def step_m(axes: Sequence[Axis]) -> tuple[float, float] | None:
 
 
 def complete(raster: Raster | None, step: tuple[float, float] | None, path: str | Path) -> Raster:
-    """Return the raster that the user states, with the ``step`` of the file where the user states none.
+    """Return the raster that the user specifies, with the ``step`` of the file if none is specified.
 
     Raises:
-        ConfigError: nobody states the step.
+        ConfigError: neither the user nor the file has a step.
     """
     raster = raster or Raster(None, None)
     if raster.step_m is None and step is None:
@@ -77,11 +77,11 @@ def raster_positions(
     """Return positions ``(J, 2)`` in metres of ``count`` patterns.
 
     Args:
-        grid: that the file's axes state; None: ``raster.shape`` must.
+        grid: that of the file's axes; None: ``raster.shape`` must be specified.
         rows_first: a list of patterns runs along the rows first, as MATLAB stores it.
 
     Raises:
-        ConfigError: there is no raster of so many positions, or nobody states its step.
+        ConfigError: there is no raster of so many positions, or its step is unknown.
     """
     if raster.step_m is None:
         raise ConfigError(

@@ -63,7 +63,7 @@ def _at_once(
 
 
 def is_zarr(path: Path) -> bool:
-    """Tell whether a folder is a Zarr store."""
+    """Return whether a folder is a Zarr store."""
     return any((path / name).is_file() for name in ZARR)
 
 
@@ -134,7 +134,7 @@ def _axis(axis: dict[str, Any]) -> Axis:
 
 
 def _ends_with_the_raster(tags: dict[str, Any], axes: list[Axis]) -> bool:
-    """Tell whether the detector's axes come first, as in older files of DigitalMicrograph."""
+    """Return whether the detector's axes come first, as in older files of DigitalMicrograph."""
     swapped = tags.get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
     if swapped is not None:
         return not int(swapped)

@@ -25,7 +25,7 @@ NAME = "4dstem"
 
 
 def detect(file: Archive) -> bool:
-    """Tell whether the largest array has axes beside it."""
+    """Return whether the largest array has axes beside it."""
     return _find(file) is not None
 
 

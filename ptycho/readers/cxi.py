@@ -19,7 +19,7 @@ under ``entry_1``
 
 Signs: where the sample goes, the probe goes the other way over the object. Rows and columns are along the
 basis vectors; without them, down (−y) and to the right as the beam sees it (−x), as cdtools has it: the row
-is the sample's y, the column its x. A ``units`` attribute is believed. A second file for patterns, as
+is the sample's y, the column its x. A ``units`` attribute is used. A second file for patterns, as
 the products that ptychodus writes in CXI, has what is not of the detector, and the numbers of the patterns.
 """
 

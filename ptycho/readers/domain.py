@@ -1,4 +1,4 @@
-"""Tell whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
+"""Determine whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
 
 =========================== ==================================================================
 key ``diffamp``             ``amplitude``

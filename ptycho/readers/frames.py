@@ -1,4 +1,4 @@
-"""Which frames of a scan are used, and which position belongs to each."""
+"""Select the frames of a scan that are used, and the position that belongs to each."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def paired(
 
 
 def _mismatch(source: Patterns, places: int) -> str:
-    """What is said of another number of positions than of patterns."""
+    """Return the message that the numbers of positions and patterns differ."""
     count = source.shape[0]
-    said = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those that "
-    said += f"have no counterpart: data.frames={min(count, places)} takes the first ones"
-    return said + (f", data.drop=[…] {count - places} patterns by their numbers" if count > places else "")
+    message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those that "
+    message += f"have no counterpart: data.frames={min(count, places)} takes the first ones"
+    return message + (f", data.drop=[…] {count - places} patterns by their numbers" if count > places else "")

@@ -1,4 +1,4 @@
-"""HDF5 files from anyone as archives: opened, walked, listed and read without trusting them.
+"""Untrusted HDF5 files as archives: open, walk, list and read them with checks.
 
 ======================= =========================================================================
 what a file may hold    what is done
@@ -7,9 +7,9 @@ soft links              followed, 16 of them at most
 external links          followed to files in the folder of the file that was named, in that which
                         ``data.links_root`` names, or below one of them
 external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
-virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
+virtual datasets        their sources are searched, see :mod:`~ptycho.readers.hdf5_storage`
 Python objects          never unpickled: only numbers and text are read
-packed chunks           looked at before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
+packed chunks           checked before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
 ======================= =========================================================================
 
 Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with
@@ -41,7 +41,7 @@ class Hdf5Archive(Archive):
 
     Attributes:
         root, links_root: the folders that links must not leave.
-        chunks: those that were looked at before HDF5 unpacks them.
+        chunks: those that were checked before HDF5 unpacks them.
 
     Raises:
         ConfigError: it is missing, cut short, being written, or no HDF5.

@@ -1,9 +1,9 @@
-"""Chunks of HDF5 datasets, looked at before HDF5 unpacks them.
+"""Check the chunks of HDF5 datasets before HDF5 unpacks them.
 
-HDF5 takes what its filters give to be as long as a chunk, and some of them take the lengths in a chunk to be
-true: bytes that lie lead beyond the memory, and end the process. So the outermost filter of a chunk must
-unpack to the chunk's size, by what its header says (gzip, which has none, is unpacked once more), and the
-lengths of its blocks must end where the chunk does. What no header tells is read by another process first.
+HDF5 assumes that the output of its filters is as long as a chunk, and some filters trust the lengths in a
+chunk: wrong bytes lead beyond the memory, and end the process. So the outermost filter of a chunk must unpack
+to the chunk's size, by its header (gzip, which has none, is unpacked once more), and the lengths of its
+blocks must end where the chunk does. A chunk that no header describes is read by another process first.
 
 ========================= ====================================================================================
 HDF5's own                gzip (1), shuffle (2), Fletcher's checksum (3), szip (4), nbit (5), scaleoffset (6)
@@ -47,7 +47,7 @@ for part in data.iter_chunks():
 
 
 class Chunks:
-    """The chunks of an open file's datasets, and of the files that they refer to; each is looked at once."""
+    """The chunks of an open file's datasets, and of the files that they refer to; each is checked once."""
 
     def __init__(self) -> None:
         self._sound = set[tuple[str, int, int]]()

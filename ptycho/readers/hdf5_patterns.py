@@ -6,7 +6,7 @@ one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
 several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
 =========================== ================================================================================
 
-Opening reads four patterns at most, to tell counts from intensities.
+Opening reads four patterns at most, to distinguish counts from intensities.
 
 MATLAB 7.3 files have the axes of every array in reverse, as MATLAB stores columns first. A dataset is one of
 MATLAB's if it has the attribute ``MATLAB_class``, which ``save -v7.3`` writes and ``h5write`` does not, or if
@@ -149,10 +149,10 @@ def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset | N
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
-    """The dataset with room for the chunks that a few neighbouring patterns are spread over.
+    """Return the dataset with a cache for the chunks over which a few neighbouring patterns are spread.
 
-    Chunks that are small along the detector and long along the scan, as h5py makes them by itself, are
-    otherwise unpacked again for every pattern. HDF5 sets the room when nobody else has the dataset open.
+    Chunks that are small along the detector and long along the scan, as h5py makes them by default, are
+    otherwise unpacked again for every pattern. HDF5 sets the cache only if the dataset is not open elsewhere.
     """
     if dataset.chunks is None:
         return dataset

@@ -1,8 +1,8 @@
-"""What HDF5 does not say of a dataset: that its numbers are elsewhere, oddly packed, or not there.
+"""Find out whether the numbers of an HDF5 dataset are in other files, in doubtful chunks, or missing.
 
 HDF5 gives zeros, without an error, for chunks that were never written (an acquisition that was killed) and
-for the parts of a virtual dataset whose sources are missing. Neither is looked for by reading: the chunks
-that are in the file are listed, and the sources of virtual datasets opened.
+for the parts of a virtual dataset whose sources are missing. Neither is detected by reading: the chunks that
+are in the file are listed, and the sources of virtual datasets are opened.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
         return np.zeros(0, int)
     if missing and len(file.problems) == before:
         if inner and missing == total:
-            said = f"none of its {total} patterns was ever written"
-            file.complain(f"{name}: {said}; was the acquisition stopped?")
+            problem = f"none of its {total} patterns was ever written"
+            file.complain(f"{name}: {problem}; was the acquisition stopped?")
         else:
-            said = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
-            file.warnings.append(f"{name}: {said} and read as zeros; was the acquisition stopped?")
+            problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
+            file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
     return some
 
 
@@ -153,8 +153,8 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
         try:
             if which not in opened:
                 opened[which] = _source(file, dataset, source, name)
-                said = f"{name}, from {source.file_name},"
-                lost += _examine(file, opened[which], inner, said, left - 1)[0]
+                label = f"{name}, from {source.file_name},"
+                lost += _examine(file, opened[which], inner, label, left - 1)[0]
             lost += _short(source, opened[which].shape) // entry
         except ArchiveError as error:
             file.complain(str(error))

@@ -47,7 +47,7 @@ class JoinedPatterns:
 
 
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
-    """Return several scans as one, whose ``scan_index`` says which pattern is of which.
+    """Return several scans as one, whose ``scan_index`` is the scan of each pattern.
 
     The probe is that of the first scan that has one; a pixel is good where it is in all of them. The object
     of a file is left out: its place is known in the coordinates of that file alone.

@@ -50,7 +50,7 @@ def detect(file: Archive) -> bool:
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """Read a scan from a file, or two, of which ``options.keys`` says what is where."""
+    """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
         table = _table(options.keys, NAMES[file.kind], largest(file) if options.raster is not None else [])
@@ -102,7 +102,7 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
 
 
 def largest(file: Archive, most: int = 2000) -> list[str]:
-    """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are looked at."""
+    """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are inspected."""
     sizes = {}
     for key in file.names(most):
         entry = file.entry(key)

@@ -43,11 +43,11 @@ class Layout:
         detect: whether a file has it; no link to another file is followed.
         patterns: keys; or those of the parts of a scan, one after the other.
         any_order: in NPZ, patterns may be the last axis, ``(H, W, J)``, or a raster ``(A, B, H, W)``.
-        domain: what the format says that its patterns are; or a function of a file and its patterns.
-        zero_frequency: ``centre`` or ``corner``, if the format says so.
+        domain: kind of numbers that the format defines; or a function of a file and its patterns.
+        zero_frequency: ``centre`` or ``corner``, if the format defines it.
         centre: keys of its row and column in pixels.
-        energy, wavelength: with their units, where the file does not say these.
-        wave: key of a word; if that is *electron*, the energy is theirs.
+        energy, wavelength: with their units, if the file does not have these.
+        wave: key of a word; if that is *electron*, the energy is that of electrons.
         distance, pixel: metres; ``pixel`` of the detector and those of probe and object: one key, or those of
             the row and the column.
         weights: of coherent modes of the probe.
@@ -98,7 +98,7 @@ class Layout:
         return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
     def values(self, file: Archive, source: Patterns | None) -> dict[str, Any]:
-        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file does not say."""
+        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
         centre = tuple(read_plain(file, key) for key in self.object_centre)
         mask = file.first(*self.masks)
@@ -128,9 +128,9 @@ class Layout:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""
         energy = read_number(file, ENERGY, self.energy_unit, *self.energy)
         stated = file.stated.get("energy_eV") is not None
-        said = file.text(self.wave) if self.wave and energy is not None and not stated else None
-        if energy is not None and said is not None and "electron" in said.lower():
-            file.notes.append(f"{self.wave} is {said.strip()}: {energy / 1e3:g} keV is theirs")
+        particle = file.text(self.wave) if self.wave and energy is not None and not stated else None
+        if energy is not None and particle is not None and "electron" in particle.lower():
+            file.notes.append(f"{self.wave} is {particle.strip()}: {energy / 1e3:g} keV is theirs")
             return photon_energy_eV(electron_wavelength_m(energy / 1e3))
         if energy is not None or not self.wavelength:
             return energy

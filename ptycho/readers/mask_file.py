@@ -23,8 +23,8 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
     try:
         image = _image(Path(path), shape)
     except Exception as error:  # whatever a damaged file leads to
-        said = str(error) if isinstance(error, ConfigError) else f"cannot be read ({shown(str(error))})"
-        raise ConfigError(f"data.mask_file={path}: {said.removeprefix(f'{path}: ')}") from error
+        reason = str(error) if isinstance(error, ConfigError) else f"cannot be read ({shown(str(error))})"
+        raise ConfigError(f"data.mask_file={path}: {reason.removeprefix(f'{path}: ')}") from error
     if image.shape != shape or image.dtype.kind not in "biuf":
         raise ConfigError(
             f"data.mask_file={path}: holds {image.shape} of {image.dtype}; must be an image of {shape}, "

@@ -47,8 +47,8 @@ def _known(file: Archive) -> list[str]:
 
 
 def _defined(file: Archive, entry: str) -> bool:
-    said = file.text(f"{entry}/definition") if file.holds(f"{entry}/definition") else None
-    return said is not None and said.strip().lower() in DEFINITIONS
+    definition = file.text(f"{entry}/definition") if file.holds(f"{entry}/definition") else None
+    return definition is not None and definition.strip().lower() in DEFINITIONS
 
 
 def _of_entry(entry: str) -> Layout:

@@ -1,4 +1,4 @@
-"""NPZ files from anyone, as archives; their members are checked by :mod:`ptycho.files.npz`.
+"""NPZ files of any origin, as archives; their members are checked by :mod:`ptycho.files.npz`.
 
 ================================== ==================================================================
 patterns                           where one is read
@@ -32,10 +32,10 @@ from ptycho.readers.raw_scan import ReadOptions
 
 
 class NpzArchive(Archive):
-    """An open NPZ file. Old ones hold Python objects where a probe should be, which are passed over.
+    """An open NPZ file. Old files hold Python objects in place of a probe; these are skipped.
 
     Raises:
-        ConfigError: it is missing, or no NPZ.
+        ConfigError: the file is missing, or not an NPZ.
     """
 
     kind, lenient = "NPZ", True
@@ -135,7 +135,7 @@ class NpzPatterns(Patterns):
     Args:
         path, header: the archive, and its member, of three axes.
         order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
-        either: the order may be the other one; :meth:`order_for` tells.
+        either: the order may be the other one; :meth:`order_for` decides.
         scratch: folder for a copy; None: the one for temporary files.
     """
 

@@ -74,8 +74,8 @@ def _domain(file: Archive, source: Patterns) -> str | None:
         file.notes.append(f"{CONTRACTS[contract]}: measurement_domain is {contract[1]}")
         return CONTRACTS[contract]
     if contract != (None, None):
-        said = f"scale_contract_version={contract[0]}, measurement_domain={contract[1]}"
-        file.warnings.append(f"{said}: no pair that is known; not heeded")
+        pair = f"scale_contract_version={contract[0]}, measurement_domain={contract[1]}"
+        file.warnings.append(f"{pair}: no pair that is known; not heeded")
     domain = find_domain(file, source)
     if domain is None:
         rules = "the amplitude by PtychoPINN's rules, the intensity in ptychodus' export"

@@ -168,8 +168,8 @@ def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
         both = f"{len(mine)} patterns and {len(theirs)} positions"
         file.complain(f"{both} have numbers that repeat; give each a number of its own")
     elif twice[1]:
-        said = f"{twice[1]} of {len(theirs)} positions"
-        file.warnings.append(f"{said} are of patterns that have another; are they right?")
+        share = f"{twice[1]} of {len(theirs)} positions"
+        file.warnings.append(f"{share} are of patterns that have another; are they right?")
     return False
 
 
@@ -239,8 +239,8 @@ def make_scan(
     file.refuse()
     assert source is not None and placement is not None
     notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
-    said: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
-    return RawScan(name, source, positions=placement.positions, unit=placement.unit, **said)
+    attributes: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
+    return RawScan(name, source, positions=placement.positions, unit=placement.unit, **attributes)
 
 
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:

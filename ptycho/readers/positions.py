@@ -154,7 +154,7 @@ def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) ->
 
 
 def in_axes(file: Archive, key: str, placement: Placement, options: ReadOptions, said: str = "") -> Placement:
-    """Return positions whose two columns are those of the array, or x and y, as the user says."""
+    """Return positions whose two columns are those of the array, or x and y, as the user specifies."""
     turned = options.axes == "xy"
     order = "(col, row)" if turned else "(row, col)"
     file.notes.append(f"positions: {key} is taken as {order}{said}, in {placement.unit}")

@@ -12,7 +12,7 @@ chosen columns  ``data.position_columns=[x_rb,y_rb]``: by name (``x_rb`` is ``x_
 
 ``x`` and ``col`` are the column of the object's array, ``y`` and ``row`` its row; each is the probe's place
 on the object and increases with the array's index (of a sample stage that moves instead, both signs are
-turned). What the header does not say, the user does: programs write x first or y first under one name.
+turned). The user specifies what the header lacks: programs write x first or y first under one name.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Line = tuple[int, str]  # its number, from 1, and what it says
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the row and the column, each with its unit; None: the table does not say.
+    """Columns of the row and the column, each with its unit; None: the table has none.
 
-    ``unknown``: what stands where a unit is expected, and is none that is known.
+    ``unknown``: text in place of a unit that is not a known unit.
     """
 
     row: int
@@ -66,7 +66,7 @@ def read_table(
 
     Args:
         path: of it; NPY by its content, otherwise text.
-        unit: a key of ``UNITS``, for a table that does not say; stands against one that does.
+        unit: a key of ``UNITS``, for a table without one; it takes precedence over that of the table.
         axes: ``xy`` or ``rc``, what its two columns are if they have no names.
         chosen: its two columns, by name or number.
 
@@ -90,8 +90,8 @@ def read_table(
         )
     positions, common_unit, note = in_one_unit(path, values, columns, unit)
     rows, cols = columns.row + 1, columns.col + 1
-    where = f"{len(values)} positions from {path}: rows in column {rows}, columns in {cols}, {note}"
-    return Table(positions, common_unit, (where, "positions are taken as the probe's, not the sample's"))
+    source = f"{len(values)} positions from {path}: rows in column {rows}, columns in {cols}, {note}"
+    return Table(positions, common_unit, (source, "positions are taken as the probe's, not the sample's"))
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
@@ -108,8 +108,8 @@ def _content(path: Path, most: int = 2**28) -> bytes:
             raise ConfigError(f"is larger than {most} bytes; is it a table?")
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        said = error if isinstance(error, ConfigError) else reason
-        raise ConfigError(f"data.positions_file={path}: {said}") from error
+        fault = error if isinstance(error, ConfigError) else reason
+        raise ConfigError(f"data.positions_file={path}: {fault}") from error
     return content
 
 
@@ -155,9 +155,9 @@ def in_one_unit(
         against = f", against {row}, {col} in its header" if {row, col} - {None, unit} else ""
         return values, unit, f"in {unit} (data.unit{against})"
     if row is None or col is None:
-        said = "does not say the unit of its positions"
-        said = f"its unit {columns.unknown} is none that is known" if columns.unknown else said
-        raise ConfigError(f"{path}: {said}; add data.unit= {', '.join(UNITS)}")
+        problem = "does not say the unit of its positions"
+        problem = f"its unit {columns.unknown} is none that is known" if columns.unknown else problem
+        raise ConfigError(f"{path}: {problem}; add data.unit= {', '.join(UNITS)}")
     scales = UNITS[row], UNITS[col]
     if row == col:
         return values, row, f"in {row} (its header)"
@@ -227,9 +227,9 @@ def _chosen(
     path: Path, names: Sequence[str], count: int, axes: str | None, chosen: Sequence[str]
 ) -> tuple[int, int]:
     """(row, col) of the two columns that the user chose."""
-    said = f"{path}: data.position_columns=[{','.join(chosen)}]"
+    key = f"{path}: data.position_columns=[{','.join(chosen)}]"
     if len(chosen) != 2:
-        raise ConfigError(f"{said}: must be two columns, by name or by number from 1")
+        raise ConfigError(f"{key}: must be two columns, by name or by number from 1")
     places = []
     for wanted in chosen:
         same = [k for k, name in enumerate(names) if name.lower() == wanted.lower()]
@@ -237,7 +237,7 @@ def _chosen(
         if not like and wanted.isdecimal() and 1 <= int(wanted) <= count:
             like = [int(wanted) - 1]
         if len(like) != 1:
-            raise ConfigError(f"{said}: {wanted} must be one of {', '.join(names) or f'1 to {count}'}")
+            raise ConfigError(f"{key}: {wanted} must be one of {', '.join(names) or f'1 to {count}'}")
         places += like
     words = [(_words(names[k]) or [""])[0] if names else "" for k in places]
     says_rows = words[0] == "row" or [word[-1:] for word in words] == ["y", "x"]

@@ -75,9 +75,9 @@ def _numbers(file: Archive) -> Layout:
 
 
 def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    said = file.text("meta/propagation") or file.text("info/propagation")
-    if said not in (None, "farfield"):
-        file.warnings.append(f"propagation={said}: only the far field is reconstructed here")
+    propagation = file.text("meta/propagation") or file.text("info/propagation")
+    if propagation not in (None, "farfield"):
+        file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
     if source is None:
         return {}
     good = values["good"]

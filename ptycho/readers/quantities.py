@@ -26,7 +26,7 @@ class Quantity:
     """Range of a number: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
 
     Attributes:
-        option: key of the section ``data`` that stands above the file; None: there is none.
+        option: key of the section ``data`` that takes precedence over the file; None: there is none.
         from_option: its value as this quantity.
     """
 

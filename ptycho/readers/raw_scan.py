@@ -68,7 +68,7 @@ class Frames:
 
 @dataclass(frozen=True, eq=False)
 class RawScan:
-    """Scan as a file describes it; what it does not say is None.
+    """Scan as a file describes it; values that the file lacks are None.
 
     Attributes:
         format: name of the format, a key of ``FORMATS``.
@@ -135,7 +135,7 @@ class Raster:
         shape: rows and columns; None: those of the patterns' axes.
         step_m: from row to row, and from column to column; None: that of the file.
         path: ``raster``, each row from its first column on, or ``snake``, every second row backwards.
-        source: who states the step.
+        source: where the step is from.
     """
 
     shape: tuple[int, int] | None
@@ -168,8 +168,8 @@ class ReadOptions:
         links_root: a folder that links of HDF5 may lead to, beside that of the file.
         drop, stride, frames: which frames are used, as the section ``data`` has it.
         raster: positions in place of the file's.
-        stated: ``energy_eV``, ``distance_m``, ``detector_pixel_m``, as far as the user says them: what the
-            file has instead is not looked at.
+        stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that the user specifies; the
+            file's values are then ignored.
     """
 
     format: str | None = None

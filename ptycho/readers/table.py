@@ -1,4 +1,4 @@
-"""Which formats of measured scans there are, and which of them a file has: its content says, not its name.
+"""The formats of measured scans; the format of a file is recognised by its content, not by its name.
 
 =========== =================================================================================================
 HDF5        the signature of HDF5, at its beginning or after a block of the user's
@@ -7,8 +7,8 @@ TIFF        the signature of TIFF, or a folder with such files
 =========== =================================================================================================
 
 Of the formats of one container the first that recognises the file reads it; the most specific come first.
-``data.format`` goes before, and so does a map of keys that says where the patterns are (some detectors' files
-want a map of the positions alone).
+``data.format`` takes precedence, and so does a map of keys with the path of the patterns (the files of some
+detectors need a map of the positions alone).
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a ras
 
 
 def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
-    """Read a measured scan of any format; its patterns are read when they are asked for.
+    """Read a measured scan of any format; its patterns are read on demand.
 
     Args:
         path: a file, or a folder of TIFF files.
-        options: what the file does not say.
+        options: what the file does not contain.
 
     Raises:
-        ConfigError: one line with what is wrong, or with what the file holds if it has no known layout.
+        ConfigError: one line with the fault, or with the contents of a file that has no known layout.
     """
     path, options = Path(path), options or ReadOptions()
     if options.format is not None and is_import_path(options.format):

@@ -121,9 +121,9 @@ class TiffPatterns(Patterns):
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         wanted = np.arange(self.shape[0])[index]
         patterns = np.empty((len(wanted), *self.shape[1:]), self.dtype)
-        where = np.searchsorted(self._ends, wanted, side="right")
-        for k in np.unique(where):
-            mine, series = np.flatnonzero(where == k), self._series[k]
+        parts = np.searchsorted(self._ends, wanted, side="right")
+        for k in np.unique(parts):
+            mine, series = np.flatnonzero(parts == k), self._series[k]
             with _damage_named(series.path):
                 patterns[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
         return patterns

@@ -1,6 +1,6 @@
-"""What the readers of all formats take from an archive beside patterns and positions.
+"""Read the values that all formats have besides patterns and positions.
 
-What is wrong is noted with the archive, and the value is None. Numbers come in the base of their quantity.
+A fault is noted in the archive, and the value is None. Numbers are in the base unit of their quantity.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
 
     ``remedy``: what else can be done about one that is not known.
     """
-    said = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
-    said = (said or "").strip().strip("[]()").strip()
-    if not said:
+    unit = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
+    unit = (unit or "").strip().strip("[]()").strip()
+    if not unit:
         return None
-    size = units.get(said.lower())
+    size = units.get(unit.lower())
     if size is None:
-        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}{remedy}")
+        file.complain(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
         return None
-    return said, size
+    return unit, size
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
@@ -213,7 +213,7 @@ def find_domain(file: Archive, source: Patterns | None, said: str | None = None)
 
 
 def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
-    """``(…, h, w)`` complex64; text (NeXus: *x-ray*) is passed over."""
+    """Return ``(…, h, w)`` complex64; text (NeXus: *x-ray*) is skipped."""
     entry = None if key is None else file.entry(key)
     if key is None or entry is None:
         return None
@@ -233,7 +233,7 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
 
 def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np.ndarray) -> float | None:
     before = len(file.problems)
-    said, size = read_unit(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
+    unit_of_file, size = read_unit(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
     value = float(np.median(numbers))
     if len(file.problems) > before:
         return None
@@ -243,7 +243,7 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
-    if problem := quantity.problem(key, value, said, "correct it or its units attribute"):
+    if problem := quantity.problem(key, value, unit_of_file, "correct it or its units attribute"):
         file.complain(problem)
         return None
     return value * size

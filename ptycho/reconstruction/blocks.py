@@ -117,7 +117,7 @@ class Stage(NamedTuple):
     """A step of every block, after which the blocks are joined.
 
     Attributes:
-        name: says which it is.
+        name: of the step.
         fit: ``(objective, start, refine, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
         whole: it is of the whole scan at once, if that can be held.
@@ -207,7 +207,7 @@ class Blockwise:
 
     Attributes:
         patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
-        executor: who fits them.
+        executor: how blocks are fitted: one after the other, or by several processes.
         cache: where fits are kept.
         whole_pixels: of an object whose vectors are held at once, at most.
     """

@@ -1,11 +1,11 @@
-"""What a misfit looks like: score tests of causes that a reconstruction leaves out of its model.
+"""Score tests of causes of a misfit that the model of a reconstruction omits.
 
 A cause moves the expected counts λ along a direction d = ∂λ/∂θ. From θ = 0 a step along it lowers Pearson's
 
     χ² = Σ w (n − λ)²,  w = 1 / (λ + ½),   by   gᵀ H⁻¹ g,   g = Σ w d (n − λ),  H = Σ w d dᵀ
 
-(Rao, Proc. Camb. Phil. Soc. 44 (1948) 50). Nothing is fitted anew, so that all causes can be compared at one
-estimate. Those that the fit has absorbed in part show in part; what counts is which explains most.
+(Rao, Proc. Camb. Phil. Soc. 44 (1948) 50). Nothing is fitted again, so that all causes can be compared at one
+estimate. A cause that the fit has absorbed in part shows in part; the cause that explains most counts.
 
 =============== ====================================================================================
 cause           direction d

@@ -22,7 +22,7 @@ def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int,
     """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
 
     Args:
-        beside: what else does, of a representation that tells it from others, or networks.
+        beside: further values that decide the fit: networks, or values with a unique representation.
     """
     noise, content = objective.likelihood, hashlib.sha256()
     anchor = () if objective.anchor is None else (objective.anchor.target, objective.anchor.weight)
@@ -58,7 +58,7 @@ def _digest_of_patterns(noise: ScanLikelihood) -> bytes:
 
 
 def _identity(network: Network) -> str:
-    """What tells a network from others: the hash of its weights, where they are in a file."""
+    """Return what identifies a network: the hash of its weights, if they are in a file."""
     return sha256(network.file) if isinstance(network, StoredNetwork) else repr(network)
 
 

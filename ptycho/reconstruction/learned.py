@@ -1,13 +1,13 @@
-"""Plug-and-play regularisation: a denoiser says what the object looks like, a penalty holds the fit near it.
+"""Plug-and-play regularisation: a denoiser estimates the object, and a penalty keeps the fit near it.
 
     Z = D(O, −σ² ∂(−log p)/∂O, σ),      1/σ² = 2 Σ_j Σ_m |c_j P_m|² / f²
     minimise  −log p + R(O) + ½ Σ w |O − Z|²,  w = κ/σ²
 
-in turns (half-quadratic splitting), R being a classical regulariser. σ is the noise that photons leave in
-a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That a stronger
-illumination leaves less to the prior is the network's doing, which changes less the less noise there is.
-Sources: Zoran & Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the
-data ask for: Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
+in turns (half-quadratic splitting), with a classical regulariser R. σ is the photon noise of a pixel, so that
+κ is the weight of the prior relative to that of the patterns, the same everywhere. Under stronger
+illumination the prior has less influence, because the network changes an object with less noise by less.
+Sources: Zoran & Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network whose input has the
+gradient of the data term: Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 
-STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
+STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried if none is specified
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 

@@ -1,10 +1,10 @@
 """Select what is refined besides the object, by cross-validation on a scan's *core*.
 
-The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
-patterns at downsampled ones first, in a sparse scan from a constant and by the difference map. Then
-:data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
+The core is a set of neighbouring patterns in the middle of the scan. The object is fitted with the initial
+beam: large patterns are downsampled first, and a sparse scan starts from a constant and the difference map.
+Then :data:`HYPOTHESES` are tried, the simplest first; each is kept if the held-out patterns (or photons) are
 explained better by the rule ``REFINED``: probe, positions, flux, further modes, background. Modes that a
-background makes needless are dropped again. At last the far field of the probe is limited to its pupil.
+background makes unnecessary are removed. At last the far field of the probe is limited to its pupil.
 The regulariser follows (:mod:`~.regulariser_selection`).
 """
 
@@ -135,7 +135,7 @@ class ModelOptions:
 
     @property
     def learned(self) -> bool:
-        """Whether a learned prior is asked for."""
+        """Whether the learned prior is specified."""
         return self.prior == "learned"
 
     @property

@@ -1,4 +1,4 @@
-"""Preconditioner of a fit: the inverse of what is known beforehand of the curvature of its objective.
+"""Preconditioner of a fit: the inverse of an approximate curvature of its objective.
 
 In the units of :mod:`~ptycho.reconstruction.parameters` the diagonal of the Hessian of −log p is one. Two
 parts of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
@@ -11,19 +11,19 @@ the mean weight of the regulariser at the present object, and p the order of its
 with a few levels H_i and weights w_i (of each pixel) such that Σ_i w_i²/H_i = 1/H. It is symmetric and
 positive; without a regulariser it is the diagonal 1/H, and under uniform illumination the exact inverse.
 
-**Slow phases**: a phase that is constant over the probe changes no pattern, and one that varies slowly moves
-the far field by little. Along a phase of k cycles per pixel the curvature is about H k²/k_c² below k_c, the
-reciprocal of the probe's diameter. To the step of a pixel is added
+**Low spatial frequencies**: a phase that is constant over the probe changes no pattern, and one that varies
+little over it shifts the far field by little. Along a phase of k cycles per pixel the curvature is about
+H k²/k_c² below k_c, the reciprocal of the probe's diameter. To the step of a pixel is added
 
     i e O/|O|,   e = m F⁻¹[ 1/((k² + k₀²)/k_c² + stiffness(k)/H) · F (m Im(g conj(O)/|O|)) ],
 
 m one where the object is illuminated, k₀ the reciprocal of its side. This helps once the phases are roughly
-known, and where patterns overlap well: sparse scans are ambiguous, and long steps end in a worse minimum.
+known and if patterns overlap well: sparse scans are ambiguous, and long steps end in a worse minimum.
 
-**Depth**: what one slice of a thick object adds to a slow phase, and another takes off, changes patterns only
-as it moves the beam between them, by F k pixels a radian. A cosine transform along the beam takes such phases
-apart; for all components but the mean k_c is 1/(4π F q_P), q_P the root mean square of the probe's spatial
-frequencies.
+**Depth**: a phase of low spatial frequency that one slice of a thick object adds and another subtracts
+changes patterns only as it shifts the beam between them, by F k pixels a radian. A cosine transform along the
+beam separates such phases; for all components but the mean, k_c is 1/(4π F q_P), q_P the root mean square of
+the probe's spatial frequencies.
 """
 
 from __future__ import annotations

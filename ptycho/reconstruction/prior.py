@@ -173,7 +173,7 @@ class Kind(NamedTuple):
     Attributes:
         term: of an object ``(M, M)`` complex64: its value, and its gradient ``∂/∂re + i ∂/∂im``.
         curvature: the largest, in a pixel.
-        strengths: λ that are tried where none is asked for, the weakest first.
+        strengths: λ that are tried if none is specified, the weakest first.
     """
 
     term: Term

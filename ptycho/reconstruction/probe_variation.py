@@ -37,7 +37,7 @@ def add_variation(
         estimate: the probe may vary already.
         count: K.
         bulk: number of the singular value, by size, that noise alone gives.
-        slow: number of cosines over the scan in which a drift is looked for.
+        slow: number of cosines over the scan that describe a drift.
     """
     brightness = floored(probe_curvature(estimate) / len(estimate.positions))
     step = likelihood.probe_gradients(estimate) * np.float32(-(likelihood.photon**2) / 4) / brightness

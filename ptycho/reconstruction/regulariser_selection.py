@@ -85,7 +85,7 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
 def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:
     """Return the trial of the largest λ that explains held-out patterns as well as the best of its kind.
 
-    Where they do not tell two weights apart, the stronger one leaves less noise.
+    If they do not distinguish two weights, the stronger one leaves less noise.
 
     Args:
         others: of each kind, the weakest first.

@@ -1,17 +1,16 @@
-"""What the patterns have to say, and what of it a reconstruction misses; noise does not count.
+"""Unexplained variance: the share of the differences of patterns that a reconstruction misses, without noise.
 
-Patterns of a scan differ from their mean pattern, because the object does; what object and beam do not
-predict of these differences, they miss. Noise is in both. But noise of one detector pixel tells nothing of
-its neighbour's, while the far field of a beam that is narrower than the window is smooth from pixel to pixel.
-So products of neighbours measure both without knowing the noise, whether photons were counted or not:
+Patterns of a scan differ from their mean pattern, because the object varies. A reconstruction misses the part
+of these differences that object and beam do not predict. Both contain noise. The noise of neighbouring
+detector pixels is independent, while the far field of a beam that is narrower than the window is smooth from
+pixel to pixel. So products of neighbours measure both without the noise, whether photons were counted or not:
 
     share missed by pattern j   ⟨R_j(q) R_j(q + 1)⟩ / ⟨V_i(q) V_i(q + 1)⟩, the mean over all patterns i
     R_j = (n_j − |Ψ_j|²) / w,   V_j = (n_j − a_j ⟨n⟩) / w,   w² = ⟨n⟩ + ε,   a_j = Σ_q n_j / Σ_q ⟨n⟩
 
-with neighbours in rows and in columns. By w every pixel has about the same noise of photons; that of n has
-no mean, as the noise of √n has where photons are few. Zero is a perfect reconstruction; one explains no more
-than the mean pattern does. Of patterns that were held out it is about the square of the object's relative
-error.
+with neighbours in rows and in columns. Divided by w, every pixel has about the same photon noise; the noise
+of n has mean zero, unlike that of √n at few photons. Zero is a perfect reconstruction; one explains no more
+than the mean pattern does. For held-out patterns it is about the square of the object's relative error.
 """
 
 from __future__ import annotations

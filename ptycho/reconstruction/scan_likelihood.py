@@ -151,7 +151,7 @@ class ScanLikelihood:
     def probe_gradients(self, estimate: Estimate) -> np.ndarray:
         """Return the gradient of half the deviance by the first mode of each pattern: ``(J, N, N)``.
 
-        Not compiled, because it is asked for once.
+        Not compiled, because it is called once.
         """
         corners, fractions = self.places(estimate)
         between = self.data.between if estimate.slices > 1 else None

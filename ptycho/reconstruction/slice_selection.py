@@ -1,15 +1,15 @@
-"""Whether a sample is thick: slices, some distance apart, are a hypothesis like a further mode.
+"""Decide whether a sample is thick: slices, some distance apart, are a hypothesis like a further mode.
 
-The object of the core becomes two equal slices, its root, half a depth of field ``5 dx²/λ`` apart, and object
-and probe are fitted for some steps. Of a thin object that explains held-out patterns worse (measured: by 3
-to 60 %), because slices that are not there have to be undone; of a thick one better (by 20 to 75 %). Only
-then are the distance and the number of slices looked for: each distance is tried from the same slices, for
+The object of the core is replaced by two slices equal to its square root, half a depth of field ``5 dx²/λ``
+apart, and object and probe are fitted for some steps. For a thin object the slices explain held-out patterns
+worse (measured: by 3 to 60 %), because the fit must undo them; for a thick one better (by 20 to 75 %). Only
+then are the distance and the number of slices selected: each distance is tried from the same slices, for
 as many steps, and each number has the thickness of two slices at the best distance. A further mode of the
-probe must not explain as much; of slices, no modes are selected. What follows is selected with the slices.
+probe must not explain as much; with slices, no modes are selected. Later hypotheses include the slices.
 
-The root is taken of the amplitude and of the unwrapped phase. From constants, steps take longer; a root of
-wrapped phases ends in a wrong minimum. Patterns hardly depend on slow phases of opposite sign in neighbouring
-slices, and :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
+The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
+of wrapped phases ends in a wrong minimum. Patterns hardly depend on phases of low spatial frequency that have
+opposite signs in neighbouring slices; :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Standard deviations of the most likely object: what it does when the noise of the patterns is another.
+"""Standard deviations of the most likely object: its changes when the noise of the patterns is drawn anew.
 
-1. The noise is drawn anew around what was measured: n* ~ Poisson(n); without photon counts a normal error of
-   the strength that the likelihood has. Draws around the expectations of the found object would give too
-   little: it is smoother than the true one, and what is fitted to it is held closer.
-2. From the object O, under the beam as it was found, a few steps of the solver (of a learned prior: rounds,
-   in which the network sees the draw) lead to the object O* of each draw; its whole phase, which no pattern
-   tells, is put back.
+1. The noise is drawn anew around the measured counts: n* ~ Poisson(n); without photon counts, a normal error
+   of the strength that the likelihood has. Draws around the expectations of the estimated object would give
+   too small a σ: it is smoother than the true one, and a fit to it is closer.
+2. From the object O, under the refined beam, a few steps of the solver (of a learned prior: rounds, in which
+   the network receives the draw) lead to the object O* of each draw; its global phase, which no pattern
+   determines, is set to that of O.
 3. Of d = (O* − O) · conj(O)/|O| the real part is the change of the amplitude, the imaginary part over |O|
    that of the phase. Neighbours are illuminated alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
 
        σ_a² = G[L ⟨(Re d)²⟩] / (L G[1]),   σ_φ² = G[L ⟨(Im d)²⟩] / (L G[1] |O|²)
 
-4. Of a large scan this is done in its middle; elsewhere σ_a is taken to go with 1/√L as it does there.
+4. Of a large scan this is done in its middle; elsewhere σ_a is assumed proportional to 1/√L, with the factor
+   of the middle.
 
-The steps go by the objective alone, with the prior as it is. The bias of the prior and errors of the beam are
-not in σ. Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 6. How often they hold:
-``benchmarks/error_map.py``.
+The steps minimise the same objective, with the same prior. The bias of the prior and errors of the beam are
+not in σ. Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 6. Coverage of the
+intervals: ``benchmarks/error_map.py``.
 """
 
 from __future__ import annotations

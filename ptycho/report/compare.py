@@ -1,4 +1,4 @@
-"""Runs of one scan, judged against each other by what they were not fitted to, and aligned to be seen."""
+"""Compare runs of one scan by their scores on held-out patterns, and align them for pictures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LARGE = 0.99  # quantile of the differences that their colours reach
 
 @dataclass(frozen=True)
 class Seen:
-    """A reconstruction in the frame of the best of its scan: pictures, and what is said under them.
+    """A reconstruction in the frame of the best of its scan: pictures, and the text under them.
 
     Attributes:
-        pictures: by their names: amplitude and phase with the scales of the best, and what differs; or none.
+        pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
         judgement: which is better, and whether by more than chance.
-        note: why there is no picture, or how far it had to be brought.
+        note: why there is no picture, or how far the reconstruction was shifted.
     """
 
     entry: Entry
@@ -90,12 +90,12 @@ def _group(entries: list[Entry]) -> Group:
         ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], kept_out(entry) is None))
     else:
         ordered = entries
-    best, made = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
+    best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
     title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
-    if made is None:
+    if product is None:
         rows = [Seen(entry, {}, judgement(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
-    frame = Frame.of(made, best.pixel_nm)
+    frame = Frame.of(product, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
     limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
     seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
@@ -130,12 +130,14 @@ def judgement(entry: Entry, best: Entry) -> str:
     if entry.record.kind in KNOWN_TRUTH:
         mine, theirs = -score_of(entry)[0], -score_of(best)[0]
         return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
-    found = compare_kept_out(entry, best)
-    if isinstance(found, str):
-        return found
-    text = f"{found.gain:.4g} ± {found.error:.2g} more deviance per pixel on {{}} patterns that both held out"
+    result = compare_kept_out(entry, best)
+    if isinstance(result, str):
+        return result
+    text = (
+        f"{result.gain:.4g} ± {result.error:.2g} more deviance per pixel on {{}} patterns that both held out"
+    )
     count = len(common_patterns(entry, best)[0])
-    if found.passes(DIFFERENT):
+    if result.passes(DIFFERENT):
         return f"worse: {text.format(count)}"
     return f"no difference beyond its error: {text.format(count)}"
 
@@ -232,10 +234,10 @@ def _middle(indices: np.ndarray) -> slice:
 
 def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
     """Return the product of an entry, moved by parts of a pixel, scaled, and levelled against the best's."""
-    made = entry.scan.read(entry.scan.product)
-    if made is None:
+    product = entry.scan.read(entry.scan.product)
+    if product is None:
         return Aligned(note="its object cannot be read")
-    image, mask = level_part(made)
+    image, mask = level_part(product)
     unaligned = _pictures(image, mask, show_phase(np.where(mask, np.angle(image), np.nan)), frame)
     if entry is best or not mask.any():
         return Aligned(*unaligned)

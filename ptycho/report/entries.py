@@ -1,4 +1,4 @@
-"""Runs that are set beside each other: folders → rows of one table."""
+"""Runs that are compared: folders → rows of one table."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _whole(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Found:
-    """Entries, and what was passed over: a folder, and why."""
+    """Entries, and the folders that were skipped, with the reason."""
 
     entries: tuple[Entry, ...]
     passed_over: tuple[tuple[str, str], ...]
@@ -169,11 +169,11 @@ def runs_below(path: Path, depth: int = 4) -> list[Path]:
     """Return the runs in a folder that is none itself, and in the folders in it; links are not followed."""
     if depth == 0 or not path.is_dir():
         return []
-    found = []
+    runs = []
     for inner in sorted(path.iterdir()):
         if inner.is_dir() and not inner.is_symlink() and not inner.name.startswith("."):
-            found += [inner] if is_run(inner) else runs_below(inner, depth - 1)
-    return found
+            runs += [inner] if is_run(inner) else runs_below(inner, depth - 1)
+    return runs
 
 
 def failed_scans(night: Path) -> dict[str, str]:
@@ -192,7 +192,7 @@ def failed_scans(night: Path) -> dict[str, str]:
 
 
 def _labels(runs: list[Path]) -> dict[Path, str]:
-    """The shortest ends of paths that tell the runs apart."""
+    """Return the shortest ends of paths that distinguish the runs."""
     resolved = {path: path.resolve().parts for path in runs}
     for count in range(1, max((len(parts) for parts in resolved.values()), default=1) + 1):
         labels = {path: "/".join(parts[-count:]) for path, parts in resolved.items()}

@@ -123,8 +123,8 @@ def number(value: Any) -> float | None:
 
 def section(values: Any, name: str) -> dict[str, Any]:
     """Return a section of nested values; empty where there is none."""
-    found = values.get(name) if isinstance(values, Mapping) else None
-    return found if isinstance(found, dict) else {}
+    value = values.get(name) if isinstance(values, Mapping) else None
+    return value if isinstance(value, dict) else {}
 
 
 def last_lines(path: Path) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:
 
 
 def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
-    """When the manifest says that the run ended; of older runs, when their newest file was written."""
+    """Return the end of the run by its manifest; of older runs, the time of their newest file."""
     try:
         return datetime.fromisoformat(str(manifest["finished"]))
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""Arrays → PNG files in the page itself: in colours to be looked at, and in 16 bits to be read out again."""
+"""Arrays → PNG files in the page itself: in colours for the eye, and in 16 bits to read values from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptycho.evaluation.shrinking import shrink, shrink_phase
 HERO = 420  # pixels of a side, at most
 LEVELS = 2**16 - 1
 GREY, MAGMA, DIVERGING = "gray", "magma", "RdBu_r"
-SHADES = 255  # of a picture that is looked at; one more is clear
+SHADES = 255  # of a picture for the eye; one more is clear
 
 
 @dataclass(frozen=True)

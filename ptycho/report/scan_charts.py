@@ -1,4 +1,4 @@
-"""The charts of a scan: each is left out where its numbers are not stored, and says what good looks like."""
+"""The charts of a scan: each is omitted if its numbers are not stored, and explains what a good result is."""
 
 from __future__ import annotations
 

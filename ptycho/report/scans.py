@@ -22,7 +22,7 @@ SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 WELL_ILLUMINATED = 0.1  # of the strongest illumination
-LOOKED_AT = 2000  # positions that tell what is illuminated
+LOOKED_AT = 2000  # positions from which the illuminated part is determined
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +82,16 @@ class ScanRecord:
 
     @property
     def product(self) -> str:
-        """The reconstruction that the run gives out; the best known where it does not say."""
+        """The reconstruction that is the result of the run; by default the best known."""
         return product_of(self.metrics, self.recons) or next(iter(self.recons), "")
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels."""
-        found = self.metrics.get("pixel_m")
-        if not isinstance(found, list) or len(found) != 2 or not all(map(_positive, found)):
+        pitch = self.metrics.get("pixel_m")
+        if not isinstance(pitch, list) or len(pitch) != 2 or not all(map(_positive, pitch)):
             return None
-        return float(found[0]), float(found[1])
+        return float(pitch[0]), float(pitch[1])
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:

@@ -79,11 +79,11 @@ class ScanView:
 
 def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
     """Return everything that is drawn of the scan of a run."""
-    made = scan.read(scan.product) if scan.product else None
+    product = scan.read(scan.product) if scan.product else None
     findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
     warnings = scan.metrics.get("warnings")
-    drawn = {} if made is None else _drawn(record, scan, made)
+    drawn = {} if product is None else _drawn(record, scan, product)
     return ScanView(
         scan.name,
         scan.product,
@@ -95,7 +95,7 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
         pictures=tuple(_stored_figures(record))
         if record.kind in KNOWN_TRUTH
-        else tuple(_drawn_again(scan, made)),
+        else tuple(_drawn_again(scan, product)),
         **drawn,
     )
 
@@ -166,11 +166,11 @@ def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:
 def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
     for name in scan.recons:
-        made = scan.read(name) if name != scan.product else None
-        if made is None:
+        reconstruction = scan.read(name) if name != scan.product else None
+        if reconstruction is None:
             continue
         title, side = TITLES.get(name, name), HERO // 2
-        picture = picture_of(made).in_scale_of(product)
+        picture = picture_of(reconstruction).in_scale_of(product)
         amplitude, phase = shrink(picture.amplitude, side)[0], shrunk_phase(picture.phase, side)[0]
         yield Chart(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
         title = ", ".join(filter(None, (f"{title}: phase", picture.phase.kind)))

@@ -133,7 +133,7 @@ def precision_text(scan: ScanRecord) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time as a person says it."""
+    """Return a duration as text in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -74,7 +74,7 @@ class RunFolder(OutputFolder):
         path: the folder, made if need be.
         overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
             the first result of this one; without it such a folder is refused.
-        resumed: go on with the run that the folder holds; nothing but temporary files is removed.
+        resumed: resume the run that the folder holds; only temporary files are removed.
         contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
     ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
@@ -104,10 +104,10 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[None]:
-        """Bring the replaced run back where the block fails before the new one has a result.
+        """Restore the replaced run if the block fails before the new one has a result.
 
-        Where the disk was full the new one stays, to be gone on with, and the old one waits. Of an inference,
-        which cannot be gone on with, nothing stays.
+        If the disk was full, the new run stays, to be resumed, and the old one is kept aside. An inference
+        cannot be resumed, so nothing of it stays.
         """
         try:
             yield

@@ -3,8 +3,8 @@
     mpirun -n 4 python scripts/scan_workflow.py data.file=…
 
 Process 0 is the program. The others wait for tasks, and do nothing else: they read no file and write none.
-Blocks go out in rounds of as many as there are processes, and process 0 fits one of each round, too; what a
-block gives does not depend on who fits it, so that the image is the same with any number of processes.
+Blocks are sent in rounds of as many as there are processes, and process 0 fits one of each round, too. The
+result of a block does not depend on its process, so that the image is the same with any number of processes.
 Nothing here imports TensorFlow before there is a task.
 """
 
@@ -32,7 +32,9 @@ def started_by_mpi() -> bool:
 
 
 def run_on_all(program: Callable[[Executor | None], int]) -> int:
-    """Return the exit code of a program that is given who fits its blocks, or None; zero of other processes.
+    """Run a program with the executor of its blocks, None for a single process; return its exit code.
+
+    The other processes fit blocks, and return zero.
 
     Raises:
         ConfigError: there are several processes, and mpi4py is missing.
@@ -80,7 +82,7 @@ class CrewOf:
                     fit = self._answer(busy.pop(0))
                     advance(fit.evaluations * len(fit.estimate.positions))
                     yield fit
-        finally:  # who sends waits until it is received, and it is no answer to what is sent next
+        finally:  # a sender waits until its answer is received, and the next task needs another answer
             for rank in busy:
                 _receive(self._world, rank)
 
@@ -113,7 +115,7 @@ def _serve(world: Any) -> None:
 
 
 def _receive(world: Any, source: int, pause_s: float = 0.01) -> Any:
-    """Receive a message, looked for after every pause: MPI itself waits at full speed."""
+    """Receive a message; test for it after every pause, because MPI itself waits at full speed."""
     while not world.iprobe(source=source):
         time.sleep(pause_s)
     return world.recv(source=source)

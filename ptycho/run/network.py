@@ -1,4 +1,4 @@
-"""A trained network in a run's folder: written, and read back verified; nothing here imports TensorFlow.
+"""Write a trained network to a run's folder, and read it back verified; nothing here imports TensorFlow.
 
 ``<name>/weights.npz`` holds the variables by path, ``<name>/setup.npz`` what the network was trained for,
 ``<name>/model.json`` how the training went, ``<name>/history.csv`` its losses; ``config.yaml`` says how the
@@ -99,11 +99,11 @@ def regular_offsets(offset: float, group_size: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class StoredNetwork:
-    """The verified files of a trained network; not yet compared with the network that they are for.
+    """The verified files of a trained network; not yet compared with the network that they belong to.
 
     Attributes:
         description: what ``model.json`` holds.
-        sha256: of ``weights.npz``, as ``model.json`` states it.
+        sha256: of ``weights.npz``, from ``model.json``.
     """
 
     run: Path
@@ -115,7 +115,7 @@ class StoredNetwork:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the weights, as their description states it."""
+        """SHA-256 of the weights, from their description."""
         return self.description["weights_sha256"]
 
 
@@ -246,7 +246,7 @@ def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, faults: list[st
         faults.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
     if isinstance(config, RunConfig):
         most, known = config.group_size, {1, config.group_size}
-    else:  # a scan of few patterns has smaller groups than were asked for
+    else:  # a scan of few patterns has smaller groups than specified
         most = config.patterns_in_group if isinstance(config, ScanRunConfig) else C
         known = set(range(1, most + 1))
     if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:

@@ -1,4 +1,4 @@
-"""One network trained, stored and, in an interrupted run, gone on with: the same for every program."""
+"""Train and store one network, and resume its training in an interrupted run; for every program."""
 
 from __future__ import annotations
 

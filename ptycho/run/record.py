@@ -1,4 +1,4 @@
-"""``files.json``: the files that a run wrote, by which the run knows its own.
+"""``files.json``: the list of the files that a run wrote.
 
 The SHA-256 stands beside the name of an array file; other files have an empty text, as they may be edited.
 """
@@ -62,7 +62,7 @@ def damaged(run: Path) -> list[str]:
 def own_files(run: Path) -> list[str]:
     """Return the files that the run in a folder wrote, relative to the folder; none where it holds no run.
 
-    A name that leads out of the folder is passed over.
+    A name that leads out of the folder is skipped.
     """
     record = read_record(run) if os.path.isdir(run) else {}
     if RECORD not in record:  # of another program, or of a former version

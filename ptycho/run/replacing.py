@@ -1,11 +1,11 @@
-"""A run that gives way to a new one in its folder, and comes back if that one fails.
+"""Replace a run by a new one in its folder, and restore it if the new one fails.
 
-What it wrote at the top of its folder, and the page ``report.html`` that was made of it, are renamed into the
-folder ``.replaced`` beside them, ``files.json`` last; the folders among it hold nothing of others. With the
-first result of the new run they are deleted. So at every moment the folder tells how far this has come:
+The files of the old run at the top of its folder, and its page ``report.html``, are renamed into the folder
+``.replaced`` beside them, ``files.json`` last; the folders among them hold no other files. They are deleted
+with the first result of the new run. So the folder shows the state at every moment:
 
-- no ``files.json`` in ``.replaced``, or none beside it: the old run was on its way, and is brought back;
-- one in each: the new run has begun, and the old one waits.
+- no ``files.json`` in ``.replaced``, or none beside it: the old run was being moved, and is restored;
+- one in each: the new run has begun, and the old one is kept aside.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """Check what a run needs besides its scans; the network of ``run``, if it takes one.
 
     Raises:
-        ConfigError: weights, a network or code of the user cannot be read, another model was asked for, or
+        ConfigError: weights, a network or code of the user cannot be read, another model is specified, or
             pty-chi is missing.
     """
     check_own_code(config)

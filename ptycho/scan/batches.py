@@ -1,4 +1,4 @@
-"""Batches of groups, as a network is given them."""
+"""Batches of groups, the input of a network."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def training_batches(
 ) -> Iterator[Batch]:
     """Yield full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped.
 
-    ``first`` batches are passed over.
+    The first ``first`` batches are skipped.
     """
     order = np.random.default_rng([seed, epoch]).permutation(data.n_groups)
     for step in range(first, data.n_groups // batch_size):

@@ -1,11 +1,11 @@
-"""Downsample a scan: larger object pixels, from the middle of its patterns.
+"""Downsample a scan: a coarser object grid, from the middle of its patterns.
 
     F P'(q) = F P(q),   r' = r N'/N,   |q| < N'/2 on both axes
 
-The window is as wide as before, so an N' of N/2 makes pixels twice as large, and steps four times as cheap.
-What lands at q comes from frequencies of the object that are no farther from q than the probe's far field
-reaches, k_P; so of the middle, all but a rim of k_P is explained by the larger pixels exactly, and only that
-counts as measured. F is unitary: photons, flux and the probe's power stay what they are.
+The window is as wide as before, so N' = N/2 doubles the object pixel and makes steps four times as cheap.
+The intensity at q comes from frequencies of the object within k_P of q, the radius of the probe's far field.
+So the downsampled object explains the middle exactly, except a rim of k_P, and only this part counts as
+measured. F is unitary: photons, flux and the probe's power do not change.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ptycho.scan.probe import centred_axes, far_field, intensity_of, waves_of
 
 @dataclass(frozen=True, eq=False)
 class Coarser:
-    """A scan, and the same at larger pixels.
+    """A scan, and the same scan downsampled.
 
     Attributes:
-        fine, data: at N and at N'.
+        fine, data: the scan at N, and at N'.
     """
 
     fine: Dataset
@@ -35,7 +35,7 @@ class Coarser:
         return self.data.N / self.fine.N
 
     def modes(self, fine: np.ndarray) -> np.ndarray:
-        """Return modes ``(K, N, N)`` at the larger pixels, ``(K, N', N')``."""
+        """Return modes ``(K, N, N)`` downsampled, ``(K, N', N')``."""
         return waves_of(central(far_field(fine), self.data.N))
 
     def background(self, fine: np.ndarray) -> np.ndarray:
@@ -49,9 +49,9 @@ class Coarser:
         return waves_of(np.pad(far_field(probe), (low, N - side - low)))
 
     def finer_object(self, image: np.ndarray, sigma: float = 0.7) -> np.ndarray:
-        """Return an object ``(M', M')`` of the coarser scan by cubic splines, ``(M, M)`` complex64.
+        """Upsample an object ``(M', M')`` of the coarser scan by cubic splines, to ``(M, M)`` complex64.
 
-        A Gaussian of ``sigma`` larger pixels damps its highest frequencies, which are determined least.
+        A Gaussian of ``sigma`` coarser pixels damps its highest frequencies, which are determined least.
         """
         from scipy.ndimage import gaussian_filter, map_coordinates
 
@@ -80,9 +80,9 @@ def _within(intensity: np.ndarray) -> np.ndarray:
 
 
 def coarser(data: Dataset, share: float = 0.6, smallest: int = 64, large: int = 256) -> Coarser | None:
-    """Return the largest pixels that explain a ``share`` of the intensity; None: there are none.
+    """Return the coarsest scan that explains a ``share`` of the intensity; None: there is none.
 
-    Patterns below ``large`` pixels keep theirs; N' is at least the ``smallest``.
+    Patterns below ``large`` pixels are not downsampled; N' is at least ``smallest``.
     """
     if large > data.N or data.fresnel is not None:
         return None

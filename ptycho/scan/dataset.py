@@ -45,7 +45,7 @@ class Dataset:
         neighbours: ``(G, K)`` int32, patterns that a group's object must explain besides its own in
             training; None for none. A view for training only: not part of the NPZ form.
         counts: ``A²`` are photon counts; if not, they are in units of their own.
-        stated_tiling: the lattice of the groups, where who made the scan has stated it.
+        stated_tiling: the lattice of the groups, if it is known; None: it is estimated from the groups.
         good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero here, and −1 once
             normalised.
         exact: fractions of a pixel move the probe rather than the object; see

@@ -1,4 +1,4 @@
-"""The diffraction amplitudes of a scan, in memory or in a file, and what is known of them as a whole."""
+"""The diffraction amplitudes of a scan, in memory or in a file, and their statistics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Statistics:
             NaN or infinity.
         negative: how many patterns hold negative numbers.
         whole: every number is a whole one.
-        largest: of all numbers; of some patterns of a scan it may be that of all.
-        mean: gives :attr:`mean_intensity`, when it is asked for.
+        largest: largest number; for a part of a scan it may be that of the whole scan.
+        mean: function that computes :attr:`mean_intensity` on first use.
     """
 
     energies: np.ndarray
@@ -60,9 +60,9 @@ class Statistics:
         return float(self.energies.mean())
 
     def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
-        """Return those of patterns ``indices (n,)``; ``rows`` are read only where their mean is asked for.
+        """Return the statistics of patterns ``indices (n,)``; ``rows`` are read only if their mean is used.
 
-        None where there are negative numbers: which patterns hold them is not known.
+        None if there are negative numbers, because it is not known which patterns hold them.
         """
         if self.negative:
             return None
@@ -107,14 +107,14 @@ class MiddleRows:
 
 
 class Patterns:
-    """Diffraction amplitudes ``(J, N, N)`` float32, and their statistics, found when they are asked for.
+    """Diffraction amplitudes ``(J, N, N)`` float32, and their statistics, computed on first use.
 
     Indexed by slices and integer arrays along the first axis. Values that share the patterns share the
-    statistics; other patterns are another object, so that statistics cannot be those of something else.
+    statistics; other patterns are another object, so that statistics always belong to their patterns.
 
     Args:
         rows: in memory or in a file.
-        statistics: of these very rows, by who has just read them all.
+        statistics: of exactly these rows, if they are known already.
     """
 
     def __init__(self, rows: Rows, statistics: Statistics | None = None) -> None:

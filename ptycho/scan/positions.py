@@ -49,7 +49,7 @@ def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tu
 
 
 def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.Generator]) -> Scan:
-    """Return the scan of a data split: the nested grid on every image, moved by jitter if asked for.
+    """Return the scan of a data split: the nested grid on every image, with jitter if specified.
 
     Args:
         role: ``train``, ``val`` or ``test``; decides the pitch of the groups.

@@ -21,7 +21,7 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
-    """Return the probe that ``config`` describes, ``(N, N)`` complex64, masked if asked for; peak 1."""
+    """Return the probe that ``config`` describes, ``(N, N)`` complex64, masked if specified; peak 1."""
     if config.kind not in PROBES:
         raise ConfigError(
             f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
@@ -34,13 +34,13 @@ def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
 
 
 def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
-    """Return a probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
+    """Return a probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is specified."""
     inside = probe_mask(config, probe.shape[-1])
     return probe if inside is None else probe * inside
 
 
 def probe_mask(config: ProbeConfig, N: int) -> np.ndarray | None:
-    """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
+    """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is specified."""
     diameter = config.mask_diameter_px
     return None if diameter is None else _radius(N) <= diameter / 2
 
@@ -173,14 +173,14 @@ def load_probe(path: str) -> np.ndarray:
 
 
 def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
-    where = f"probe.file={path}: probeGuess"
+    name = f"probe.file={path}: probeGuess"
     if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:
-        raise ConfigError(f"{where} has shape {probe.shape}; must be (n, n) with n >= 8")
+        raise ConfigError(f"{name} has shape {probe.shape}; must be (n, n) with n >= 8")
     probe = probe.astype(complex)
     if not np.all(np.isfinite(probe)):
-        raise ConfigError(f"{where} holds NaN or infinity; must be finite")
+        raise ConfigError(f"{name} holds NaN or infinity; must be finite")
     if not np.any(probe):
-        raise ConfigError(f"{where} is zero everywhere; must carry energy")
+        raise ConfigError(f"{name} is zero everywhere; must carry energy")
     return probe
 
 

@@ -144,11 +144,11 @@ class Detector:
         return np.where(self.good, photons, 0)
 
 
-# What is said of it
+# Errors of the recorded probe and positions
 
 
 def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
-    """Return the probe ``(N, N)`` that a beamline believes to have.
+    """Return the probe ``(N, N)`` that a beamline would record, with its errors.
 
     Args:
         probe: the true one, or its first mode.

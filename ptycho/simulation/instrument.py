@@ -1,7 +1,7 @@
-"""The instrument of a run of grid lines: what is true of it, and what the networks assume of it.
+"""The instrument of a run of grid lines: its true values, and those that the networks assume.
 
-All roles have one detector, one source and one belief about the probe; positions and flux go wrong anew on
-every image. See :mod:`ptycho.simulation.imperfections`.
+All roles have one detector, one source and one recorded probe; errors of positions and flux are drawn anew
+for every image. See :mod:`ptycho.simulation.imperfections`.
 """
 
 from __future__ import annotations

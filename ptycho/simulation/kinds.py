@@ -1,7 +1,7 @@
 """Kinds of things that are drawn at random: a function each, and the parameters that it takes.
 
-A table of kinds says what can be drawn; a distribution (``conf/network/group.yaml``) says how often each kind
-is, and from which part of the allowed range its parameters are.
+A table of kinds lists what can be drawn; a distribution (``conf/network/group.yaml``) gives the frequency of
+each kind, and the part of the allowed range from which its parameters are drawn.
 """
 
 from __future__ import annotations

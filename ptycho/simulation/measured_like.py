@@ -1,7 +1,7 @@
 """A scan as a beamline measures it, with its truth, and without the operators that reconstruct it.
 
 The sample has structure finer than the detector resolves, positions are real numbers, and nothing is
-interpolated: who reconstructs such a scan is not helped by having simulated it ("inverse crime").
+interpolated: so the reconstruction does not use the operators of the simulation ("inverse crime").
 
 ======== ==================================================================================================
 ``q``    ``oversampling``: the sample's pixels are q times finer than the object's

@@ -43,7 +43,7 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
 
 def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
-    """Simulate the datasets of :func:`simulate`, and the truth of the test scan where they do not say it."""
+    """Simulate the datasets of :func:`simulate`, and the truth of the test scan if they do not contain it."""
     wrong = config.imperfections
     modes = {role: true_modes(config.probe_of(role), config.N, wrong) for role in ROLES}
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))

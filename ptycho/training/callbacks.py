@@ -1,4 +1,4 @@
-"""What a training does besides training: checkpoints, a bar, patience, and stopping on a signal."""
+"""Callbacks of a training: checkpoints, a progress bar, early stopping, and stopping on a signal."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def standard_callbacks(
 
 
 class SaveCheckpoints(Callback):
-    """A checkpoint after every epoch, whenever it is time for one, and when ``stop`` is asked for.
+    """Save a checkpoint after every epoch, at regular intervals, and when ``stop`` is requested.
 
-    A training that the checkpoints hold is continued, to the very weights and losses that it would have had
+    A training is resumed from its checkpoints with exactly the weights and losses that it would have had
     without the interruption.
     """
 
@@ -107,13 +107,13 @@ class Patience(Callback):
 
 
 class StopOnSignal(Callback):
-    """Stop between two steps when a signal asks for it.
+    """Stop between two steps after a signal.
 
-    Until the first step is done a signal ends the process at once: there is little to save, and much to wait
-    for.
+    Before the end of the first step a signal ends the process at once, because there is little to save and
+    the step takes long.
 
     Raises:
-        Stopped: from ``pause`` and ``end_epoch``, where ``stop`` was asked for.
+        Stopped: from ``pause`` and ``end_epoch``, if ``stop`` has received a signal.
     """
 
     def __init__(self, stop: StopRequest) -> None:

@@ -84,9 +84,9 @@ class Checkpoints:
             log.warning("no new checkpoint was written, training continues: %s", error)
 
     def restore(self, apply: Callable[[Snapshot], None]) -> bool:
-        """Hand the newest usable snapshot to ``apply``; False if there is none.
+        """Pass the newest usable snapshot to ``apply``; return False if there is none.
 
-        A file that is damaged, or that ``apply`` refuses with a ValueError, is passed over with a warning.
+        A file that is damaged, or that ``apply`` refuses with a ValueError, is skipped with a warning.
 
         Raises:
             ConfigError: a checkpoint was made with another configuration.

@@ -1,4 +1,4 @@
-"""Training on a dataset, in epochs, of any model that offers ``losses_of(batch, probe, normalisation)``."""
+"""Train any model that has ``losses_of(batch, probe, normalisation)`` on a dataset, in epochs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Stopping on SIGINT (Ctrl-C) and SIGTERM: at once, or where the training says so.
+"""Stop on SIGINT (Ctrl-C) and SIGTERM: at once, or at the next point where a training can stop.
 
-No exception is raised where a signal happens to find the program: libraries swallow it there, in a
-``__del__``, in a callback that C calls, in a bare ``except``, and the program goes on as if nothing had come.
-A thread hears the signals, whatever the main thread does, and ends the process. It may do so at any moment,
-because every file that counts is written atomically; only a training asks for time, to save what it did since
-its last checkpoint.
+A signal does not raise an exception, because libraries swallow it in a ``__del__``, in a callback that C
+calls or in a bare ``except``, and the program would continue. A thread receives the signals, whatever the
+main thread does, and ends the process. It may do so at any moment, because every file that counts is written
+atomically; only a training needs time, to save its progress since the last checkpoint.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ class StopRequest:
     The exit code is 128 and the number of the signal: 130 for SIGINT, 143 for SIGTERM.
 
     Args:
-        farewell: what to tell the user at the end, after what stopped the process.
-        cleanup: removes what must not stay behind. The main thread stands still meanwhile, perhaps with locks
-            in its hands: these two must not log, import, or use ``sys.stderr``.
+        farewell: message to the user at the end, after the reason of the stop.
+        cleanup: removes files that must not stay. The main thread is suspended meanwhile and may hold locks:
+            these two functions must not log, import, or use ``sys.stderr``.
 
     Attributes:
         signum: the first signal that came.
@@ -151,7 +150,7 @@ def remove_traces(folder: Path) -> None:
 
 
 def _say(text: str) -> None:
-    """Write to stderr, past Python's buffers and their locks; give up if nobody reads it."""
+    """Write to stderr, past Python's buffers and their locks; give up if stderr is not read."""
     with contextlib.suppress(OSError, ValueError):
         stderr = 2
         if select.select([], [stderr], [], 1.0)[1]:

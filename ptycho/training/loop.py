@@ -1,4 +1,4 @@
-"""The training loop: steps, validation, history. What may happen between two steps are callbacks of it."""
+"""The training loop: steps, validation, history. Callbacks act between two steps."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class NonFiniteLossError(RuntimeError):
 
 
 class Task:
-    """Task of a loop: a model, its optimizer, its batches, and what is said of an epoch.
+    """Task of a loop: a model, its optimizer, its batches, and the summary of an epoch.
 
     Attributes:
-        name: in messages.
-        model, optimizer: what changes; both are built.
-        epochs: at most.
-        patterns: that progress counts for a step.
+        name: that of messages.
+        model, optimizer: the objects that training changes; both are built.
+        epochs: largest number of epochs.
+        patterns: number of patterns of a step, for the progress bar.
         validates: the weights of the smallest validation loss are the result; otherwise the last.
     """
 
@@ -62,7 +62,7 @@ class Task:
         raise NotImplementedError
 
     def summarise(self, history: History) -> Losses:
-        """Return what the row of a complete epoch says of the losses ``history.running`` of its steps."""
+        """Return the losses in the row of a complete epoch, from ``history.running`` of its steps."""
         raise NotImplementedError
 
     def compile(self) -> None:
@@ -73,7 +73,7 @@ class Task:
         return iter(())
 
     def check(self, history: History) -> None:
-        """Raise ValueError if a training that came so far cannot be gone on with."""
+        """Raise ValueError if a training with this history cannot be resumed."""
 
 
 class Callback:

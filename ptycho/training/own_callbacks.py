@@ -1,4 +1,4 @@
-"""Who follows a training from outside: callbacks of Keras, an ``on_event``, TensorBoard."""
+"""External observers of a training: callbacks of Keras, an ``on_event``, TensorBoard."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def callbacks_of(target: str | None, more: Iterable[Any] = ()) -> list[Callback]
     Raises:
         ConfigError: one of them is neither.
     """
-    made = () if target is None else load("train.callbacks", target)()
-    every = [*(made if isinstance(made, list | tuple) else [made]), *more]
+    own = () if target is None else load("train.callbacks", target)()
+    every = [*(own if isinstance(own, list | tuple) else [own]), *more]
     for one in every:
         if not isinstance(one, Callback | keras.callbacks.Callback):
             raise ConfigError(

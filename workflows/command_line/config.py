@@ -1,4 +1,4 @@
-"""From what Hydra composed, and the switches of the environment, to the frozen dataclasses.
+"""Make the frozen dataclasses from Hydra's composition and the switches of the environment.
 
 Every mistake becomes a :class:`ptycho.config.ConfigError` of one line. Nothing here imports TensorFlow.
 """
@@ -39,7 +39,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
 
     Args:
         composed: what Hydra composed, without its own node.
-        overrides: those of the command line, to tell an explicit choice from a default.
+        overrides: those of the command line, to distinguish an explicit choice from a default.
         environ: the environment, with ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE``.
     """
     values = {key: value for key, value in plain(composed).items() if key not in COMMANDS}
@@ -106,7 +106,7 @@ NO_KEY = r"(?s)Could not override '([^']+)'\..*?To append to your (?:config|defa
 
 
 def _to_be_quoted(override: str, reason: str) -> str:
-    """What is said of an argument that Hydra cannot read, with the quotes for a shell in which it can."""
+    """Return the message on an argument that Hydra cannot read, with the quotes that a shell needs."""
     key, parted, value = override.partition("=")
     if not (parted and key and value):
         return f"{override}: must be key=value ({reason})"

@@ -27,9 +27,9 @@ def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> 
     Raises:
         ConfigError: the message has its key.
     """
-    said = {key_of(override) for override in overrides}
+    given = {key_of(override) for override in overrides}
     for key, program in programs_in(config).items():
-        if not said & {key, key.split(".")[0]}:
+        if not given & {key, key.split(".")[0]}:
             raise ConfigError(
                 f"{key}={program}: is a program that {source} names; one is run only where the "
                 f"command line names it: add {key}={program} if it is yours"
@@ -69,7 +69,7 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
 
 
 def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
-    """Hydra's own section as composed, without what tells of this very call."""
+    """Return Hydra's own section as composed, without the values of this call."""
     with initialize_config_dir(version_base="1.3", config_dir=str(place)):
         composed = compose(name, words, return_hydra_config=True)
     values = flat(cast(dict[str, Any], OmegaConf.to_container(composed.hydra, resolve=False)))

@@ -75,7 +75,7 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(EachWarningOnce())
-    # what Hydra has to say, as to --info, it writes itself, on stdout
+    # Hydra writes its own messages, such as those of --info, on stdout
     handler.addFilter(lambda line: line.levelno >= logging.WARNING or not line.name.startswith("hydra."))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
@@ -154,9 +154,9 @@ def fail(
     explain: Callable[[Exception], str] = explained,
     advice: str = "",
 ) -> int:
-    """Say on one line what went wrong, after a traceback on demand; the exit code.
+    """Log an error on one line, after a traceback on demand; return the exit code.
 
-    ``mistakes`` are the errors that tell of a wrong configuration or input file; others are failures.
+    ``mistakes`` are the errors of a wrong configuration or input file; others are failures.
     """
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
     if wants_traceback:

@@ -1,4 +1,4 @@
-"""A training run as a job of the command line, what is said of it, and the table of all as it fills."""
+"""A training run as a job of the command line, its messages, and the table of all jobs as they finish."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
 
 @dataclass(frozen=True)
 class Job:
-    """A validated run, the folder that it will fill, and the overrides that ask for it."""
+    """A validated run, the folder that it will fill, and the overrides that specify it."""
 
     config: JobConfig
     path: Path
@@ -42,12 +42,12 @@ class Job:
 
     @property
     def go_on(self) -> str:
-        """The command that goes on with it, if it has begun, or starts it."""
+        """The command that resumes the job, if it has begun, or starts it."""
         return format_command(*self.going_on)
 
     @property
     def going_on(self) -> list[str]:
-        """The overrides of that command; a run that this one is to replace is not gone on with."""
+        """The overrides of that command; a run that this one is to replace is not resumed."""
         programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
         return [f"resume={self.path}", *programs] if self.begun else self.starting
 
@@ -74,7 +74,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Means:
-    """What jobs are done with: ``again`` is the command that was given; ``explain``: an error on one line."""
+    """Context of the jobs: ``again`` is the command that was typed; ``explain`` puts an error on one line."""
 
     stop: StopRequest
     again: str  # without overwrite
@@ -87,7 +87,7 @@ def format_command(*overrides: str) -> str:
 
 
 def is_done(job: Job) -> bool:
-    """Whether a job goes on with a run that is finished and whole; says so, and what is damaged."""
+    """Return whether a job resumes a run that is finished and whole; log this, and what is damaged."""
     if not (job.resumed and is_finished(job.path)):
         return False
     if problems := damaged(job.path):
@@ -98,7 +98,7 @@ def is_done(job: Job) -> bool:
 
 
 def explain_going_on(jobs: list[Job], again: str = "") -> str:
-    """What to tell who stopped the first of ``jobs``; ``again`` goes on with the scans of a pattern."""
+    """Return how to resume after the first of ``jobs`` was stopped; ``again`` resumes scans of a pattern."""
     if again and jobs[0].scan:
         return f"resume with:\n{again}"
     lines = ["resume with:", jobs[0].go_on]
@@ -111,7 +111,7 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
 
 
 def row_of(run: Path) -> dict[str, str]:
-    """The cells of a finished run, as ``ptycho compare`` has them; of another none."""
+    """Return the cells of a finished run, as in ``ptycho compare``; none if it is not finished."""
     if not is_finished(run):
         return {}
     from ptycho.report.entries import entry_of

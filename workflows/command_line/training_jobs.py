@@ -1,4 +1,4 @@
-"""Training runs by the command line: planned, started, stopped, gone on with; for every workflow."""
+"""Plan, start, stop and resume training runs by the command line, for every workflow."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
-    """Check everything that needs no TensorFlow, for new runs or for one to go on with."""
+    """Check everything that needs no TensorFlow, for new runs or for one to resume."""
     require_tensorflow(os.environ)
     if composed.resume is not None:
         return [plan_resumption(workflow, composed)]
@@ -166,7 +166,7 @@ def list_inputs(config: JobConfig) -> dict[str, Path]:
 
 
 def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
-    """Check that ``resume`` names a run to go on with, and that nothing else asks for another."""
+    """Check that ``resume`` names a run that can be resumed, and that no other key specifies another run."""
     path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
     if not composed.resume:
@@ -210,9 +210,9 @@ def write_page(run: Path) -> None:
 
 
 def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
-    """Run the jobs one after the other; the largest exit code.
+    """Run the jobs one after the other; return the largest exit code.
 
-    Scans that another process works on are passed over: several processes share the scans of a pattern.
+    Scans that another process works on are skipped: several processes share the scans of a pattern.
     """
     progress = Progress(jobs, means.explain)
     todo, codes = progress.refuse()

@@ -12,7 +12,7 @@ OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=|~[A-Za-z_][\w.]*$")
 
 
 def key_of(override: str) -> str:
-    """Return the key of an override, without what says how it is given."""
+    """Return the key of an override, without its prefix."""
     return override.lstrip("+~").split("=", 1)[0]
 
 
@@ -53,7 +53,7 @@ def quote_paths(words: Iterable[str], *keys: str) -> list[str]:
 def place_words(key: str, words: Sequence[str]) -> list[str]:
     """Return words with the paths among them as the value of ``key``, or as the list ``key[]``.
 
-    Of several paths the first is the value, and Hydra tells of the others.
+    Of several paths the first is the value, and Hydra reports the others.
     """
     flags, others = split_flags(words)
     paths = [word for word in others if Path(word).exists() or OVERRIDE.match(word) is None]

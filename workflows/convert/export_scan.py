@@ -185,7 +185,7 @@ def plate_units(probe: ProbeConfig, N: int) -> dict[str, Any]:
 
 
 def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
-    """The scan with the units that it lacks, as far as the user says them: ``dx = λ z/(N p)``.
+    """Return the scan with the missing units that the user specifies: ``dx = λ z/(N p)``.
 
     Where only the distance and the detector's pitch are unknown, the latter is ``DETECTOR_PIXEL_M``.
     """

@@ -80,11 +80,11 @@ def run_exported(config: RunExportedConfig) -> list[str]:
 
 def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dataset:
     """The data in groups and regions of the exported network's sizes; ConfigError: they cannot be."""
-    where, N = f"data={measurement.path}", measurement.shape[-1]
+    prefix, N = f"data={measurement.path}", measurement.shape[-1]
     if N != d.N:
-        raise ConfigError(f"{where}: has N={N}; the model was exported for N={d.N}")
+        raise ConfigError(f"{prefix}: has N={N}; the model was exported for N={d.N}")
     if d.modes > 1:
-        raise ConfigError(f"{where}: has a probe without modes; the model was exported for modes={d.modes}")
+        raise ConfigError(f"{prefix}: has a probe without modes; the model was exported for modes={d.modes}")
     measurement.check_patterns()
     scale = {} if measurement.counts else {"photon_scale": measurement.fitted_photon_scale(d.transmission)}
     data = measurement.dataset(scratch, **scale)
@@ -95,13 +95,13 @@ def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dat
         log.info("each pattern with its %d nearest ones: the model takes such groups", d.group_size - 1)
     if data.region_size > d.region_size:
         raise ConfigError(
-            f"{where}: its groups span regions of {data.region_size} pixels; the model was exported for "
+            f"{prefix}: its groups span regions of {data.region_size} pixels; the model was exported for "
             f"region_size={d.region_size}: export it again with region_size={data.region_size}"
         )
     support = probe_support(data.probe)
     if support > d.support:
         raise ConfigError(
-            f"{where}: its probe fills {support} of {N} pixels; the model was exported for support="
+            f"{prefix}: its probe fills {support} of {N} pixels; the model was exported for support="
             f"{d.support}: export it again with support={support}"
         )
     return replace(data, region_size=d.region_size, stated_tiling=data.tiling)

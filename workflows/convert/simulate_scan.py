@@ -120,8 +120,8 @@ def export(
 ) -> ExportedScan:
     """What a beamline would know of a simulated scan; where that is not the truth, the truth beside it."""
     changed, near = config.imperfections.changed, config.physics == "near_field"
-    said = ", ".join(f"{key} {show(value)}" for key, value in changed.items())
-    said = f" Imperfections: {said}; the true values are under truth." if said else ""
+    text = ", ".join(f"{key} {show(value)}" for key, value in changed.items())
+    text = f" Imperfections: {text}; the true values are under truth." if text else ""
     finer = f"{config.oversampling} times finer than the object's pixels"
     positions, probe = state_scan(config, simulated, fresnel_number(config.probe, config.N))
 
@@ -142,7 +142,7 @@ def export(
         name=Path(str(config.output)).stem,
         comments=f"Simulated{' near field' * near}: {config.sample} on {config.path}, "
         f"{f'λz/dx² = {config.fresnel:g}' if near else finer}, {config.nphotons:g} photons a pattern, "
-        f"seed {config.seed}; with its truth.{said}",
+        f"seed {config.seed}; with its truth.{text}",
         truth=truth_of(simulated) if changed else None,
         **lengths,
     )

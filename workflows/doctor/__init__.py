@@ -1,1 +1,1 @@
-"""What ``ptycho doctor`` looks at on this machine."""
+"""The checks of ``ptycho doctor`` on this machine."""

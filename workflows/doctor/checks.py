@@ -26,7 +26,7 @@ from workflows.doctor.health import failing_step
 GOOD, NOTE, BAD = "ok", "note", "FAIL"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 FILTERS = ("Bitshuffle", "LZ4", "Blosc", "Zstd")
-Outcome = tuple[str, str]  # GOOD, NOTE (works, but) or BAD; what there is to say
+Outcome = tuple[str, str]  # GOOD, NOTE (works, but) or BAD; the message
 
 
 @settings()
@@ -38,7 +38,7 @@ class DoctorConfig:
 
 
 class Check(NamedTuple):
-    """What is looked at, given the folder of future runs; and what to do where it is not GOOD."""
+    """A check, which gets the folder of future runs; and what to do if it is not GOOD."""
 
     look: Callable[[Path], Outcome]
     remedy: str

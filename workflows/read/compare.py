@@ -25,7 +25,7 @@ class CompareConfig:
 
 
 def write_comparison(config: CompareConfig) -> list[str]:
-    """Write page and table of some runs; the table as lines, and what was passed over."""
+    """Write page and table of some runs; return the table as lines, and the skipped folders."""
     if not config.runs:
         raise ConfigError("runs=[]: must be folders of runs")
     path = Path(config.output)

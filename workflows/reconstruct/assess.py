@@ -108,9 +108,9 @@ def main_scores(by_method: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def in_its_frame(truth: np.ndarray, reconstruction: Reconstruction, region: metrics.Region) -> np.ndarray:
-    """The truth ``(I, M, M)``, each image moved in the region to where a reconstruction has it.
+    """Return the truth ``(I, M, M)``, each image shifted in the region to where a reconstruction has it.
 
-    Who finds probe and positions, or believes wrong ones, is free to move the whole object.
+    A reconstruction with refined, or with wrong, probe and positions may shift the whole object.
     """
     moved = truth.copy()
     for image, mask, target in zip(

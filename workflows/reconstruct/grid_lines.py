@@ -101,7 +101,7 @@ def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]
 
 
 def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
-    """Simulate the three datasets and store them, with what is true where they do not say it."""
+    """Simulate the three datasets and store them, with the truth if they do not contain it."""
     with folder.timed("simulation"):
         data, truth = simulate_with_truth(config)
         if config.hot_pixels:
@@ -117,7 +117,7 @@ def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Datase
 
 
 def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
-    """Pixels that shine in the training patterns are taken for bad, as those of a measured scan are."""
+    """Mark hot pixels of the training patterns as bad, like those of a measured scan."""
     train = data["train"]
     good = np.ones((train.N, train.N), bool) if train.good is None else train.good
     some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SampleOptions().frames).astype(int))

@@ -79,7 +79,7 @@ def run(job: InferJob, stop: StopRequest | None = None) -> InferResult:
 
 @contextlib.contextmanager
 def _full_disk_explained(path: Path) -> Iterator[None]:
-    """Tell of a full disk by the name of the folder: temporary arrays have none."""
+    """Report a full disk with the name of the folder, because temporary arrays have no name."""
     try:
         yield
     except OSError as error:

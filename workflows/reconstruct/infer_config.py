@@ -1,4 +1,4 @@
-"""What the inference script is asked to do, and whether it can be done; nothing here imports TensorFlow."""
+"""Configuration of the inference script, and checks that it can run; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class InferJob:
 
     @property
     def stitch(self) -> StitchConfig:
-        """How patches are stitched: as in the run, but for what is asked for."""
+        """How patches are stitched: as in the run, except for the keys that are specified."""
         asked = {"method": self.config.stitch, "passes": self.config.passes}
         return replace(self.run.stitch, **{name: value for name, value in asked.items() if value})  # type: ignore[arg-type]
 
@@ -150,7 +150,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
 
 
 def _names(config: InferConfig, trained: NetworkConfig, run: Path) -> tuple[str, ...]:
-    """The networks that are asked for, or all that the run has trained."""
+    """Return the names of the specified networks, or of all that the run has trained."""
     if config.models is not None:
         return config.models
     names = tuple(name for name in trained.networks if is_stored(run, name))

@@ -1,8 +1,8 @@
-"""A scan reconstructed while it is measured, and then as any other.
+"""Reconstruct a scan while it is measured, and then like any other.
 
-The folder of the run holds ``live.png``, ``live.json``, ``live.html``, in the end ``live.npz``, and in
-``live/`` what came, ``scan.h5`` (:mod:`ptycho.live.scan_file`), which the run that follows reads, and the
-program's keys.
+The folder of the run holds ``live.png``, ``live.json``, ``live.html``, and in the end ``live.npz``. Its
+folder ``live/`` holds the received frames and positions, ``scan.h5`` (:mod:`ptycho.live.scan_file`), which
+the following run reads, and the program's keys.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
 
 
 def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
-    """The keys and the folder of a new live run, or of the one that is gone on with."""
+    """Return the keys and the folder of a new live run, or of the one that is resumed."""
     if config.resume is None:
         name = Path(str(config.watch).rstrip("/")).stem.replace(":", "_") or "scan"
         folder = Path(config.output_dir or f"outputs/live/{name}")
@@ -87,7 +87,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
 
 
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
-    """Watch until the scan has ended; the configuration of the run that follows, if it is wanted."""
+    """Watch until the scan has ended; return the configuration of the following run, None for no such run."""
     store = Store(place)
     keys = None if config.curve_keys is None else Path(config.curve_keys)
     largest = int(1e6 * config.largest_message_mb)
@@ -121,7 +121,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
 
 
 def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
-    """The run of ``scan_workflow.py`` on what came, or the rest of it."""
+    """Run ``scan_workflow.py`` on the received scan, or resume it; return the lines to print."""
     from ptycho.run.scan_plan import plan
 
     resumed = config is None

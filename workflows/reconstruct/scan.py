@@ -1,4 +1,4 @@
-"""A measured scan: interpret, train on it or take a trained network, reconstruct, judge, draw."""
+"""Process a measured scan: interpret it, train or load a network, reconstruct, assess, draw."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def reconstruct(
     history: dict[str, History],
     folder: RunFolder,
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
-    """One scan: its objects by solver and network, judged, stored and drawn; its metrics.
+    """Reconstruct one scan by its methods; assess, store and draw the objects; return metrics and objects.
 
-    ``reconstructions``: by the solver before any network, where it is asked for.
+    ``reconstructions``: by the solver before any network, if it is specified.
     """
     config, reconstructions = inputs.config, dict(reconstructions)
     wanted: list[str] = [LSQML] if LSQML in config.models else []

@@ -1,4 +1,4 @@
-"""What a run says of the reconstructions of a measured scan: ``metrics.json``, and the pictures."""
+"""Results of a run on a measured scan: ``metrics.json``, and the pictures."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def match(pattern: str) -> list[str]:
     scans = [path for path in every if str(Path(path)) not in parents and owner(Path(path)) is None]
     if not scans:
         folder = base_of(pattern).absolute()
-        where = f"no scan in {folder}" if folder.is_dir() else f"nothing: there is no folder {folder}"
-        raise ConfigError(f"data.file={pattern}: matches {where}")
+        reason = f"no scan in {folder}" if folder.is_dir() else f"nothing: there is no folder {folder}"
+        raise ConfigError(f"data.file={pattern}: matches {reason}")
     return sorted(scans, key=natural)
 
 

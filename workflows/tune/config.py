@@ -14,7 +14,7 @@ SPACE = "tune.space."
 
 @settings()
 class TuneConfig:
-    """How settings are looked for. All other keys are those of the scan workflow."""
+    """Keys of the search for settings. All other keys are those of the scan workflow."""
 
     output_dir: Text = key(
         "outputs/tune",

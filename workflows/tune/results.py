@@ -21,7 +21,7 @@ KEPT = "# No settings were better by more than twice the error: the defaults are
 
 
 def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
-    """Write ``trials.csv`` and ``tuned/best.yaml``; what to tell, a line each."""
+    """Write ``trials.csv`` and ``tuned/best.yaml``; return the lines to print."""
     write_text(folder / TABLE, csv_text(rows_of(study)))
     best = best_of(study)
     if best is None:
@@ -43,11 +43,11 @@ def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str
 
 def verdict(best: Best, defaults: float) -> list[str]:
     """Return the best settings, and whether they are clearly better than the defaults."""
-    said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
+    settings = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
     better = "better than the defaults; the best of many looks a little better than it is"
     return [
         f"defaults: deviance {defaults:.4f} per pixel of the held-out patterns",
-        f"best:     deviance {best.deviance:.4f}: {said}",
+        f"best:     deviance {best.deviance:.4f}: {settings}",
         f"gain:     {best.gain.gain:.4f} ± {best.gain.error:.4f}, pattern by pattern",
         better if best.better else "that is not more than twice its error: the defaults are kept",
     ]

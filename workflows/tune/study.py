@@ -1,4 +1,4 @@
-"""The study: trials in turn, kept in SQLite so that the same command goes on, and shared by processes."""
+"""The study: successive trials, kept in SQLite so that the same command resumes, and shared by processes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def open_study(folder: Path, asked: Mapping[str, Any], seed: int, first_trials: 
         f"sqlite:///{(folder / STUDY).resolve()}",
         engine_kwargs={"connect_args": {"timeout": 60}},
         heartbeat_interval=20,
-        grace_period=90,  # seconds after which a trial is lost whose process has not been heard of
+        grace_period=90,  # seconds without a heartbeat after which a trial is lost
     )
     study = optuna.create_study(
         storage=storage,
@@ -98,7 +98,7 @@ def trials_in(study: Study, *states: TrialState) -> list[FrozenTrial]:
 
 
 def run_defaults(study: Study, objective: Objective) -> None:
-    """Reconstruct with the defaults, if that was not done; it comes to the same whoever does it."""
+    """Reconstruct with the defaults, if that was not done; the result is the same in every process."""
     if DEFAULTS in study.user_attrs:
         return
     outcome = objective({}, lambda event: None)

@@ -1,4 +1,4 @@
-"""One trial: the scan reconstructed with some settings, and what the patterns say that were held out.
+"""One trial: reconstruct the scan with some settings, and score it on the held-out patterns.
 
 TensorFlow is imported with this module, and with no other one of this package.
 """
@@ -33,13 +33,13 @@ class Bench:
         self._ready: dict[str, Prepared] = {}
 
     def run(self, settings: Mapping[str, Any], on_event: OnEvent = ignore) -> Outcome:
-        """A reconstruction with some settings by the solver, judged; what ``on_event`` raises ends it."""
+        """Reconstruct by the solver with some settings, and score; an exception of ``on_event`` ends it."""
         began, config = time.perf_counter(), with_settings(self._values, settings)
         context = RunContext(self._scratch, on_event=on_event)
         inputs, prepared = MethodInputs(config, context), self._prepared(config, context)
         fit = assess_fit(METHODS[SOLVER](prepared, {}, inputs), prepared)
-        judged = fit.held_out or fit.used
-        return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
+        scored = fit.held_out or fit.used
+        return Outcome(np.asarray(scored.unexplained, float), time.perf_counter() - began)
 
     def _prepared(self, config: ScanRunConfig, context: RunContext) -> Prepared:
         probe = config.probe

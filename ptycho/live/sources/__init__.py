@@ -1,4 +1,4 @@
-"""Where a growing scan comes from: a file, a folder, a socket; recognised by what is watched."""
+"""Sources of a live scan: a file, a folder or a socket, recognised by the path or address to watch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SourceOptions:
     """Settings that a source needs.
 
     Attributes:
-        config: the section ``data``: what the source does not say.
+        config: the section ``data``: values that the source lacks.
         scratch: a folder for small files of its own.
         has: whether the frame of an index is kept already.
-        bind: of a socket: wait for who sends; else connect to it.
-        keys: of a socket: file with its certificate, where who sends must know its public key.
-        largest: bytes of a message.
+        bind: of a socket: wait for the sender; otherwise connect to it.
+        keys: of a socket: file with the keys of CurveZMQ; None: messages are not encrypted.
+        largest: bytes of the largest message that is accepted.
     """
 
     config: DataConfig

@@ -1,10 +1,11 @@
 """A folder into which a detector writes a file for each frame: TIFF, or NPY.
 
-The last number in a file's name is its index. It is taken when it reads whole: one that is cut short is
-looked at again until it has not changed for a while. Positions come in a table that grows
-(``data.positions_file``, or ``positions.csv`` in the folder): as :mod:`~ptycho.readers.positions_table` has
-it, with a column ``index`` or ``frame``; without one, its lines are those of the frames 0, 1, 2, …. A last
-line without an end is being written. A file ``END`` in the folder says that the scan is complete.
+The last number in a file's name is its index. A file is taken once it can be read completely; one that is cut
+short is read again until it has not changed for a while. Positions come in a table that is extended
+(``data.positions_file``, or ``positions.csv`` in the folder), in the format of
+:mod:`~ptycho.readers.positions_table`, with a column ``index`` or ``frame``; without one, its lines are those
+of the frames 0, 1, 2, …. A last line without an end is still being written. A file ``END`` in the folder
+marks the scan as complete.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
 class GrowingFolder(Source):
-    """Source that reads a growing folder of TIFF files; see the module's text.
+    """Source that reads a folder while TIFF files are added to it; see the module's text.
 
     Args:
-        patience_s: after which a file that does not read whole, and does not change, is given up.
-        at_once: bytes that are read in one look.
+        patience_s: time in s after which an incomplete file that does not change is given up.
+        at_once: bytes that are read in one call.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class GrowingFolder(Source):
         faults: Counter[str] = Counter()
         if not self._path.is_dir():
             return Arrivals()
-        finished = (self._path / FINISHED).exists()  # asked first: what came before is then all there is
+        finished = (self._path / FINISHED).exists()  # checked first: no file is added after it
         frames, more = self._new_frames(faults)
         positions = self._new_positions(faults)
         over = finished and not (more or self._broken or frames or len(positions))
         return Arrivals(tuple(frames), positions, faults, over)
 
     def _new_frames(self, faults: Counter[str]) -> tuple[list[Frame], bool]:
-        """Frames that read whole now, and whether there are more to be looked at."""
+        """Return the frames that can be read completely now, and whether more files wait."""
         kinds = (*SUFFIXES, ".npy")
         paths = [p for p in self._path.iterdir() if p.suffix.lower() in kinds and p.name not in self._done]
         frames, size = list[Frame](), 0
@@ -92,7 +93,7 @@ class GrowingFolder(Source):
         return data if data.ndim == 2 else data.reshape([n for n in data.shape if n != 1])
 
     def _wait_for(self, path: Path, faults: Counter[str]) -> None:
-        """Look at a file again; give it up where it has not changed for long."""
+        """Let a file be read again later; give it up if it has not changed for long."""
         size, now = path.stat().st_size if path.exists() else -1, time.monotonic()
         before, since = self._broken.get(path.name, (None, now))
         if size != before:

@@ -1,10 +1,10 @@
 """An HDF5 file that a detector writes while it is read (single writer, multiple readers: SWMR).
 
-Frames are one array ``(J, H, W)`` that grows along its first axis, positions arrays beside it that grow, too.
-Where they are, and what else the file says, the readers of measured scans tell, from a :func:`snapshot`. A
-row of positions that is not finite is one that has not come. The file is opened anew for every look. The scan
-is complete when the writer has closed the file: it then takes back the mark that it had put into the file's
-first bytes. Who has written the last of a file that is written without SWMR cannot be determined.
+Frames are one array ``(J, H, W)`` that is extended along its first axis; positions are arrays beside it that
+are extended, too. The readers of measured scans find their paths and the other values in a :func:`snapshot`.
+A row of positions that is not finite has not arrived yet. The file is opened anew for every call. The scan is
+complete when the writer has closed the file: the writer then removes its mark from the file's first bytes.
+Without SWMR it cannot be determined whether a file is complete.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is bein
 
 
 class GrowingHdf5(Source):
-    """Source that reads a growing HDF5 file; see the module's text.
+    """Source that reads an HDF5 file while it is written; see the module's text.
 
     Args:
-        pause_s: between two looks at positions.
-        at_once: bytes of frames that are read in one look.
+        pause_s: time in s between two reads of the positions.
+        at_once: bytes of frames that are read in one call.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GrowingHdf5(Source):
         self._foreign = False  # the file is another scan's
         self._identity: tuple[int, int] | None = None  # device and inode
         self._chunks = Chunks()
-        self._next, self._holes = 0, list[int]()  # first frame not looked at; those before it not there yet
+        self._next, self._holes = 0, list[int]()  # first frame not read yet; those before it not there yet
         self._taken = np.zeros(0, np.int64)  # rows of positions
         self._looked = 0.0
         self._last: tuple[int, bytes] | None = None
@@ -58,7 +58,7 @@ class GrowingHdf5(Source):
         if self._foreign:
             return Arrivals(ended=True)
         try:
-            state = mark(self._path)  # asked first: what came before is then all there is
+            state = mark(self._path)  # checked first: nothing is written after the file is closed
             writing, closed = state == WRITING, state == CLOSED
             status = self._path.stat()
             with h5py.File(self._path, "r", swmr=writing, libver="latest", locking="best-effort") as file:
@@ -139,7 +139,7 @@ class GrowingHdf5(Source):
     def _read(
         self, file: h5py.File, frames: h5py.Dataset, names: list[str], rows: np.ndarray
     ) -> np.ndarray | None:
-        """Positions ``(n, 2)``, (row, col), of some rows; and what the file says of the scan, once."""
+        """Return positions ``(n, 2)``, (row, col), of some rows; keep the file's description, once."""
         target, config = self._options.scratch / "snapshot.h5", self._options.config
         try:
             snapshot(file, frames, names, rows, target)
@@ -220,15 +220,15 @@ def snapshot(
     shown: int = 4,
     largest: int = 2**26,
 ) -> None:
-    """Write a growing file at one moment as a small file that the ordinary readers interpret.
+    """Write the present state of a live file as a small file that the ordinary readers interpret.
 
-    Everything but the frames is copied; what has a row for every frame is cut to the ``rows`` that are asked
-    for, and of the frames no more than a few are there, the others being zero. So whatever a reader knows of
-    a format (where the positions are, their sign, their unit) holds for a file that is being written.
+    Everything but the frames is copied. Arrays with a row for every frame are cut to ``rows``. Only a few
+    frames are copied; the others are zero. So whatever a reader knows of a format (paths of the positions,
+    their sign, their unit) holds for a file that is being written.
 
     Args:
-        shown: frames that are there.
-        largest: bytes of an array that is copied.
+        shown: number of frames that are copied.
+        largest: bytes of the largest array that is copied.
     """
 
     def copy(node: Any, out: h5py.File, name: str) -> None:

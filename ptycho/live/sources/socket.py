@@ -1,7 +1,7 @@
 """A socket on which frames and positions arrive (ZeroMQ, PUSH to PULL); see :mod:`ptycho.live.messages`.
 
-``zmq://127.0.0.1:5555`` waits at this address for who sends. What is no message of ours, too large or cut
-short is counted and dropped. With ``curve_keys`` (CurveZMQ) one other key alone can send, and nobody listens.
+``zmq://127.0.0.1:5555`` waits at this address for a sender. A message that is unknown, too large or cut short
+is counted and dropped. With ``curve_keys`` (CurveZMQ) messages are encrypted; only one other key can send.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class SocketSource(Source):
     """Source that receives messages from a socket; see the module's text.
 
     Args:
-        look_s: of one look, at most; a quarter of that where nothing comes.
-        at_once: bytes that are taken in one look.
-        waiting: messages that ZeroMQ holds for us, lost where we are killed; then who sends waits.
+        look_s: longest time of one call in s; a quarter of it if nothing arrives.
+        at_once: bytes that are taken in one call.
+        waiting: messages that ZeroMQ buffers, which are lost if the process is killed; the sender waits
+            while the buffer is full.
 
     Raises:
         ConfigError: the address cannot be used.
@@ -128,7 +129,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
     Returns:
-        Of a server what lets the other in, to be stopped in the end; else None.
+        Of a server the authenticator of the other key, to be stopped in the end; else None.
 
     Raises:
         ConfigError: the file has none.
