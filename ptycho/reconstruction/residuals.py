@@ -66,9 +66,19 @@ class Residuals:
 
     @property
     def certainty(self) -> float:
-        """Variation between patterns, in standard errors of its mean over them."""
-        error = self.varied.std(ddof=1) / np.sqrt(len(self.varied)) if len(self.varied) > 1 else np.inf
-        return float(self.varied.mean() / max(error, 1e-30))
+        """Variation between patterns in standard errors, of its mean or its median over them.
+
+        The mean shows an object that few patterns see; the median is not dominated by a few bright patterns.
+        """
+        if len(self.varied) < 2:
+            return 0.0
+        spread = (
+            self.varied.std(ddof=1),
+            np.sqrt(np.pi / 2) * median_abs_deviation(self.varied, scale="normal"),
+        )
+        middle = self.varied.mean(), np.median(self.varied)
+        ratios = np.divide(middle, np.maximum(spread, 1e-30))
+        return float(np.sqrt(len(self.varied)) * ratios.max())
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,18 @@ def test_noise_alone_does_not_vary(scan):
     assert of(scan, replace(data, amplitudes=np.sqrt(counts).astype(np.float32))).certainty < 4
 
 
+def test_a_few_bright_patterns_or_a_small_object_are_contrast():
+    """Of 60 patterns, six are nine times as bright; or the object is in six of them alone."""
+    rng = np.random.default_rng(9)
+    bright = (1 + 0.3 * rng.normal(size=60)) * np.where(np.arange(60) % 10, 1, 81)
+    small = 0.3 * rng.normal(size=60) + 9 * (np.arange(60) % 10 == 0) * rng.uniform(0.8, 1.2, 60)
+    nothing = rng.normal(size=(1000, 60))
+    of_bright, of_small, *of_nothing = (
+        Residuals(np.zeros(60), varied, np.zeros(60)).certainty for varied in (bright, small, *nothing)
+    )
+    assert of_bright > 8 and of_small > 2.2 and np.mean(np.array(of_nothing) > 4) < 0.002
+
+
 def test_nothing_that_varies_is_no_number():
     nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
     assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
