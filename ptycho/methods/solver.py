@@ -285,7 +285,8 @@ def _completed(
         last = fit_in_blocks(objective, estimate, solved.refine, steps, blockwise, ONCE_MORE, advance)
     else:
         projectable = whole.fresnel is None and estimate.slices == 1 and not estimate.varies
-        last = fit_further(objective, estimate, steps, projected=projectable and is_sparse(whole))
+        holes, projected = is_sparse(whole, FIT.holes), projectable and is_sparse(whole)
+        last = fit_further(objective, estimate, steps, holes, projected)
     solved = _ended(solved, last, whole)
     beam = last.estimate.beam(whole.photon_scale, f)
     return solved, replace(_covered(last.estimate, whole), beam=beam)

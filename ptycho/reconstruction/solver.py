@@ -46,6 +46,7 @@ class FitOptions:
     block_steps: int = 35  # of a block alone, before blocks are joined
     level_steps: int = 10  # of the whole scan, behind them
     short_steps: int = 6  # of a block that is nearly at its end
+    holes: float = 10.0  # patterns on a pixel: with fewer, held-out patterns leave holes in the object
 
 
 FIT = FitOptions()
@@ -230,15 +231,22 @@ def fit_to_the_end(
     return _with_rounds(objective, fitted, watch)
 
 
-def fit_further(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
-    """Fit the object under the beam as it is, from the end of a fit that lacked a few patterns, to its end.
+def fit_further(
+    objective: Objective, start: Estimate, steps: int, holes: bool = True, projected: bool = False
+) -> Fit:
+    """Fit the object under the beam as it is, from the end of a fit that lacked a few patterns.
 
-    In a sparse scan these leave holes in the object, where a descent may end in a wrong minimum. The rounds
-    of the learned prior follow: the denoiser has not seen what is there now. Arguments: as :func:`fit`.
+    Arguments: as :func:`fit`.
 
     Args:
+        holes: the patterns leave holes in the object, as in a sparse scan. It is then fitted to its end, and
+            all rounds of the learned prior follow, as the denoiser has not seen what is there now. Without
+            holes one round suffices.
         projected: try the difference map as a start, too, and keep the likelier end.
     """
+    if objective.learned is not None and not holes:
+        few = min(steps, objective.options.round_steps)
+        return fit_learned(objective, start, objective.learned, 1, steps=few)
     starts = (start, difference_map(objective.likelihood, start)) if projected else (start,)
     fits = [fit(objective, initial, OBJECT_ALONE, steps) for initial in starts]
     return _with_rounds(objective, min(fits, key=lambda fitted: fitted.course[-1]))

@@ -13,7 +13,7 @@ from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import Learned
 from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions, first_noise, select_model
-from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_further, fit_learned
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_further
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels
 
@@ -110,7 +110,7 @@ def test_patterns_that_a_fit_lacked_join_it(projected):
     same = Learned(lambda inputs, noise: tf.zeros((*inputs.shape[:-1], 2)), 8.0)
     whole = Objective(replace(part, data=data), learned=same)
     joined = Estimate.of(data, lacking.object, normalisation=data.normalisation)
-    fits = fit_further(whole, joined, 60, projected), fit_learned(whole, joined, same, 1)
+    fits = fit_further(whole, joined, 60, projected=projected), fit_further(whole, joined, 60, holes=False)
     mask = np.zeros(scan.object.shape, bool)
     for row, column in np.rint(data.positions[lacked]).astype(int) + N // 2:
         mask[row - 2 : row + 3, column - 2 : column + 3] = True
