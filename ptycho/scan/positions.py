@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptycho.config import RunConfig
-
 
 @dataclass(frozen=True, eq=False)
 class Scan:
@@ -46,28 +44,6 @@ def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tu
     every = (origin + within).reshape(-1, 2)
     positions, groups = np.unique(every, axis=0, return_inverse=True)
     return positions, groups.reshape(origin.shape[0], within.shape[1])
-
-
-def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.Generator]) -> Scan:
-    """Return the scan of a data split: the nested grid on every image, with jitter if specified.
-
-    Args:
-        role: ``train``, ``val`` or ``test``; decides the pitch of the groups.
-        rngs: one generator for each image; used for its jitter only.
-    """
-    grid, groups = nested_grid(
-        config.size, config.N, config.gridsize, config.offset, config.outer_pitch(role)
-    )
-    positions, jitter = [], config.scan.jitter
-    for rng in rngs:
-        moved = grid + (rng.uniform(-jitter, jitter, grid.shape) if jitter else 0.0)
-        positions.append(np.clip(moved, 0, config.size - config.N))
-    shift = len(grid) * np.arange(n_images)
-    return Scan(
-        positions=np.concatenate(positions).astype(np.float32),
-        image=np.repeat(np.arange(n_images, dtype=np.int32), len(grid)),
-        groups=(groups[None] + shift[:, None, None]).reshape(-1, groups.shape[1]).astype(np.int32),
-    )
 
 
 def rotation(degrees: float) -> np.ndarray:

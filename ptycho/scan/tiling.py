@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.config import RunConfig
-
 
 class Tiling(NamedTuple):
     """Squares of side ``pitch`` in the middle of the groups' regions tile a rectangle; all in object pixels.
@@ -26,15 +24,6 @@ class Tiling(NamedTuple):
     def rectangle(self) -> tuple[int, int, int, int]:
         """``(top, left, height, width)``."""
         return self[1:]
-
-
-def nested_tiling(config: RunConfig, role: str) -> Tiling:
-    """Return the tiling of a simulated scan, which its jitter does not change."""
-    pitch = config.outer_pitch(role)
-    start = config.group_extent // 2 - pitch // 2
-    stop = min(start + pitch * config.groups_per_axis(role), config.size)
-    start = max(start, 0)
-    return Tiling(pitch, start, start, stop - start, stop - start)
 
 
 def estimated_tiling(

@@ -14,9 +14,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import draw_groups
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.positions import make_scan
 from ptycho.scan.probe import energy_diameter
-from ptycho.scan.tiling import nested_tiling
 from ptycho.scan.windows import cut_windows
 from ptycho.simulation.imperfections import Detector, spread_and_scale
 from ptycho.simulation.instrument import (
@@ -28,6 +26,7 @@ from ptycho.simulation.instrument import (
     true_flux,
     true_modes,
 )
+from ptycho.simulation.nested import make_scan, nested_tiling
 from ptycho.simulation.objects import make_object
 from ptycho.simulation.truth import Truth
 

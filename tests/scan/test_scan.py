@@ -15,7 +15,8 @@ from ptycho.scan.groups import (
     smallest_region,
     tiled_groups,
 )
-from ptycho.scan.positions import make_scan, nested_grid
+from ptycho.scan.positions import nested_grid
+from ptycho.simulation.nested import make_scan
 
 
 def scan_of(config, role, n_images=1):
