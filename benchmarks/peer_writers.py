@@ -251,7 +251,7 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
         checks["good"] = raw.good is not None and np.array_equal(raw.good, good)
     cells = {"read as": raw.format, "position error, px": f"{off:.1e}"}
     words = {True: "equal", False: "DIFFER", None: "–"}
-    cells |= {key: words[checks.get(key)] for key in LOOKED_AT}
+    cells |= {key: words[checks.get(key)] for key in INSPECTED}
     for key, unit in LENGTHS.items():
         value = np.max(getattr(raw, key)) if getattr(raw, key) is not None else None
         cells[key] = "–" if value is None else f"{value:.6g} {unit}"
@@ -263,9 +263,9 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
     return cells, off <= CLOSE and all(checks.values())
 
 
-LOOKED_AT = ("patterns", "probe", "good")
+INSPECTED = ("patterns", "probe", "good")
 LENGTHS = {"energy_eV": "eV", "distance_m": "m", "detector_pixel_m": "m"}
-COLUMNS = ("read as", "position error, px", *LOOKED_AT, *LENGTHS, "specified")
+COLUMNS = ("read as", "position error, px", *INSPECTED, *LENGTHS, "specified")
 
 
 def read(folder: Path) -> int:

@@ -159,13 +159,13 @@ def _refuse_what_only_the_solver_has(
     regularisation_weight: float | None,
     half_scans: bool | None,
 ) -> None:
-    asked = {
+    specified = {
         "learn_probe": (learn_probe, learn_probe is not False),
         "regulariser": (regulariser, regulariser == DEFAULT_REGULARISER),
         "regularisation_weight": (regularisation_weight, regularisation_weight is None),
         "half_scans": (half_scans, half_scans is not True),
     }
-    for key, (value, possible) in asked.items():
+    for key, (value, possible) in specified.items():
         if not possible:
             raise ConfigError(f"{key}={value}: method={method} has no such argument; remove it")
 

@@ -255,9 +255,11 @@ class DataConfig:
             check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
         for names, why in EXCLUSIVE:
             values = {name: getattr(self, name) for name in names}
-            said = [f"data.{name}={show(value)}" for name, value in values.items() if value not in (None, ())]
-            if len(said) > 1:
-                raise ConfigError(f"{', '.join(said)}: {why}; must be only one of them")
+            specified = [
+                f"data.{name}={show(value)}" for name, value in values.items() if value not in (None, ())
+            ]
+            if len(specified) > 1:
+                raise ConfigError(f"{', '.join(specified)}: {why}; must be only one of them")
         self.stated_zero_frequency()
 
     @property

@@ -64,9 +64,9 @@ def result_settings(config: JobConfig) -> dict[str, Any]:
     return {k: value for k, value in to_mapping(config).items() if k not in ("output_dir", "overwrite")}
 
 
-def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """Return ``key: stored value -> asked value`` for every dotted key that two nested mappings differ in."""
-    one, two = flat(stored), flat(asked)
+def differences(stored: dict[str, Any], requested: dict[str, Any]) -> list[str]:
+    """Return ``key: stored value -> requested value`` for dotted keys in which two nested mappings differ."""
+    one, two = flat(stored), flat(requested)
     return [
         f"{key}: {show(one[key]) if key in one else 'absent'} -> {show(two[key]) if key in two else 'absent'}"
         for key in one | two

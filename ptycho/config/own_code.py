@@ -85,16 +85,16 @@ def load(key: str, path: str) -> Any:
     return value
 
 
-def _check_call(said: str, value: Any, keywords: tuple[str, ...]) -> None:
+def _check_call(source: str, value: Any, keywords: tuple[str, ...]) -> None:
     """Refuse what cannot be called with some keywords."""
     wanted = f"({', '.join(keywords)}), by keyword" if keywords else "() without arguments"
     if not callable(value):
-        raise ConfigError(f"{said}: is no function; must be one that is called as {wanted}")
+        raise ConfigError(f"{source}: is no function; must be one that is called as {wanted}")
     try:
         inspect.signature(value).bind(**dict.fromkeys(keywords))
     except TypeError as error:
         raise ConfigError(
-            f"{said}: takes {inspect.signature(value)}; must be callable as {wanted} ({error})"
+            f"{source}: takes {inspect.signature(value)}; must be callable as {wanted} ({error})"
         ) from error
     except ValueError:  # a function without a signature, as some built-in ones
         return

@@ -122,12 +122,12 @@ class ScanRunConfig(TrainedConfig):
     def _check_own_probes(self) -> None:
         """Refuse what has one probe, or another that varies, beside several scans with a probe each."""
         solver = self.solver
-        asked = {
+        requests = {
             f"solver.slices={solver.slices}": (solver.slices or 1) > 1,
             f"solver.probe_variation={solver.probe_variation}": bool(solver.probe_variation),
             f"start={self.start}": self.start is not None,
         }
-        for words in (words for words, present in asked.items() if present):
+        for words in (words for words, present in requests.items() if present):
             raise ConfigError(
                 f"{words}, data.shared=object: each has a probe of its own; remove {words.split('=')[0]}, "
                 "or set data.shared=both"
@@ -135,18 +135,18 @@ class ScanRunConfig(TrainedConfig):
 
     def _check_slices(self) -> None:
         """Refuse what knows thin objects alone."""
-        asked = [f"models=[{','.join(self.models)}]"] * bool(self.models)
-        if asked or not self.solver.steps:
+        requests = [f"models=[{','.join(self.models)}]"] * bool(self.models)
+        if requests or not self.solver.steps:
             raise ConfigError(
                 f"solver.slices={self.solver.slices}: only the solver knows slices; remove "
-                f"{', '.join(asked or ['solver.steps=0'])}, or set solver.slices=1"
+                f"{', '.join(requests or ['solver.steps=0'])}, or set solver.slices=1"
             )
 
     def _check_near_field(self) -> None:
         """Refuse methods and probes that are for far fields only."""
-        asked = {"pinn": "networks", "lsqml": "LSQ-ML"}
+        requests = {"pinn": "networks", "lsqml": "LSQ-ML"}
         if self.models:
-            methods = " and ".join(asked[name] for name in self.models)
+            methods = " and ".join(requests[name] for name in self.models)
             raise ConfigError(
                 f"data.physics=near_field: {methods} are for far fields only; remove models, model, nepochs "
                 "and run: the solver reconstructs near fields"

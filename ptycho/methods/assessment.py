@@ -99,7 +99,7 @@ EXPLAINED = (
 class Fit:
     """Fit of an object to the patterns that it was made from, and to those that were held out.
 
-    ``residuals``, ``residuals_held_out``: what they miss of the patterns' variation. ``looked_at``: indices
+    ``residuals``, ``residuals_held_out``: what they miss of the patterns' variation. ``inspected``: indices
     of the patterns that ``used`` and ``residuals`` are of, among those that were fitted. ``causes``: what the
     misfit of a solver's fit looks like; None: photons were not counted.
     """
@@ -108,7 +108,7 @@ class Fit:
     held_out: Misfit | None
     residuals: Residuals
     residuals_held_out: Residuals | None
-    looked_at: np.ndarray
+    inspected: np.ndarray
     causes: Causes | None = None
 
 
@@ -268,7 +268,7 @@ def assessment_arrays(
     arrays |= {} if focus is None else focus.arrays()
     for name, fit in fits.items():
         used, reconstruction = fit.used, recons[name]
-        arrays[f"{name}_patterns"] = prepared.kept[fit.looked_at]
+        arrays[f"{name}_patterns"] = prepared.kept[fit.inspected]
         arrays[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
         if fit.causes is not None:
             arrays[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)

@@ -121,7 +121,7 @@ def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInp
 
 def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) -> Reconstruction:
     """Return a reconstruction with a warning that names single patterns which contradict the others."""
-    patterns = prepared.kept[fit.looked_at[find_outliers(fit.residuals, fit.used.unexplained)]]
+    patterns = prepared.kept[fit.inspected[find_outliers(fit.residuals, fit.used.unexplained)]]
     if not len(patterns):
         return reconstruction
     frames = prepared.scan.frames[patterns]

@@ -216,22 +216,22 @@ def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace 
     known = scan.fresnel is None and pixel is not None and energy is not None
     if solver.slices == 1 or (solver.slices is None and thickness is None and not known):
         return None
-    asked = f"solver.slices={'null' if solver.slices is None else solver.slices}"
+    setting = f"solver.slices={'null' if solver.slices is None else solver.slices}"
     if scan.fresnel is not None:
         raise ConfigError(
-            f"{asked}: the patterns are a near field, whose object is thin; set solver.slices=1"
+            f"{setting}: the patterns are a near field, whose object is thin; set solver.slices=1"
         )
-    pixel, wavelength = _lengths(scan, asked)
+    pixel, wavelength = _lengths(scan, setting)
     if thickness is None:
         thickness = 2.5 * pixel[0] * pixel[1] / wavelength
     return FreeSpace.of(thickness, wavelength, pixel)
 
 
-def _lengths(scan: ScanGeometry, asked: str) -> tuple[tuple[float, float], float]:
+def _lengths(scan: ScanGeometry, setting: str) -> tuple[tuple[float, float], float]:
     """The object's pixel and the wavelength, in metres."""
     if scan.pixel.metres is None or scan.raw.energy_eV is None:
         missing = ", ".join(f"{key}=" for key in scan.pixel.missing or ("data.energy_eV",))
-        raise ConfigError(f"{asked}: the object's pixel or the wavelength is unknown; set {missing}")
+        raise ConfigError(f"{setting}: the object's pixel or the wavelength is unknown; set {missing}")
     return scan.pixel.metres, wavelength_m(scan.raw.energy_eV)
 
 

@@ -44,13 +44,13 @@ def find_numbers(
     return raw.domain, spread, sample
 
 
-def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
+def repeated_frames(sample: np.ndarray, inspected: np.ndarray) -> list[str]:
     """Return a warning of frames in ``sample (n, H, W)`` that are the same to the last photon; dark ones are
     none.
     """
     first_indices: dict[bytes, int] = {}
     twins = []
-    for frame, index in zip(sample, looked_at, strict=True):
+    for frame, index in zip(sample, inspected, strict=True):
         if np.any(frame[np.isfinite(frame)]):
             before = first_indices.setdefault(frame.tobytes(), index)
             twins += [(before, index)] if before != index else []

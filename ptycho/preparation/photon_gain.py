@@ -92,17 +92,17 @@ def pixel_steps(
     return steps if len(steps) >= max(fewest, fitting * np.count_nonzero(known)) else steps[:0]
 
 
-def _with_photon_noise(q: float, said: str, counts: np.ndarray, good: np.ndarray) -> Gain:
+def _with_photon_noise(q: float, description: str, counts: np.ndarray, good: np.ndarray) -> Gain:
     """Return the gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons.
 
     R is at least 0.9 in all classes, and 1.25 at most in the lowest four, over which the sum grows tenfold.
     """
     ratios = noise_ratios(counts, good)
     low = ratios[:4]
-    said += f", noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
+    description += f", noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
     if len(low) < 4 or min(ratios) < 0.9 or max(low) > 1.25:
-        return Gain(None, f"{said}: not clearly photon noise")
-    return Gain(q, f"{said}: photon noise")
+        return Gain(None, f"{description}: not clearly photon noise")
+    return Gain(q, f"{description}: photon noise")
 
 
 def quantum(

@@ -182,8 +182,8 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     frames = checked_frames(config, raw.patterns.shape[0])
     check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
-    domain, looked_at, sample = find_numbers(raw, config, frames, findings, sampling)
-    findings += map(Finding.warning, repeated_frames(sample, looked_at))
+    domain, inspected, sample = find_numbers(raw, config, frames, findings, sampling)
+    findings += map(Finding.warning, repeated_frames(sample, inspected))
     pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
     good, mean = pixels.good, pixels.mean
     findings += pixels.decisions

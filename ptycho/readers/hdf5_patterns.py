@@ -39,13 +39,13 @@ class Hdf5Patterns(Patterns):
 
     Args:
         datasets: by their keys, of one dtype and one ``(H, W)``.
-        looked_at: a few patterns that were written.
+        inspected: a few patterns that were written.
     """
 
     def __init__(
-        self, file: Hdf5Archive, datasets: Mapping[str, h5py.Dataset], looked_at: np.ndarray
+        self, file: Hdf5Archive, datasets: Mapping[str, h5py.Dataset], inspected: np.ndarray
     ) -> None:
-        self._file, self._looked_at, self._parts = file, looked_at, list(datasets.items())
+        self._file, self._inspected, self._parts = file, inspected, list(datasets.items())
         self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in datasets.values()])
         self.label, first = self._parts[0]
         self.key = self.label
@@ -68,7 +68,7 @@ class Hdf5Patterns(Patterns):
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield a few patterns that were written, one at a time, ``(1, H, W)`` each."""
-        for frame in self._looked_at:
+        for frame in self._inspected:
             yield self.read(np.array([frame]))
 
     def close(self) -> None:

@@ -36,13 +36,13 @@ class Seen:
 
     Attributes:
         pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
-        judgement: which is better, and whether by more than chance.
+        verdict: which is better, and whether by more than chance.
         note: why there is no picture, or how far the reconstruction was shifted.
     """
 
     entry: Entry
     pictures: Mapping[str, Picture]
-    judgement: str
+    verdict: str
     note: str
 
 
@@ -93,7 +93,7 @@ def _group(entries: list[Entry]) -> Group:
     best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
     title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
     if product is None:
-        rows = [Seen(entry, {}, judgement(entry, best), "not readable") for entry in ordered]
+        rows = [Seen(entry, {}, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
     frame = Frame.of(product, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
@@ -123,14 +123,14 @@ def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
     return float(np.median([value for value in large if value > least] or [least]))
 
 
-def judgement(entry: Entry, best: Entry) -> str:
+def verdict(entry: Entry, best: Entry) -> str:
     """Return how an entry stands against the best of its scan, in words, with the error of the difference."""
     if entry is best:
         return "the best of these"
     if entry.record.kind in KNOWN_TRUTH:
         mine, theirs = -score_of(entry)[0], -score_of(best)[0]
         return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
-    result = compare_kept_out(entry, best)
+    result = compare_held_out(entry, best)
     if isinstance(result, str):
         return result
     text = (
@@ -142,7 +142,7 @@ def judgement(entry: Entry, best: Entry) -> str:
     return f"no difference beyond its error: {text.format(count)}"
 
 
-def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
+def compare_held_out(entry: Entry, best: Entry) -> Comparison | str:
     """Return what the best explains better of the patterns that both held out, pairwise; or why not."""
     if kept_out(entry) is None or kept_out(best) is None:
         return "cannot be compared: a run did not store the deviance of each held-out pattern"
@@ -263,7 +263,7 @@ def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> S
         difference = coloured(part, (-limit, limit), DIVERGING, unit, best.pixel_nm)
         drawn[f"{name}, difference"] = difference
     pictures = {name: picture for name, picture in drawn.items() if picture is not None}
-    return Seen(entry, pictures, judgement(entry, best), one.note)
+    return Seen(entry, pictures, verdict(entry, best), one.note)
 
 
 def _pictures(

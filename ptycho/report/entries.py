@@ -122,7 +122,7 @@ class Found:
     """Entries, and the folders that were skipped, with the reason."""
 
     entries: tuple[Entry, ...]
-    passed_over: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]
 
 
 def find_entries(words: Sequence[str]) -> Found:

@@ -39,7 +39,7 @@ def report_page(record: RunRecord) -> str:
 
 
 def compare_page(
-    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str]
+    entries: Sequence[Entry], skipped: Sequence[tuple[str, str]], links: Mapping[str, str]
 ) -> str:
     """Return the page of several runs; ``links``: pages of runs by the labels of their entries."""
     keys, values = differing(entries)
@@ -49,7 +49,7 @@ def compare_page(
         orientation=ORIENTATION,
         entries=entries,
         groups=group_entries(entries),
-        passed_over=passed_over,
+        skipped=skipped,
         keys=keys,
         values=values,
         links=links,

@@ -22,7 +22,7 @@ SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 WELL_ILLUMINATED = 0.1  # of the strongest illumination
-LOOKED_AT = 2000  # positions from which the illuminated part is determined
+INSPECTED = 2000  # positions from which the illuminated part is determined
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class StoredRecon:
         if self.probe is None or self.positions is None or not len(self.positions):
             return self.mask
         one, illumination = np.sum(np.abs(self.probe) ** 2, axis=0), np.zeros(self.mask.shape)
-        some = np.unique(np.linspace(0, len(self.positions) - 1, LOOKED_AT).astype(int))
+        some = np.unique(np.linspace(0, len(self.positions) - 1, INSPECTED).astype(int))
         for row, col in np.round(self.positions[some]).astype(int):
             if row >= 0 and col >= 0:
                 place = illumination[row : row + len(one), col : col + len(one)]

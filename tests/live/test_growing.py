@@ -197,7 +197,7 @@ def test_corrections_of_positions_are_those_that_were_found_or_none(scan, half):
     np.testing.assert_allclose(final_positions(far, scan[3])[fitted], moves[fitted])
 
 
-def test_frames_with_numbers_that_are_not_finite_are_passed_over(scan):
+def test_frames_with_numbers_that_are_not_finite_are_skipped(scan):
     def spoilt(rows):
         frames = scan[0][rows].astype(np.float32)
         frames[rows == 5] = np.nan

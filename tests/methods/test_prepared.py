@@ -116,16 +116,16 @@ def test_a_finished_reconstruction_is_scored_by_the_one_before(prepared):
 
 def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared, monkeypatch):
     """The patterns are spread over a larger scan, and each is used once."""
-    looked_at = []
+    inspected = []
     monkeypatch.setattr(CauseLimits, "patterns", 5)
     monkeypatch.setattr(
-        "ptycho.methods.assessment.score_fit", lambda image, likelihood: looked_at.append(likelihood.data)
+        "ptycho.methods.assessment.score_fit", lambda image, likelihood: inspected.append(likelihood.data)
     )
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
     data = prepared.fitted(prepared.whole.beam)
     assess_fit(replace(made, fit=Solved(None, Refine(), Objective(likelihood_of(data)), (), None)), prepared)
     places = data.positions.tolist()
-    (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in looked_at]
+    (patterns,) = [[places.index(place) for place in one.positions.tolist()] for one in inspected]
     assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
 
 

@@ -144,7 +144,7 @@ def test_a_chunk_that_expands_too_far_is_refused_before_it_is_unpacked(tmp_path)
     assert "expand to 108000000; more than 200-fold is refused; rechunk it" in refusal(bomb)
 
 
-def test_sources_of_virtual_datasets_are_looked_at(tmp_path):
+def test_sources_of_virtual_datasets_are_inspected(tmp_path):
     whole = pack(tmp_path / "a.h5", FILTERS["bitshuffle-lz4"])
     damaged(whole, tmp_path / "b.h5", without_length)
     layout = h5py.VirtualLayout(FRAMES.shape, "u4")

@@ -5,7 +5,7 @@ import pytest
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
-from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement
+from ptycho.report.compare import Frame, align_to, compare_held_out, group_entries, verdict
 from ptycho.report.entries import find_entries
 
 WIDE = 110  # pixels of a side
@@ -27,12 +27,12 @@ def test_the_difference_and_its_error(tmp_path):
     one = write_run(tmp_path / "one", assessment=best, row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", assessment=other, row={"deviance_holdout": 1.1})
     first, second = entries_of(one, two)
-    found = compare_kept_out(second, first)
+    found = compare_held_out(second, first)
     assert found.gain == pytest.approx(0.2) and found.error == pytest.approx(0.1 / np.sqrt(3))
-    assert judgement(second, first).startswith("worse: 0.2 ± 0.058") and "on 3 patterns" in judgement(
+    assert verdict(second, first).startswith("worse: 0.2 ± 0.058") and "on 3 patterns" in verdict(
         second, first
     )
-    assert judgement(first, first) == "the best of these"
+    assert verdict(first, first) == "the best of these"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_no_more_is_said_than_is_known(tmp_path, values, sentence):
     )
     one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, assessment=assessment)
-    assert sentence in judgement(*reversed(entries_of(one, two)))
+    assert sentence in verdict(*reversed(entries_of(one, two)))
 
 
 def test_the_best_comes_first(tmp_path):

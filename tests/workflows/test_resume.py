@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_costs_steps_not_the_result(tmp_path, monkeypatch, 
     finished(tmp_path, uninterrupted)
 
 
-def test_checkpoints_of_another_network_or_length_are_passed_over(tmp_path, uninterrupted, caplog):
+def test_checkpoints_of_another_network_or_length_are_skipped(tmp_path, uninterrupted, caplog):
     fit(Checkpoints(tmp_path, {}, 1e9), epochs=5)
     finished(tmp_path, uninterrupted)  # five epochs are more than three
     assert "is beyond the end of the training" in caplog.text

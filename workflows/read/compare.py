@@ -34,14 +34,14 @@ def write_comparison(config: CompareConfig) -> list[str]:
     check_no_file_of_a_run("output", table)
     selected = find_entries(config.runs)
     if not selected.entries:
-        reasons = "; ".join(f"{name}: {why}" for name, why in selected.passed_over[:3])
+        reasons = "; ".join(f"{name}: {why}" for name, why in selected.skipped[:3])
         raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({reasons})")
     entries = list(selected.entries)
-    page = compare_page(entries, selected.passed_over, links(entries, path.parent)).encode()
+    page = compare_page(entries, selected.skipped, links(entries, path.parent)).encode()
     rows = table_rows(entries)
     write_atomically(path, lambda file: file.write(page))
     write_text(table, csv_text(rows))
-    lines = [f"skipped: {name}: {why}" for name, why in selected.passed_over]
+    lines = [f"skipped: {name}: {why}" for name, why in selected.skipped]
     shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
     columns = [name for name in shown[0] if any(row[name] for row in shown)]
     lines += markdown(columns, shown).rstrip().split("\n")

@@ -79,7 +79,7 @@ def draw(
             folder.figure(names.figure("probe_variation"), image)
         last = next(reversed(recons))
         beam = prepared.beam_under(recons[last])
-        used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].looked_at]]
+        used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].inspected]]
         ratio = used.residual / np.maximum(used.measured, 1e-30)
         causes = done.fits[last].causes
         by_pixel = None if causes is None else causes.by_pixel
