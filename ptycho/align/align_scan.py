@@ -54,6 +54,7 @@ from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.start import Start
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import coarser
 from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
@@ -398,11 +399,16 @@ def _has_no_probe(aligned: AlignedScan) -> bool:
     return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
 
 
+def _suffices_for_trials(aligned: AlignedScan) -> bool:
+    """Return whether there are patterns enough to fit some and to hold out others."""
+    return len(aligned.data.positions) >= TrialOptions.least
+
+
 STEPS = (
     Step(estimate_probe, "initial_probe", applies=_has_no_probe),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
     Step(correct_positions, "geometry", 1.8),
-    Step(correct_orientation, "orientation", 1.8),
+    Step(correct_orientation, "orientation", 1.8, applies=_suffices_for_trials),
     Step(correct_jumps, "position_jumps", 1.8),
 )
 """What is tried, in order."""

@@ -9,6 +9,7 @@ from helpers.likelihood import Scan
 import ptycho
 from ptycho.align import align_scan as method
 from ptycho.align.align_scan import AlignedScan
+from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative, Geometry
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ScanRunConfig
@@ -16,6 +17,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
 from ptycho.scan.comparison import Comparison
+from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.finding import Finding, flags_of, warnings_of
 
 NOWHERE, STRETCH = np.zeros(9, bool), 1.5
@@ -153,3 +155,15 @@ def test_scale_and_rotation_are_looked_for_anew(corrected):
     assert corrected(jumps(MOVES), lost, other()).alternative is None
     still = corrected(jumps(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
     assert still.alternative.kept.flags == (ORIENTATION,)
+
+
+def test_few_patterns_close_together_are_aligned(tmp_path):
+    """There are measured values enough, but three patterns cannot be split into fitted and held-out ones."""
+    data = Scan.of(np.random.default_rng(1), count=3, step=1.5).dataset()
+    counts, positions = data.amplitudes[:3] ** 2, data.positions[:3]
+    scan = ptycho.Scan.from_arrays(counts, positions, data.probe[0], counts=False)
+    config = ScanRunConfig(data=DataConfig(file=("x",)))
+    read = AlignedScan(scan.geometry, data.subset(np.arange(3), 1), config, ())
+    assert values_per_parameter(read.data) > 1.8
+    aligned = method.align_scan(read, RunContext(tmp_path))
+    np.testing.assert_array_equal(aligned.data.positions, read.data.positions)
