@@ -24,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ptycho
+from ptycho.scan.windows import cut_windows
 
 MIDDLE = slice(128, 384)
 
@@ -33,17 +34,10 @@ def score(result: ptycho.Result, file: Path) -> float:
     with np.load(file, allow_pickle=False) as stored:
         truth, rows, columns = stored["objectGuess"], stored["ycoords"], stored["xcoords"]
         given = stored["probeGuess"]
-    found = result.object
-    N = given.shape[-1]
-    corner = np.round([np.min(rows) - N // 2, np.min(columns) - N // 2]).astype(int)
-    mine = np.round(result.beam.positions.min(axis=0)).astype(int)
-    frame = np.zeros(truth.shape, complex)
-    top, left = corner - mine
-    high, wide = found.shape
-    rows_, columns_ = (slice(max(n, 0), min(n + m, 512)) for n, m in ((top, high), (left, wide)))
-    frame[rows_, columns_] = found[
-        rows_.start - top : rows_.stop - top, columns_.start - left : columns_.stop - left
-    ]
+    N, side = given.shape[-1], len(truth)
+    corner = np.round([np.min(rows) - N // 2, np.min(columns) - N // 2])
+    start = (np.round(result.beam.positions.min(axis=0)) - corner).astype(int) + side
+    frame = cut_windows(np.pad(result.object, side), start[None], side)[0]
     probe = result.beam.probe[0]
     scale = np.vdot(given, probe) / np.vdot(given, given)
     frame, truth = (scale * frame)[MIDDLE, MIDDLE], truth[MIDDLE, MIDDLE]

@@ -60,6 +60,7 @@ from ptycho.reconstruction.regulariser_selection import select_regulariser
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.windows import cut_windows
 
 MARGIN = 8
 OBJECTS = ("a", "b", "c", "leaves")
@@ -304,14 +305,11 @@ def run_command(cell: Cell) -> dict[str, object]:
     began = time.perf_counter()
     result = ptycho.reconstruct(scan, progress=False, half_scans=False, error_map=False, **known)
     seconds = time.perf_counter() - began
-    moved = np.rint(np.median(result.beam.positions - data.positions, axis=0)).astype(int)
-    found = np.zeros_like(truth)
-    height, width = result.object.shape
-    rows, columns = (np.arange(length) - shift for length, shift in zip((height, width), moved, strict=True))
-    inside = np.ix_((rows >= 0) & (rows < len(truth)), (columns >= 0) & (columns < len(truth)))
-    found[np.ix_(rows[inside[0].ravel()], columns[inside[1].ravel()])] = result.object[inside]
+    shift, side = np.median(result.beam.positions - data.positions, axis=0), len(truth)
+    start = np.rint(shift).astype(int) + side  # of the truth's array on the padded object
+    image = cut_windows(np.pad(result.object, side), start[None], side)[0]
     return {
-        "command": error_of(found, truth, data.beam, probe),
+        "command": error_of(image, truth, data.beam, probe),
         "command_s": seconds,
         "flags": result.scores["flags"],
     }

@@ -39,8 +39,8 @@ class AffineOptions:
     """Options of the fit of the map, and limits of which maps are reported."""
 
     trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
-    growing: tuple[int, ...] = (9, 16, 25, 36)  # patterns; a shear of .3 is not found with fewer stages,
-    growing_steps: int = 20  # of the object and A, in each stage
+    stages: tuple[int, ...] = (9, 16, 25, 36)  # numbers of patterns; fewer stages miss a shear of .3
+    stage_steps: int = 20  # of the object and A, in each stage
     object_steps: int = 8  # of a trial, of the object alone,
     steps: int = 25  # and with A and the probe
     factor: float = 1.08  # of the scale along the valley
@@ -197,14 +197,14 @@ class _Search:
         turned = replace(self.nominal, matrix=rotation(turn_in(matrix)))
         return self.together(turned.scaled(scale, curvature_of(self.nominal.modes[0])))
 
-    def grow(self) -> np.ndarray:
+    def by_stages(self) -> np.ndarray:
         """Return the map ``(2, 2)`` under the initial probe, from few patterns to more."""
         matrix = self.nominal.matrix
-        for count in self.options.growing:
+        for count in self.options.stages:
             sample = Sample.of(middle(self.data, count), self.options.trial)
             start = _placed(sample.data, Start(matrix, self.nominal.modes))
             estimate = sample.fit(start, OBJECT_ALONE, self.options.object_steps)
-            steps = self.options.growing_steps
+            steps = self.options.stage_steps
             matrix = sample.trial(None, sample.fit(estimate, Refine(False, positions=True), steps)).matrix
         return matrix
 
@@ -248,13 +248,13 @@ def find_map(
     nominal = search.nominal
     if not (turn_is_open or degrees) and search.is_unlikely():
         return None
-    best, other = search.along_the_valley(), search.grow()
+    best, other = search.along_the_valley(), search.by_stages()
     if _apart(other, best.matrix, options.scale):
         best = best_of([best, search.together(replace(nominal, matrix=other))])
     if _apart(best.matrix, np.eye(2), options.scale / 2):
         best = search.to_the_end(best)
         best = best_of([best, search.to_the_end(search.anew(best.matrix))])
-    return _judged(search, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
+    return _assessed(search, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
 
 
 def score_map(data: Dataset, options: AffineOptions = OPTIONS) -> MapGain | None:
@@ -267,7 +267,7 @@ def _search_of(data: Dataset, degrees: float, options: AffineOptions) -> _Search
     return _Search(data, sample, Start(rotation(degrees), data.probe[:1]), options)
 
 
-def _judged(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
+def _assessed(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
     if _apart(trial.matrix, nominal, options.scale / 2):

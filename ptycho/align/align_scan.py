@@ -400,7 +400,7 @@ def _has_no_probe(aligned: AlignedScan) -> bool:
 
 
 def _suffices_for_trials(aligned: AlignedScan) -> bool:
-    """Return whether there are patterns enough to fit some and to hold out others."""
+    """Return whether there are enough patterns to fit some and to hold out others."""
     return len(aligned.data.positions) >= TrialOptions.least
 
 

@@ -171,7 +171,8 @@ class Selection:
         decisions: in order; each is passed to ``on_decision``.
         tried: trials of regularisers.
         refused: the mean log-deviance at which a part of the beam was refused, by its name.
-        taken: the same with a part that was taken, less the gain that it brought.
+        explained: for each part that was taken, the mean log-deviance below which what was refined later
+            has brought more than that part.
     """
 
     noise: ScanLikelihood
@@ -187,7 +188,7 @@ class Selection:
     decisions: list[Finding] = field(default_factory=list)
     tried: list[Trial] = field(default_factory=list)
     refused: dict[str, float] = field(default_factory=dict)
-    taken: dict[str, float] = field(default_factory=dict)
+    explained: dict[str, float] = field(default_factory=dict)
     on_decision: Callable[[Finding], object] = lambda decision: None
 
     def record(self, what: str, value: str, why: str) -> None:
@@ -269,7 +270,7 @@ class Selection:
         if taken:
             self.take(fitted, refine, scores)
             self.support = support or self.support
-            self.taken[what] = self.deviance - gain.gain
+            self.explained[what] = self.deviance - gain.gain
         elif specified is None:
             self.refused[what] = self.deviance
 
@@ -312,7 +313,7 @@ class Selection:
         self.scores = self.holdout.score(self.estimate, self.refine)
         change = 2 * np.log(ratio)
         self.refused = {what: before - change for what, before in self.refused.items()}
-        self.taken = {what: before - change for what, before in self.taken.items()}
+        self.explained = {what: before - change for what, before in self.explained.items()}
         self.last = None  # its objective is in other units
 
 
@@ -511,8 +512,8 @@ def _try_nominal(selection: Selection) -> None:
     data, options = selection.kept.data, selection.options
     nominal = {"positions": data.positions.astype(np.float64), "flux": data.beam.flux}
     for part, values in nominal.items():
-        explained = selection.deviance < selection.taken.get(part, -np.inf)
         needed = part == "flux" and selection.refine.probe_variation
+        explained = selection.deviance < selection.explained.get(part, -np.inf)
         if explained and getattr(selection.refine, part) and getattr(options, part) is None and not needed:
             selection.forget(part)
             start = replace(selection.estimate, **{part: values})
