@@ -12,6 +12,7 @@ RUNTIME ?= ai-edge-litert
 ARGS ?=
 PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
+PARTS := extras/live extras/export[onnx,lite] extras/images
 IN_VENV := $(VENV)/bin/python
 # Without bytecode every new process compiles TensorFlow's modules again: 14 s instead of 4.
 export PYTHONDONTWRITEBYTECODE :=
@@ -40,7 +41,7 @@ docs: $(VENV)/.installed-dev
 lite:
 	$(MAKE) --no-print-directory VENV=$(LITE_VENV) $(LITE_VENV)/bin/python
 	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --requirement requirements-lite.txt $(RUNTIME)
-	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable .
+	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable . --editable extras/export
 
 clean:
 	rm -rf $(VENV) $(LITE_VENV) site
@@ -63,7 +64,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(IN_VENV)
 	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(IN_VENV)
+$(VENV)/.installed-dev: pyproject.toml constraints.txt $(wildcard extras/*/pyproject.toml) | $(IN_VENV)
 	@echo "installing the pinned packages and the development tools (about a minute)"
-	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable ".[dev]"
+	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable ".[dev]" $(PARTS:%=--editable %)
 	@touch $(VENV)/.installed $@

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import oracles
-from ptycho.xla import crop_and_resize, projective_warp, translate
+from ptycho_images import crop_and_resize, projective_warp, translate
 
 FILL = -7.25
 FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")

@@ -23,7 +23,7 @@ import tensorflow as tf
 from benchmarks import timing
 from benchmarks.oracles import crop_points
 from benchmarks.timing import Variant
-from ptycho.xla import choose_path, crop_and_resize
+from ptycho_images import choose_path, crop_and_resize
 
 RULE_CELLS = (  # image side, crop side
     *((512, 256), (512, 128), (512, 32), (256, 128), (256, 64), (256, 32), (256, 16)),

@@ -32,12 +32,12 @@ import tensorflow as tf
 
 from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
-from ptycho.portable.formats import FORMATS, open_exported
-from ptycho.portable.network import portable, trained_generator
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
+from ptycho_export.formats import FORMATS, open_exported
+from ptycho_export.network import portable, trained_generator
 from workflows.convert.export_model import ExportModelConfig, describe_network
 
 BATCH, ROUNDS = 16, 9

@@ -30,8 +30,8 @@ from ai_edge_litert.interpreter import Interpreter
 
 from ptycho.physics import Pair, far_field, from_far_field
 from ptycho.physics.waves import fourier_matrix, transformed
-from ptycho.portable.formats import to_onnx, to_tflite
-from ptycho.portable.network import frozen
+from ptycho_export.formats import to_onnx, to_tflite
+from ptycho_export.network import frozen
 
 WAVES, ROUNDS, THREADS = 16, 15, 2
 

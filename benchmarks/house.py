@@ -2,8 +2,9 @@
 
     python -m benchmarks.house
 
-Lines of product are those of ``ptycho``, ``workflows`` and ``scripts``. A code line has a token that is
-neither comment nor docstring. The layer of a package is one above the highest layer from which it imports.
+Lines of product are those of ``ptycho``, ``workflows`` and ``scripts``; optional parts are in ``extras``. A
+code line has a token that is neither comment nor docstring. The layer of a package is one above the highest
+layer from which it imports.
 """
 
 from __future__ import annotations
@@ -143,13 +144,16 @@ def takes_configuration(function: ast.FunctionDef) -> bool:
 
 
 def main() -> None:
-    product, tests = sources(*PRODUCT), sources("tests")
+    product, parts = sources(*PRODUCT), sources("extras")
+    tests = [*sources("tests"), *(path for path in parts if "tests" in path.parts)]
+    parts = [path for path in parts if "tests" not in path.parts]
     bodies = np.array([body_length(function) for function in functions(product)])
     arrays = [function for function in functions(sources("ptycho")) if takes_arrays(function)]
     shaped = 100 * np.mean([tells_shapes(function) for function in arrays])
     rows = [
         ("lines of product", lines(product)),
         ("code lines of product", sum(map(code_lines, product))),
+        ("lines of the optional parts", lines(parts)),
         ("lines of benchmarks", lines(sources("benchmarks"))),
         ("lines of tests, files", f"{lines(tests)}, {len(tests)}"),
         ("keys of the configuration, all programs", keys()),

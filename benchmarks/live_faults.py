@@ -33,13 +33,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ptycho.config.data import DataConfig
-from ptycho.live import messages
-from ptycho.live.arrivals import Description, Frame, make_positions
-from ptycho.live.collecting import CollectOptions, Collector
-from ptycho.live.sources import SourceOptions, open_source
-from ptycho.live.store import NAME, Store
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.table import open_raw
+from ptycho_live import messages
+from ptycho_live.arrivals import Description, Frame, make_positions
+from ptycho_live.collecting import CollectOptions, Collector
+from ptycho_live.sources import SourceOptions, open_source
+from ptycho_live.store import NAME, Store
 
 COUNT, N, RATE = 240, 32, 240
 TIMEOUT_S = 4.0  # time without new data after which a scan has ended

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from benchmarks import timing
 from benchmarks.timing import Variant
-from ptycho.xla import Translation, projective_warp, translate
+from ptycho_images import Translation, projective_warp, translate
 
 
 def gather_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:

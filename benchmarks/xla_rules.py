@@ -24,9 +24,10 @@ from benchmarks import timing
 from benchmarks.crop_and_resize import gather_crop
 from benchmarks.timing import Variant, alternated
 from benchmarks.translation import VARIANTS
-from ptycho.xla import crop_and_resize, resample, translate
-from ptycho.xla.noise import standard_normal
+from ptycho.xla import resample, translate
 from ptycho.xla.taps import TAPS, apply_taps, dense_weights
+from ptycho_images import crop_and_resize
+from ptycho_images.noise import standard_normal
 
 RNG = np.random.default_rng(0)
 
@@ -79,7 +80,7 @@ def missing_kernels(repeats: int) -> dict[str, str]:
         "tf.image.crop_and_resize": outcome(
             compiled(lambda *a: tf.image.crop_and_resize(*a, (4, 4))), image, box, which
         ),
-        "ptycho.xla.crop_and_resize": outcome(
+        "ptycho_images.crop_and_resize": outcome(
             compiled(lambda *a: crop_and_resize(*a, (4, 4))), image, box, which
         ),
         "bicubic tf.image.resize": outcome(compiled(lambda x: tf.image.resize(x, (4, 4), "bicubic")), image),
@@ -180,7 +181,7 @@ def random_numbers(repeats: int) -> dict[str, str]:
     generators = {
         "stateless_normal": lambda s: tf.random.stateless_normal([1000], s),
         'stateless_normal, alg="philox"': lambda s: tf.random.stateless_normal([1000], s, alg="philox"),
-        "ptycho.xla.noise.standard_normal": lambda s: standard_normal([1000], 7, s[1]),
+        "ptycho_images.noise.standard_normal": lambda s: standard_normal([1000], 7, s[1]),
     }
     difference = {n: np.abs(plain(g)(seed) - compiled(g)(seed)).max() for n, g in generators.items()}
     return {f"{n}: with and without XLA differ by": f"{d:.1e}" for n, d in difference.items()}

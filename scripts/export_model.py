@@ -11,6 +11,10 @@ Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cann
 """
 
 from workflows.command_line.one_shot import run_program
+from workflows.command_line.parts import require
+
+require("ptycho_export")
+
 from workflows.convert.export_model import ExportModelConfig, export_model
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ from functools import partial
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import perform
+from workflows.command_line.parts import require
+
+require("ptycho_live")
+
 from workflows.reconstruct.live import run
 from workflows.reconstruct.live_config import LiveConfig
 

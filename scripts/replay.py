@@ -13,6 +13,10 @@ Exit code: 0 played, 1 it could not be written, 2 the keys or the scan cannot be
 """
 
 from workflows.command_line.one_shot import run_program
+from workflows.command_line.parts import require
+
+require("ptycho_live")
+
 from workflows.convert.replay import ReplayConfig, replay
 
 if __name__ == "__main__":

@@ -12,6 +12,10 @@ Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be
 """
 
 from workflows.command_line.one_shot import run_program
+from workflows.command_line.parts import require
+
+require("ptycho_export")
+
 from workflows.convert.run_exported import RunExportedConfig, run_exported
 
 if __name__ == "__main__":

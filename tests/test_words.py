@@ -18,6 +18,8 @@ from ptycho.config.messages import fields_of, sections_of
 from ptycho.evaluation.trust import FLAGS
 from workflows.command_line.write_conf import PROGRAMS
 
+PARTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("extras/*/ptycho_*"))
+FOLDERS = ["ptycho", "workflows", *PARTS, "scripts", "examples", "benchmarks"]
 FORBIDDEN = {  # private word: the field's word
     r"(kept|keep|keeps|keeping) out": "held-out, hold out",
     r"left out of (the|a|any) fit": "held-out",
@@ -162,7 +164,7 @@ def _text_of(node):
 
 def shown_texts():
     """File, line and text of everything that the program or its report shows."""
-    for root in ("ptycho", "workflows"):
+    for root in ("ptycho", "workflows", *PARTS):
         for path in sorted((ROOT / root).rglob("*.py")):
             for line, text in literals_of(path):
                 yield f"{path.relative_to(ROOT)}:{line}", text
@@ -216,7 +218,7 @@ def private_words_in(path):
     return [f"{line} {word}" for line, text in texts for word in private_words(prose_of(text))]
 
 
-@pytest.mark.parametrize("folder", ["ptycho", "workflows", "scripts", "examples", "benchmarks"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_and_comments_have_them_too(folder):
     paths = sorted((ROOT / folder).rglob("*.py"))
     wrong = [f"{path.relative_to(ROOT)}:{word}" for path in paths for word in private_words_in(path)]

@@ -35,7 +35,7 @@ from ptycho.reconstruction.scan_likelihood import ARGUMENTS
 from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import training_geometry
-from ptycho.xla import crop_and_resize, projective_warp, resize, translate
+from ptycho_images import crop_and_resize, projective_warp, resize, translate
 
 Inputs = Sequence[tuple[np.ndarray, bool]]
 

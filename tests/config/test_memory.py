@@ -3,8 +3,8 @@
 import tracemalloc
 
 import pytest
-from conftest import NETWORKS, small_run
 
+from conftest import NETWORKS, small_run
 from ptycho.config import (
     BaselineConfig,
     ConfigError,

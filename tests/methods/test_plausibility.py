@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import small_run
 
+from conftest import small_run
 from ptycho.config import IdealDiskProbe, TrainConfig, ZonePlateProbe
 from ptycho.evaluation.trust import FLAGS
 from ptycho.scan.beam import Beam

@@ -5,10 +5,10 @@ import shutil
 import numpy as np
 import pytest
 import yaml
-from conftest import small_run
 from helpers.cli import fresh
 
 import ptycho
+from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets.own import to_arrays
 from ptycho.networks.weights import get_weights, set_weights

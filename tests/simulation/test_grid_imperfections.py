@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import without_pictures
 from helpers.cli import SCRIPT
 
+from conftest import without_pictures
 from ptycho.config import (
     ConfigError,
     Imperfections,

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import without_pictures
 
+from conftest import without_pictures
 from ptycho.config import (
     LinesObject,
     RunConfig,

@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import small_run
 from helpers.cli import SCRIPT, files
 
+from conftest import small_run
 from ptycho.datasets.own import to_arrays
 from ptycho.simulation.simulate import simulate
 

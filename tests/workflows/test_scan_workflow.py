@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tifffile
 import yaml
-from conftest import try_no_other_reading
 from helpers.cli import ROOT
 from PIL import Image
 
+from conftest import try_no_other_reading
 from ptycho.config import LinesObject, RunConfig, ScanConfig, TrainConfig, ZonePlateProbe
 from ptycho.files.npz import read_all
 from ptycho.run.loaded import load_model

@@ -5,7 +5,6 @@ of the right reconstruction, with the right beam. The network must start from th
 """
 
 import json
-from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -16,22 +15,18 @@ import workflows.reconstruct.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import OwnProbe
-from ptycho.datasets import load_dataset
 from ptycho.methods import pipeline, solver
 from ptycho.methods.pipeline import choose
-from ptycho.portable.network import portable
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
-from ptycho.run.loaded import LoadedModel, load_model
-from ptycho.run.network import read_network
+from ptycho.run.loaded import LoadedModel
 from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 N = 32
@@ -244,27 +239,6 @@ def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path
 
 
 # ---- other seams
-
-
-def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_run):
-    path = trained_run / "datasets/N32/gs2/test.npz"
-    data = load_dataset(path)
-    good = np.random.default_rng(4).random((N, N)) > 0.1
-    data = replace(data, amplitudes=np.where(good, data.amplitudes[:], 0), good=good, groups=data.groups[:4])
-    model = load_model(trained_run, "pinn")
-    view = model.view(data)
-    expected = np.empty((4, view.region_size, view.region_size), np.complex64)
-    model.predict_regions(view, expected, 4)
-
-    asked = ExportModelConfig(run=str(trained_run), network="pinn", batch_size=4)
-    weights = read_network(trained_run, "pinn")
-    network = portable(weights, describe_network(asked, weights))
-    x, probe = view.normalised(view.groups), view.model_probe
-    assert (x == -1).any()
-    pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)
-    (found,) = network.serve(x, view.offsets, pairs).values()
-    found = found.numpy()[:, 0] + 1j * found.numpy()[:, 1]
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_positions_in_pixels_of_an_oblong_detector():

@@ -15,12 +15,12 @@ from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
-from ptycho.portable.description import Description
-from ptycho.portable.formats import FORMATS, Format
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.stored_config import read_config
+from ptycho_export.description import Description
+from ptycho_export.formats import FORMATS, Format
 
 
 @settings()
@@ -90,7 +90,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
     check_output(output, config.overwrite, [run / "config.yaml"])
     require_tensorflow(os.environ)
     start_tensorflow()
-    from ptycho.portable.network import portable
+    from ptycho_export.network import portable
 
     form.write(portable(stored, d), output)
     size = output.stat().st_size / 1e6
@@ -104,8 +104,8 @@ def format_of(output: Path) -> Format:
         raise ConfigError(f"output={output}: must end with {' or '.join(FORMATS)}")
     if form.package is not None and importlib.util.find_spec(form.package) is None:
         raise ConfigError(
-            f"output={output}: needs {form.package}, which is not installed; it is in the extra: "
-            "pip install -c constraints.txt -e '.[export]'"
+            f"output={output}: needs {form.package}, which is not installed: "
+            "pip install -c constraints.txt -e 'extras/export[onnx]'"
         )
     return form
 

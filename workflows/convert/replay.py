@@ -11,11 +11,11 @@ from pathlib import Path
 from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
-from ptycho.live.replay import Fault, FolderWriter, Hdf5Writer, Played, SocketWriter, Writer, play, schedule
-from ptycho.live.sources import SOCKET
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run.record import check_no_file_of_a_run
+from ptycho_live.replay import Fault, FolderWriter, Hdf5Writer, Played, SocketWriter, Writer, play, schedule
+from ptycho_live.sources import SOCKET
 
 log = logging.getLogger(__name__)
 

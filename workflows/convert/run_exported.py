@@ -17,13 +17,13 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
-from ptycho.portable.description import Description
-from ptycho.portable.formats import open_exported
-from ptycho.portable.runtimes import Exported
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
+from ptycho_export.description import Description
+from ptycho_export.formats import open_exported
+from ptycho_export.runtimes import Exported
 
 log = logging.getLogger(__name__)
 

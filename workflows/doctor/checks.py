@@ -21,6 +21,7 @@ from ptycho.files.lock import locked
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import damaged
 from workflows.command_line.one_shot import Unfit
+from workflows.command_line.parts import missing
 from workflows.doctor.health import failing_step
 
 GOOD, NOTE, BAD = "ok", "note", "FAIL"
@@ -138,8 +139,8 @@ def check_weights(_: Path) -> Outcome:
 
 def check_extras(_: Path) -> Outcome:
     extras = metadata("ptychopinn").get_all("Provides-Extra") or []
-    missing = [extra for extra in extras if extra not in ("cuda", "dev") and unmet(extra)]
-    return (NOTE, f"not here: {', '.join(missing)}") if missing else (GOOD, "all are here")
+    absent = [extra for extra in extras if extra not in ("cuda", "dev") and unmet(extra)] + missing()
+    return (NOTE, f"not here: {', '.join(absent)}") if absent else (GOOD, "all are here")
 
 
 def check_xla(_: Path) -> Outcome:
@@ -153,6 +154,6 @@ CHECKS = {
     "disk": Check(check_disk, "make room, or choose another output_dir; locks: HDF5_USE_FILE_LOCKING=FALSE"),
     "HDF5": Check(check_hdf5, "pip install --upgrade hdf5plugin"),
     "weights": Check(check_weights, "install the program again"),
-    "extras": Check(check_extras, "pip install 'ptychopinn[NAME]', where it is wanted"),
+    "extras": Check(check_extras, "pip install 'ptychopinn[NAME]' or '-e extras/NAME', where it is wanted"),
     "XLA": Check(check_xla, "or set xla.compile=false"),
 }

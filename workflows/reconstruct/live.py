@@ -1,7 +1,7 @@
 """Reconstruct a scan while it is measured, and then like any other.
 
 The folder of the run holds ``live.png``, ``live.json``, ``live.html``, and in the end ``live.npz``. Its
-folder ``live/`` holds the received frames and positions, ``scan.h5`` (:mod:`ptycho.live.scan_file`), which
+folder ``live/`` holds the received frames and positions, ``scan.h5`` (:mod:`ptycho_live.scan_file`), which
 the following run reads, and the program's keys.
 """
 
@@ -19,10 +19,6 @@ from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
-from ptycho.live import page
-from ptycho.live.collecting import CollectOptions, Collector
-from ptycho.live.sources import SourceOptions, open_source
-from ptycho.live.store import Store
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
@@ -32,6 +28,10 @@ from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
+from ptycho_live import page
+from ptycho_live.collecting import CollectOptions, Collector
+from ptycho_live.sources import SourceOptions, open_source
+from ptycho_live.store import Store
 from workflows.command_line.foreign import check_programs
 from workflows.command_line.training_job import Job
 from workflows.command_line.training_jobs import Workflow, execute
@@ -98,8 +98,8 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
     collector.start()
     try:
         start_tensorflow()
-        from ptycho.live.options import LiveOptions
-        from ptycho.live.run import LiveRun
+        from ptycho_live.options import LiveOptions
+        from ptycho_live.run import LiveRun
 
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
         data = replace(  # without what the source has settled: axes, files, and where things are

@@ -1,0 +1,285 @@
+"""Exported networks: results of each format against the network itself, and refused exports."""
+
+import io
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.measurement import diffract
+
+from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
+from ptycho.datasets import load_dataset
+from ptycho.networks import build_baseline, build_pinn
+from ptycho.networks.geometry import Geometry
+from ptycho.physics import Pair
+from ptycho.run.loaded import load_model
+from ptycho.run.network import read_network
+from ptycho_export.description import ENTRY
+from ptycho_export.formats import FORMATS, open_exported
+from ptycho_export.network import portable, trained_generator
+from workflows.convert.export_model import ExportModelConfig, describe_network
+
+ROOT = Path(__file__).resolve().parents[3]
+EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"
+N, R, C, B = 32, 37, 2, 3
+
+
+def with_random_weights(model):
+    for k, variable in enumerate(model.variables):
+        scale = 0.3 / np.sqrt(max(1, np.prod(variable.shape[:-1])))
+        values = np.random.default_rng(k).normal(size=variable.shape)
+        variable.assign(1.0 if not variable.shape else scale * values)
+    return getattr(model, "generator", model)
+
+
+def smooth_object(side):
+    row, col = np.mgrid[:side, :side] / side
+    return (0.7 + 0.2 * np.sin(9 * row + 4 * col)) * np.exp(1j * np.cos(11 * col - 5 * row))
+
+
+def patterns(probe, offsets, region_size):
+    """Return amplitudes ``(B, C, N, N)`` of an object, because rounding decides phases of dark pixels."""
+    objects = np.broadcast_to(smooth_object(region_size), (len(offsets), region_size, region_size))
+    positions = offsets + (region_size - probe.shape[-1]) / 2
+    modes = probe.reshape(-1, *probe.shape[-2:])
+    waves = (objects, np.complex64), (positions, np.float32), (modes, np.complex64)
+    return diffract(*(tf.constant(values.astype(kind)) for values, kind in waves)).numpy()
+
+
+def inputs(rng, probe_shape=(1, N, N), masked=False, group_size=C):
+    axis = np.arange(N) - N // 2
+    disk = np.exp(-(axis[:, None] ** 2 + axis**2) / 30 + 0.02j * axis[:, None] * axis)
+    probe = 8 * disk * np.exp(1j * rng.uniform(size=(*probe_shape[:-2], 1, 1)))
+    offsets = rng.uniform(-2, 2, (B, group_size, 2))
+    x = patterns(probe, offsets, R)
+    x = np.where(rng.uniform(size=x.shape) < 0.05, -1, x) if masked else x
+    return x.astype(np.float32), offsets.astype(np.float32), probe.astype(np.complex64)
+
+
+CASES = {
+    "unrolled": (UnrolledModel(stages=2, width=8), {}, {}),
+    "coarse, masked": (UnrolledModel(stages=2, width=8, coarsening=3), {"support": 22}, {"masked": True}),
+    "fine, moved probe": (UnrolledModel(stages=2, width=8, coarsening=1), {"exact": True}, {}),
+    "two modes": (UnrolledModel(stages=2, width=8), {"exact": True}, {"probe_shape": (2, N, N)}),
+    "with the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
+    "unet": (UNetModel(filters_scale=1), {}, {}),
+    "unet, one patch a pattern": (UNetModel(filters_scale=1, object_big=True), {}, {"masked": True}),
+    "fno": (FourierModel(width=8, modes=6, layers=2), {}, {"masked": True}),
+    "baseline": (None, {"group_size": 1}, {"group_size": 1}),
+}
+
+
+def case_of(name, small_config):
+    model, sizes, data = CASES[name]
+    geometry = Geometry(**({"N": N, "region_size": R, "group_size": C, "support": N, "masked": True} | sizes))
+    if model is None:
+        network = build_baseline(small_config(), geometry)
+    else:
+        network = build_pinn(small_config(model=model, xla=XlaConfig(compile=False)), geometry)
+    return with_random_weights(network), inputs(np.random.default_rng(1), **data)
+
+
+def of_pairs(generator, x, offsets, probe):
+    found = generator.call(x, offsets, Pair(tf.constant(probe.real), tf.constant(probe.imag)))
+    return found.real.numpy() + 1j * found.imag.numpy()
+
+
+def worst(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_network_of_pairs_is_the_network(name, small_config):
+    generator, (x, offsets, probe) = case_of(name, small_config)
+    expected = generator.call(x, offsets, tf.constant(probe)).numpy()
+    assert worst(of_pairs(generator, x, offsets, probe), expected) < 1e-5
+    assert np.ptp(np.abs(expected)) > 0.01  # the networks do something
+
+
+@pytest.fixture(scope="module")
+def stored(trained_run):
+    found = read_network(trained_run, "pinn")
+    rng = np.random.default_rng(0)
+    noise = {key: 0.02 * rng.normal(size=value.shape) for key, value in found.weights.items()}
+    weights = {key: (value + noise[key]).astype(np.float32) for key, value in found.weights.items()}
+    return replace(found, weights=weights)
+
+
+def description_of(stored):
+    return describe_network(ExportModelConfig(run=str(stored.run), batch_size=B), stored)
+
+
+def example(stored, d, count=B):
+    axis = np.arange(d.N) - d.N // 2
+    probe = stored.setup.probe * np.exp(0.02j * axis[:, None] * axis).astype(np.complex64)  # no real one
+    probe = probe * (d.N / 2 / np.linalg.norm(probe))
+    offsets = stored.setup.offsets[: d.group_size] + np.arange(count)[:, None, None] / np.float32(4)
+    return patterns(probe, offsets, d.region_size), offsets.astype(np.float32), probe
+
+
+def original(stored, d, x, offsets, probe):
+    return trained_generator(stored, d).call(x, offsets, tf.constant(probe[None])).numpy()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_runtimes_give_what_the_network_gives(stored, suffix, tmp_path):
+    d = description_of(stored)
+    target, values = tmp_path / f"model{suffix}", example(stored, d)
+    FORMATS[suffix].write(portable(stored, d), target)
+    exported = open_exported(target, threads=1)
+    found, expected = exported(*values), original(stored, d, *values)
+    assert worst(found, expected) < 1e-5 and found.dtype == np.complex64
+    assert exported.description.to_json() == d.to_json()
+    with pytest.raises(ConfigError, match=r"amplitudes has shape \(2, 4, 32, 32\); the model takes \(3, 4"):
+        exported(values[0][:2], *values[1:])
+
+
+def test_the_light_requirements_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "requirements-lite.txt").read_text().splitlines()
+    assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
+
+
+@pytest.fixture(scope="module")
+def exported(trained_run, tmp_path_factory, in_process_once):
+    folder = tmp_path_factory.mktemp("exported")
+    code, out, err = in_process_once(EXPORT, f"run={trained_run}", "output=model.tflite", cwd=folder)
+    assert code == 0, err
+    assert "pinn (unrolled)" in out and "regions 4 × 2 × 36 × 36" in out
+    return folder / "model.tflite"
+
+
+def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_path):
+    data = next(trained_run.glob("datasets/*/*/test.npz"))
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = ['run', 'model={exported}', 'data={data}', 'output_dir=out']\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "try:\n"
+        f"    runpy.run_path({str(RUN)!r}, run_name='__main__')\n"
+        "except SystemExit as end:\n"
+        "    heavy = {'tensorflow', 'keras', 'skimage', 'matplotlib', 'h5py'} & set(sys.modules)\n"
+        "    sys.exit(f'imported {heavy}' if heavy else end.code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = load_model(trained_run).reconstruct(data, "probe")
+    with np.load(tmp_path / "out/recon.npz", allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["mask"], expected.mask)
+        assert worst(found["object"], expected.objects) < 1e-5
+
+
+def altered(exported, folder, change):
+    target = folder / "other.tflite"
+    with zipfile.ZipFile(exported) as archive:
+        values = json.loads(archive.read(ENTRY))
+        start = archive.getinfo(ENTRY).header_offset
+    content = io.BytesIO(exported.read_bytes()[:start])
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.writestr(ENTRY, json.dumps(change(values)))
+    target.write_bytes(content.getvalue())
+    return target
+
+
+WRONG_MODELS = {
+    "another version": (lambda v: v | {"version": 7}, "exported in version 7 of the format; this"),
+    "another N": (lambda v: v | {"N": 64}, "its description is damaged"),
+    "a smaller region": (lambda v: v | {"region_size": 33}, "export it again with region_size=36"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_MODELS)
+def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_path, in_process, what):
+    change, message = WRONG_MODELS[what]
+    data = next(trained_run.glob("datasets/*/*/test.npz"))
+    code, _, err = in_process(RUN, f"model={altered(exported, tmp_path, change)}", f"data={data}")
+    assert code == 2 and message in err and err.count("\n") == 1, err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model=gone.tflite", "data=x.npz"], "model=gone.tflite: no such file"),
+        (["model=cut.tflite", "data=x.npz"], "model=cut.tflite: is cut short, or was not written by"),
+        (["model=cut.onnx", "data=x.npz"], "model=cut.onnx: is damaged"),
+    ],
+)
+def test_bad_input_of_run_exported_is_one_line(exported, tmp_path, in_process, words, message):
+    (tmp_path / "cut.tflite").write_bytes(exported.read_bytes()[:-40])
+    (tmp_path / "cut.onnx").write_bytes(b"\x08\x01 no model")
+    code, _, err = in_process(RUN, *words)
+    assert code == 2 and message in err and err.count("\n") == 1, err
+
+
+@pytest.mark.parametrize(("name", "package"), [("tflite", "ai_edge_litert"), ("onnx", "onnxruntime")])
+def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, package):
+    target = tmp_path / f"model.{name}"
+    target.write_bytes(exported.read_bytes())
+    blocked = [package, f"{package}.interpreter"]
+    code, _, err = in_process(RUN, f"model={target}", "data=x.npz", blocked=blocked)
+    assert code == 2 and f"needs {package.replace('_', '-')}, which is not installed" in err
+    assert f"-m pip install {package.replace('_', '-')}" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run=.", "output=a.onnx"], "holds no run; there is no config.yaml in it"),
+        (["run=RUN", "output=mine_model"], "output=mine_model: must end with .tflite or .onnx"),
+        (["run=RUN", "precision=float16"], "precision=float16: weights are stored as float32"),
+        (["run=RUN", "output=a.onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
+        (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
+    ],
+)
+def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process, words, message):
+    (tmp_path / "taken.onnx").write_bytes(b"")
+    code, _, err = in_process(EXPORT, *(word.replace("RUN", str(trained_run)) for word in words))
+    assert code == 2 and message in err and err.count("\n") == 1, err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken.onnx"]
+
+
+def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = in_process(EXPORT, f"run={trained_run}", "output=a.onnx")
+    assert code == 2 and "output=a.onnx: needs tf2onnx" in err and "'extras/export[onnx]'" in err
+    monkeypatch.undo()
+    run = tmp_path / "run"
+    for name in (
+        "config.yaml",
+        "files.json",
+        *(f"pinn/{file}" for file in ("setup.npz", "model.json", "weights.npz")),
+    ):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes((trained_run / name).read_bytes())
+    (run / "pinn/weights.npz").write_bytes((trained_run / "pinn/weights.npz").read_bytes()[:-100])
+    code, _, err = in_process(EXPORT, f"run={run}", "output=a.tflite")
+    assert code == 2 and "weights.npz" in err and err.count("\n") == 1
+
+
+def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_run):
+    path = trained_run / "datasets/N32/gs2/test.npz"
+    data = load_dataset(path)
+    good = np.random.default_rng(4).random((N, N)) > 0.1
+    data = replace(data, amplitudes=np.where(good, data.amplitudes[:], 0), good=good, groups=data.groups[:4])
+    model = load_model(trained_run, "pinn")
+    view = model.view(data)
+    expected = np.empty((4, view.region_size, view.region_size), np.complex64)
+    model.predict_regions(view, expected, 4)
+
+    asked = ExportModelConfig(run=str(trained_run), network="pinn", batch_size=4)
+    weights = read_network(trained_run, "pinn")
+    network = portable(weights, describe_network(asked, weights))
+    x, probe = view.normalised(view.groups), view.model_probe
+    assert (x == -1).any()
+    pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)
+    (found,) = network.serve(x, view.offsets, pairs).values()
+    found = found.numpy()[:, 0] + 1j * found.numpy()[:, 1]
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())

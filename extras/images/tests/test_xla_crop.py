@@ -1,0 +1,317 @@
+"""Crop and resize: against TensorFlow's kernel, gradients, other kernels, errors, and inside Keras."""
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import conformance, oracles
+from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
+from ptycho_images import choose_path, crop_and_resize
+from ptycho_images.crop_matrix import LEAST_STEP
+
+ROOT = Path(__file__).resolve().parents[3]
+PATHS = ("exact", "matrix")
+RNG = np.random.default_rng(5)
+IMAGE = RNG.normal(size=(3, 9, 12, 2)).astype(np.float32)
+# generic: no sample on a whole coordinate, where TensorFlow's derivative jumps
+BOXES = np.array([[0.07, 0.11, 0.83, 0.95], [0.91, 0.13, 0.17, 1.21], [-0.2, 0.3, 0.6, 0.04]], np.float32)
+WHICH = np.array([2, 0, 2], np.int32)
+SIZE = (6, 5)
+
+
+graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here
+jit = partial(graph, jit_compile=True)
+
+
+def gradients(function, image, boxes, upstream):
+    image, boxes = tf.constant(image), tf.constant(boxes)
+    with tf.GradientTape() as tape:
+        tape.watch([image, boxes])
+        crops = function(image, boxes)
+    return [tf.convert_to_tensor(g).numpy() for g in tape.gradient(crops, [image, boxes], upstream)]
+
+
+CONFORMANCE = [("crop_and_resize bilinear", dtype) for dtype in CROP_DTYPES]
+CONFORMANCE += [(f"crop_and_resize {m}", d) for m in ("nearest", "cubic") for d in ("float32", "complex128")]
+CONFORMANCE += [("crop_and_resize lanczos3", "float32")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CONFORMANCE)
+def test_conformance(name, dtype):
+    count = conformance.check(name, dtype, 50, modes=(False,))
+    assert count.cases == 50 and count.failed == 0, count
+    kernel = dtype != "complex128" and ("bilinear" in name or "nearest" in name)
+    assert count.identical_eagerly == 50 or not kernel  # bit for bit
+    assert count.kinds["border"] >= 15
+    assert min(count.kinds[k] for k in ("flipped", "size 1", "grid-aligned")) >= 5
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shapes"),
+    [
+        ("crop_and_resize bilinear", "float32", (1, 2, 5)),
+        ("crop_and_resize nearest", "float32", (2, 5)),
+        ("crop_and_resize cubic", "complex64", (5,)),
+    ],
+)
+def test_conformance_when_compiled(name, dtype, shapes):
+    """A crop of one pixel, an image of one row, and one that is neither: every shape compiles anew."""
+    count = conformance.check(name, dtype, 50, modes=(True,), shapes=shapes)
+    assert count.cases == 50 and count.failed == 0, count
+    assert count.kinds["border"] >= 15
+    assert min(count.kinds[kind] for kind in ("flipped", "grid-aligned")) >= 5
+
+
+def test_the_comparison_notices_one_wrong_pixel():
+    operator = OPERATORS["crop_and_resize bilinear"]
+    batch = next(operator.batches(np.random.default_rng(0), 50, "float32"))
+    expected = operator.oracle(batch)
+    inside = np.argwhere((expected != FILL) & (np.abs(expected) > 0.1))[0]
+    for wrong in (np.float32(FILL), expected[*inside] * np.float32(1 + 3e-6)):
+        result = expected.copy()
+        result[*inside] = wrong
+        failed, _ = conformance.failures(batch, "bilinear", tf.constant(result), expected)
+        assert failed.sum() == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_border_pixels_do_not_flip_to_the_fill_value_when_compiled(path):
+    edges = RNG.integers(0, 9, (400, 4)).astype(np.float32) / 8  # on the eighths, where one ulp decides
+    which = RNG.integers(0, 3, 400).astype(np.int32)
+    compiled = jit(lambda i, b, w: crop_and_resize(i, b, w, (11, 7), "bilinear", 99.0, path=path))
+    expected = tf.image.crop_and_resize(IMAGE, edges, which, (11, 7), "bilinear", 99.0).numpy()
+    result = compiled(IMAGE, edges, which).numpy()
+    np.testing.assert_array_equal(result == 99.0, expected == 99.0)
+    assert np.abs(result - expected).max() <= 4 * np.spacing(np.abs(IMAGE).max())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "compiled"),
+    [
+        ("bilinear", "exact", True),
+        ("bilinear", "matrix", True),
+        ("nearest", "exact", False),
+        ("nearest", "matrix", False),
+    ],
+)
+def test_gradients_are_those_of_tensorflow(method, path, compiled):
+    upstream = RNG.normal(size=(3, *SIZE, 2)).astype(np.float32)
+
+    def theirs(image, boxes):
+        return tf.image.crop_and_resize(image, boxes, WHICH, SIZE, method, -3.0)
+
+    def ours(image, boxes):
+        return crop_and_resize(image, boxes, WHICH, SIZE, method, -3.0, path=path)
+
+    expected = gradients(theirs, IMAGE, BOXES, upstream)
+    run = jit(partial(gradients_in_graph, ours)) if compiled else partial(gradients, ours)
+    for got, want in zip(run(IMAGE, BOXES, upstream), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def gradients_in_graph(function, image, boxes, upstream):
+    with tf.GradientTape() as tape:
+        tape.watch([image, boxes])
+        crops = function(image, boxes)
+    return tape.gradient(crops, [image, boxes], upstream)
+
+
+def brute_force_image_gradient(shape, boxes, which, upstream, method):
+    """Return every sample of ``upstream (n, h, w, C)`` to the pixels that it reads, in float64."""
+    result = np.zeros(shape)
+    for box, n, g in zip(boxes, which, upstream, strict=True):
+        weights = []
+        for lo, hi, size, count in zip(box[:2], box[2:], shape[1:3], g.shape[:2], strict=True):
+            points = oracles.crop_points(lo, hi, size, count).astype(np.float64)[:, None]
+            distance = np.abs(points - np.arange(size))
+            near = np.floor(points + 0.5) == np.arange(size)
+            inside = (points >= 0) & (points <= size - 1)
+            weights.append(inside * (np.maximum(0, 1 - distance) if method == "bilinear" else near))
+        result[n] += np.einsum("im,jn,ijc->mnc", *weights, g)
+    return result
+
+
+def boxes_of_step(step, size, count):
+    """Return upright and flipped boxes with rows ``step`` pixels apart, some across the border."""
+    low = np.array([0.0, 0.037, 0.21, -0.11, 0.5])
+    high = low + step * (count - 1) / (size - 1)
+    rows = np.concatenate([np.stack([low, high], 1), np.stack([high, low], 1)])
+    return np.insert(rows, [1, 2], [0.1, 0.9], axis=1)
+
+
+SPACED = (10, 41, 5)  # boxes, and the size of their crops
+
+
+@cache
+def gradient_to_the_image(method, mode):
+    """``(image, boxes, upstream) → gradient``: traced and compiled once for all boxes."""
+    which = np.arange(SPACED[0], dtype=np.int32) % 3
+
+    def gradient(image, boxes, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch(image)
+            crops = crop_and_resize(image, boxes, which, SPACED[1:], method, path="matrix")
+        return tape.gradient(crops, image, upstream)
+
+    return jit(gradient) if mode == "compiled" else gradient
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+@pytest.mark.parametrize("step", [0.1, 0.5, LEAST_STEP * 1.0001, 2 / 3, 1.0, 1.7, 6.0])
+def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mode):
+    size, count = 53, SPACED[1]
+    boxes = boxes_of_step(step, size, count).astype(np.float32)
+    which = np.arange(len(boxes), dtype=np.int32) % 3
+    image, upstream = np.zeros((3, size, 7, 2), np.float32), RNG.normal(size=(*SPACED, 2))
+    arrays = (tf.constant(a, tf.float32) for a in (image, boxes, upstream))
+    got = gradient_to_the_image(method, mode)(*arrays)
+    want = brute_force_image_gradient(image.shape, boxes, which, upstream.astype(np.float32), method)
+    np.testing.assert_allclose(got, want, atol=4e-6 * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_gradient_at_whole_coordinates_is_zero_to_the_boxes(path):
+    boxes = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)
+    crop = lambda i, b: crop_and_resize(i, b, [0], IMAGE.shape[1:3], path=path)  # noqa: E731
+    by_image, by_boxes = gradients(crop, IMAGE, boxes, np.ones((1, *IMAGE.shape[1:]), np.float32))
+    np.testing.assert_array_equal(by_image[0], 1.0)
+    np.testing.assert_array_equal(by_boxes, 0.0)
+
+
+METHOD_PATHS = [("bilinear", "exact"), ("bilinear", "matrix"), ("nearest", "exact"), ("nearest", "matrix")]
+METHOD_PATHS += [("cubic", "matrix"), ("lanczos3", "matrix")]
+
+
+@pytest.mark.parametrize(("method", "path"), METHOD_PATHS)
+def test_adjoint_of_complex_images(method, path):
+    x = tf.constant(RNG.normal(size=IMAGE.shape) + 1j * RNG.normal(size=IMAGE.shape))
+    y = RNG.normal(size=(3, *SIZE, 2)) + 1j * RNG.normal(size=(3, *SIZE, 2))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        crops = crop_and_resize(x, BOXES, WHICH, SIZE, method, path=path)
+    adjoint = tf.convert_to_tensor(tape.gradient(crops, x, tf.constant(y))).numpy()
+    np.testing.assert_allclose(np.vdot(y, crops), np.vdot(adjoint, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "path"), [m for m in METHOD_PATHS if m[0] != "nearest"])
+def test_gradient_to_boxes_by_finite_differences(method, path):
+    image = tf.constant(RNG.normal(size=(1, 9, 12, 1)) + 0j)  # computed in float64 from float32 boxes
+    box, step = np.array([[0.11, 0.13, 0.79, 0.91]], np.float32), np.float32(2**-11)
+
+    def total(boxes):
+        return tf.reduce_sum(tf.math.real(crop_and_resize(image, boxes, [0], (3, 4), method, path=path)) ** 2)
+
+    boxes = tf.constant(box)
+    with tf.GradientTape() as tape:
+        tape.watch(boxes)
+        value = total(boxes)
+    gradient = tape.gradient(value, boxes).numpy()
+    for k in range(4):
+        offset = np.eye(4, dtype=np.float32)[k] * step
+        difference = (total(box + offset) - total(box - offset)) / (2 * step)
+        np.testing.assert_allclose(gradient[0, k], difference, rtol=0, atol=5e-4 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_empty_inputs(path, compiled):
+    def crop(image, boxes, which):
+        return crop_and_resize(image, boxes, which, SIZE, path=path)
+
+    crop = jit(crop) if compiled else crop
+    no_boxes = tf.zeros((0, 4)), tf.zeros((0,), tf.int32)
+    assert crop(IMAGE, *no_boxes).shape == (0, *SIZE, 2)
+    assert crop(IMAGE[:0], *no_boxes).shape == (0, *SIZE, 2)
+    assert crop(IMAGE[..., :0], BOXES, WHICH).shape == (3, *SIZE, 0)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_cannot_be_checked_when_compiled_is_marked(path):
+    crop = jit(lambda i, b, w: crop_and_resize(i, b, w, SIZE, extrapolation_value=7.0, path=path))
+    boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [np.nan, 0, 1, 1], [0, 0, 3e38, 1]], np.float32)
+    crops = crop(IMAGE, boxes, np.array([0, 3, 0, -1], np.int32)).numpy()
+    assert np.isfinite(crops[0]).all()
+    assert np.isnan(crops[[1, 3]]).all()  # no such image
+    assert (crops[2] == 7.0).all()  # a box that is not finite lies nowhere
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "error"),
+    [
+        ({"image": IMAGE[0]}, r"image has shape \(9, 12, 2\)", tf.errors.InvalidArgumentError),
+        ({"image": IMAGE > 0}, "image has dtype bool; allowed: uint8", tf.errors.InvalidArgumentError),
+        ({"boxes": BOXES * np.inf}, "boxes row 0 is .* must be finite", tf.errors.InvalidArgumentError),
+        ({"boxes": tf.cast(BOXES, tf.float64)}, "boxes has dtype float64; allowed: float32", ValueError),
+        (
+            {"box_indices": WHICH[:2]},
+            r"box_indices has shape \(2,\) for 3 boxes",
+            tf.errors.InvalidArgumentError,
+        ),
+        ({"box_indices": [0, 1, 3]}, "box_indices contains 3; allowed: 0 to 2", tf.errors.OutOfRangeError),
+        (
+            {"box_indices": tf.constant([0], tf.int64)},
+            "box_indices has dtype int64; allowed: int32",
+            ValueError,
+        ),
+        ({"crop_size": (0, 4)}, r"crop_size is \[0, 4\]; allowed", tf.errors.InvalidArgumentError),
+        ({"method": "area"}, "method is 'area'; allowed: bilinear", tf.errors.InvalidArgumentError),
+        ({"path": "fast"}, "path is 'fast'; allowed: auto", tf.errors.InvalidArgumentError),
+        (
+            {"path": "exact", "method": "cubic"},
+            "path is 'exact' for method 'cubic'",
+            tf.errors.InvalidArgumentError,
+        ),
+    ],
+)
+def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, message, error):
+    arguments = {"image": IMAGE, "boxes": BOXES, "box_indices": WHICH, "crop_size": SIZE}
+    with pytest.raises(error, match=message):
+        crop_and_resize(**arguments | change)
+    if set(change) <= {"image", "boxes", "box_indices", "crop_size", "method"}:
+        with pytest.raises(error):
+            tf.image.crop_and_resize(**arguments | change)
+
+
+def test_while_tracing_a_wrong_argument_is_a_value_error():
+    with pytest.raises(ValueError, match="method is 'area'"):
+        graph(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
+    for unknown in (lambda i: tf.shape(i)[1:3], lambda i: (tf.shape(i)[1], 5), lambda i: i.shape[1:3]):
+        crop = graph(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
+        with pytest.raises(
+            ValueError, match="crop_size is not known while tracing; pass two Python integers"
+        ):
+            crop.get_concrete_function(tf.TensorSpec((3, None, None, 2)))
+
+
+def test_choice_of_path():
+    assert choose_path((84, 84), (84, 84)) == "matrix"
+    assert choose_path((512, 512), (16, 16)) == "exact"
+    assert choose_path((512, 512), (16, 16), "cubic") == "matrix"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
+    spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
+    for path in PATHS:
+        function = graph(
+            lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path), jit_compile=compiled
+        )
+        concrete = function.get_concrete_function(*spec)
+        assert concrete.structured_outputs.shape.as_list() == [None, *SIZE, 2]
+        expected = tf.image.crop_and_resize(IMAGE, BOXES, WHICH, SIZE)
+        np.testing.assert_allclose(concrete(*map(tf.constant, (IMAGE, BOXES, WHICH))), expected, atol=1e-6)
+
+
+def test_the_example_of_the_documentation_compiles_with_ours_and_not_with_tensorflows():
+    blocks = (ROOT / "docs" / "xla.md").read_text().split("```python\n")[1:]
+    example = next(b for b in (block.split("```")[0] for block in blocks) if "keras" in b)
+    names: dict = {}
+    exec(example, names)
+    assert names["model"].jit_compile
+    assert np.isfinite(names["model"].history.history["loss"]).all()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="CropAndResize"):
+        exec(example.replace("return crop_and_resize", "return tf.image.crop_and_resize"), {})

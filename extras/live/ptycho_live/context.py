@@ -1,0 +1,138 @@
+"""How frames of a live scan become patterns on an object: determined from the first, kept for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.align.initial_probe import guess_probe
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
+from ptycho.readers.raw_scan import UNITS, RawScan
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import masked
+from ptycho.scan.probe_support import ProbeSupport, specified_support
+from ptycho_live.options import LiveOptions
+
+
+@dataclass(frozen=True, eq=False)
+class LiveContext:
+    """Context of the fits, determined from the first patterns.
+
+    Attributes:
+        scan: how the first patterns were interpreted.
+        matrix: ``(2, 2)``, from positions as the source has them to object pixels.
+        likelihood: of the first patterns, whose units, noise and normalisation are kept.
+        modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
+        support: where the probe may be other than zero; None: everywhere.
+        findings: what was determined, and why.
+        refined: the parameters that are refined besides the object.
+        frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
+        options: limits of the live reconstruction.
+    """
+
+    scan: ScanGeometry
+    matrix: np.ndarray
+    likelihood: ScanLikelihood
+    modes: np.ndarray
+    support: ProbeSupport | None
+    findings: tuple[Finding, ...]
+    refined: Refine
+    frames: Callable[[np.ndarray], np.ndarray]
+    options: LiveOptions
+
+    @property
+    def N(self) -> int:
+        """Side of the patterns in pixels."""
+        return self.scan.N
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels in metres; None: unknown."""
+        return self.scan.pixel.metres
+
+    def in_pixels(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions ``(n, 2)`` of the source in object pixels, of a common origin."""
+        return positions @ self.matrix.T
+
+    def in_source_units(self, pixels: np.ndarray) -> np.ndarray:
+        """Return object pixels ``(n, 2)`` in the unit of the source."""
+        return pixels @ np.linalg.inv(self.matrix).T
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return amplitudes ``(n, N, N)`` of some rows of the store."""
+        return self.scan.detector.amplitudes(self.frames(rows))
+
+    def likelihood_of(self, amplitudes: np.ndarray, estimate: Estimate) -> ScanLikelihood:
+        """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
+        data: Dataset = self.likelihood.data
+        count = len(amplitudes)
+        data = replace(
+            data,
+            amplitudes=Patterns(amplitudes),
+            beam=Beam(data.probe, estimate.positions.astype(np.float32)),
+            image=np.zeros(count, np.int32),
+            groups=np.arange(count, dtype=np.int32)[:, None],
+            region_size=self.N + 2,
+            object_size=max(estimate.object.shape),
+            exact=True,
+            tiles=False,
+            stated_tiling=None,
+        )
+        return replace(self.likelihood, data=data)
+
+
+def make_context(
+    raw: RawScan,
+    config: ScanRunConfig,
+    scratch: Path,
+    frames: Callable[[np.ndarray], np.ndarray],
+    options: LiveOptions,
+) -> LiveContext:
+    """Interpret the first patterns of a scan, and estimate the probe where none is known.
+
+    Args:
+        raw: the first joined patterns.
+        config: of the run; its section ``data`` has no file.
+        scratch: a folder for patterns in a nameless file.
+        frames: see :class:`LiveContext`.
+
+    Raises:
+        ConfigError: a value cannot be determined; the message names the key to set.
+    """
+    scan = interpret(raw, config.data)
+    _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    if scan.probe is None and isinstance(config.probe, OwnProbe):
+        guess = guess_probe(data)
+        data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
+        findings.append(guess.finding)
+    return LiveContext(
+        scan,
+        _matrix(scan, config.data),
+        replace(likelihood_of(data), compile_xla=config.xla.compile),
+        Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes,
+        specified_support(config.probe, scan.N),
+        (*scan.findings, *findings),
+        Refine(config.probe.learn is not False, config.solver.positions is not False),
+        frames,
+        options,
+    )
+
+
+def _matrix(scan: ScanGeometry, config: DataConfig) -> np.ndarray:
+    """Return the linear map ``(2, 2)`` from positions of the source to object pixels."""
+    step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
+    corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    pixels, _ = in_object_pixels(corners, scan.raw, config, scan.pixel, scan.N * config.bin)
+    return ((pixels[1:] - pixels[0]) / step).T

@@ -1,0 +1,150 @@
+"""An object that grows with its scan, and what is known of the patterns on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
+
+from ptycho.reconstruction.estimate import Estimate
+from ptycho.scan.dataset import MARGIN
+from ptycho_live.context import LiveContext
+from ptycho_live.options import LiveOptions
+
+PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
+"""Row of the store; nominal position in object pixels of the source's origin; how often it was fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class LiveState:
+    """Estimate of the object and of the patterns so far.
+
+    Attributes:
+        estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
+        origin: (row, col) of the object's first sample in object pixels of the source's origin.
+        illumination: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
+        patterns: ``(J,)`` of :data:`PATTERN`.
+    """
+
+    estimate: Estimate
+    origin: np.ndarray
+    illumination: np.ndarray
+    patterns: np.ndarray
+
+    @classmethod
+    def empty(cls, context: LiveContext) -> LiveState:
+        """Return that of no patterns."""
+        N, places = context.N, np.zeros((0, 2))
+        dark = np.zeros((N, N), np.float32)
+        estimate = Estimate(
+            np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark
+        )
+        return cls(estimate, np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
+
+    @property
+    def N(self) -> int:
+        """Side of the patterns in pixels."""
+        return self.estimate.modes.shape[-1]
+
+    @property
+    def nominal(self) -> np.ndarray:
+        """Nominal positions ``(J, 2)`` on the object."""
+        return self.patterns["nominal"] - self.origin
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """Indices ``(n,)`` of the patterns that were not used yet."""
+        return np.flatnonzero((self.patterns["visits"] == 0) & ~self.patterns["held_out"])
+
+    @property
+    def used(self) -> int:
+        """Number of patterns that were fitted."""
+        return int(np.count_nonzero(self.patterns["visits"]))
+
+    def unknown(self, rows: np.ndarray) -> np.ndarray:
+        """Return those of some ``rows (n,)`` of the store that have no pattern here."""
+        return rows[~np.isin(rows, self.patterns["row"])]
+
+
+def extend(
+    state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray, holdout: int = 20
+) -> LiveState:
+    """Return the state with patterns of more rows of the store.
+
+    Those that lie farther than a window from all others are left out: the object would grow for nothing.
+
+    Args:
+        rows, indices: ``(n,)``, of frames that are unknown so far.
+        positions: ``(n, 2)`` in object pixels.
+        holdout: one pattern of so many is held out.
+    """
+    new = _connected(positions, state.patterns["nominal"], state.N)
+    if not len(new):
+        return state
+    state, added = _enlarged(state, positions[new]), np.zeros(len(new), PATTERN)
+    added["row"], added["nominal"] = rows[new], positions[new]
+    added["held_out"] = (indices[new] % holdout == holdout // 2) & (
+        len(rows) + len(state.patterns) >= holdout
+    )
+    places = np.concatenate([state.estimate.positions, positions[new] - state.origin])
+    estimate = replace(state.estimate, positions=places, flux=np.ones(len(places), np.float32))
+    return replace(state, estimate=estimate, patterns=np.concatenate([state.patterns, added]))
+
+
+def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
+    """Indices of the new positions ``(n, 2)`` that hang together with known ones, or with most of the new."""
+    if not len(new):
+        return np.zeros(0, np.int64)
+    near = np.zeros(len(new), bool)
+    if not len(known):
+        near[np.argmin(np.linalg.norm(new - np.median(new, axis=0), axis=1))] = True
+    while not near.all():
+        reached = cKDTree(np.concatenate([known, new[near]])).query(new)[0] <= reach
+        if not (reached & ~near).any():
+            break
+        near |= reached
+    return np.flatnonzero(near)
+
+
+def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
+    """The state with room for windows at positions ``(n, 2)``, in steps of half a window."""
+    N, step = state.N, state.N // 2
+    low, high = np.floor(positions.min(axis=0)).astype(int), np.ceil(positions.max(axis=0)).astype(int)
+    if not len(state.patterns):
+        origin, shape = low - 2 * MARGIN, tuple(high - low + N + 4 * MARGIN)
+        estimate = replace(state.estimate, object=np.zeros(shape, np.complex64))
+        return replace(state, estimate=estimate, origin=origin, illumination=np.zeros(shape, np.float32))
+    before = np.maximum(state.origin - (low - MARGIN), 0)
+    after = np.maximum(high + N + MARGIN - (state.origin + state.illumination.shape), 0)
+    before, after = -(-before // step) * step, -(-after // step) * step
+    if not (before.any() or after.any()):
+        return state
+    pads = list(zip(before.tolist(), after.tolist(), strict=True))
+    old = state.estimate
+    estimate = replace(old, object=np.pad(old.object, pads), positions=old.positions + before)
+    illumination = np.pad(state.illumination, pads)
+    return replace(state, estimate=estimate, illumination=illumination, origin=state.origin - before)
+
+
+def fill(image: np.ndarray, illumination: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
+    """Return an object ``(H, W)`` whose unilluminated part is the mean of what is illuminated near it.
+
+    Near: by a normal distribution of an eighth of a window, else of wider ones; 1 where nothing is.
+    """
+    coarse = options.coarse_px
+    illuminated = illumination > options.dark * illumination.max(initial=0)
+    if illuminated.all() or not illuminated.any():
+        return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
+    some = slice(None, None, coarse), slice(None, None, coarse)
+    known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
+    mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
+    for width in (N / 2, N / 4, N / 8):
+        share, *parts = (
+            gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
+        )
+        near = share > 0.01
+        mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
+    rows, columns = (np.arange(side) // coarse for side in image.shape)
+    return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)

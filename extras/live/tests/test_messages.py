@@ -1,0 +1,127 @@
+"""Messages of a live scan are read back as they were sent, and wrong messages are refused."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers.cli import ROOT
+
+from ptycho_live import messages
+from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions
+from ptycho_live.messages import SIZES, BadMessage
+
+DATA = np.random.default_rng(3).poisson(3, (33, 47)).astype(np.uint16)
+
+
+def read(parts):
+    return messages.read_header(parts[0]), parts[1] if len(parts) == 2 else b""
+
+
+@pytest.mark.parametrize("encoding", ["raw", "bslz4"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", ">u2", "float32", "int16"])
+def test_a_frame_is_read_back(encoding, dtype):
+    data = DATA.astype(dtype)
+    found = messages.read_frame(*read(messages.frame_message(Frame(7, data, 1.5), encoding)))
+    assert (found.number, found.time) == (7, 1.5)
+    np.testing.assert_array_equal(found.data, data)
+
+
+def test_packed_frames_are_what_hdf5_stores_in_a_chunk(tmp_path):
+    """Detectors of Dectris send them so: the same bytes as filter 32008 writes."""
+    h5py, hdf5plugin = pytest.importorskip("h5py"), pytest.importorskip("hdf5plugin")
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        made = file.create_dataset("a", data=DATA, chunks=DATA.shape, **hdf5plugin.Bitshuffle(cname="lz4"))
+        assert messages.packed(DATA) == made.id.read_direct_chunk((0, 0))[1]
+    assert SIZES.unpack(messages.packed(DATA)[:12])[0] == DATA.nbytes
+    assert len(messages.packed(DATA)) < DATA.nbytes
+
+
+def test_positions_are_read_back():
+    for some in (make_positions([3, 4], [1.5, 0.0], [-2.0, 1e-6]), make_positions(BY_TIME, 1.0, 2.0, 3.0)):
+        found = messages.read_positions(read(messages.positions_message(some))[0])
+        assert [str(one) for one in found] == [str(one) for one in some]
+    assert messages.read_positions({"index": 2, "row": 1, "col": 0}).tolist()[0][2:] == (1.0, 0.0)
+
+
+def test_start_mask_and_probe_are_read_back():
+    description = Description(
+        "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype=np.dtype("uint32"), expected=9
+    )
+    found = messages.read_start(read(messages.start_message(description))[0])
+    assert vars(found) == vars(description)
+    good = np.eye(5, 4, dtype=bool)
+    np.testing.assert_array_equal(
+        messages.read_mask(*read(messages.message("mask", (~good).astype(np.uint8)))), good
+    )
+    probe = np.full((1, 3, 3), 1 + 2j, np.complex64)
+    np.testing.assert_array_equal(messages.read_probe(*read(messages.message("probe", probe))), probe)
+
+
+@pytest.mark.parametrize(
+    "header", [b"\x00\xff", b"[1]", b'{"type": 3}', b"[" * 100_000, b'{"type": "' + b"x" * 2**22 + b'"}']
+)
+def test_no_header(header):
+    with pytest.raises(BadMessage, match="header"):
+        messages.read_header(header)
+
+
+def frame_header(**changes):
+    return json.loads(messages.frame_message(Frame(1, DATA))[0]) | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"shape": [33, 48]}, "as long as its shape"),
+        ({"shape": [2**30, 2**30]}, "shape"),
+        ({"shape": [-33, -47]}, "shape"),
+        ({"dtype": "object"}, "dtype"),
+        ({"index": -1}, "index"),
+        ({"index": True}, "index"),
+        ({"time": 10**400}, "time"),
+        ({"encoding": "pickle"}, "encoding"),
+    ],
+)
+def test_a_frame_whose_header_is_wrong(changes, match):
+    with pytest.raises(BadMessage, match=match):
+        messages.read_frame(frame_header(**changes), DATA.tobytes())
+
+
+def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
+    """This runs in another process, because a signal would end it, as one message of 112 bytes did."""
+    code = (
+        "import sys; from ptycho_live.messages import BadMessage, unpacked\n"
+        "for line in sys.stdin:\n"
+        "    try: unpacked(bytes.fromhex(line), (33, 47), __import__('numpy').dtype('<u2'))\n"
+        "    except BadMessage: print('refused')\n"
+    )
+    packed = messages.packed(DATA)
+    head = SIZES.pack(DATA.nbytes, 0)
+    lies = [
+        packed[:12] + (2**31 - 1).to_bytes(4, "big") + bytes(96),
+        head + packed[12:],
+        SIZES.pack(DATA.nbytes, 16) + bytes(100),
+        packed[:12] + (2**32 - 1).to_bytes(4, "big") + packed[16:],
+    ]
+    description = "\n".join(lie.hex() for lie in lies)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=description, capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(lies)), done.stderr
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"index": [1, 2], "row": [1], "col": [1, 2]},
+        {"index": [1.5], "row": [1], "col": [1]},
+        {"index": [1], "row": ["a"], "col": [1]},
+        {"index": [1], "row": [10**400], "col": [1]},
+        {"row": [1], "col": [1]},
+    ],
+)
+def test_positions_that_do_not_fit(header):
+    with pytest.raises(BadMessage):
+        messages.read_positions(header)

@@ -1,5 +1,0 @@
-"""Trained networks for consumers that have neither XLA nor TensorFlow; see ``docs/export.md``.
-
-:mod:`~ptycho.portable.network` alone imports TensorFlow. To add a format: an entry in
-:data:`ptycho.portable.formats.FORMATS`.
-"""

@@ -1,0 +1,42 @@
+"""Optional parts: a command whose part is not installed says how to install it."""
+
+import subprocess
+import sys
+
+import pytest
+from helpers.cli import ROOT
+
+from workflows.command_line import parts
+
+WITHOUT = """
+import runpy, sys
+from workflows.command_line import parts
+
+found = parts.find_spec
+parts.find_spec = lambda name: None if name in parts.PARTS else found(name)
+sys.argv = [sys.argv[1], "--help"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "folder"),
+    [
+        ("live", "extras/live"),
+        ("replay", "extras/live"),
+        ("export_model", "extras/export"),
+        ("run_exported", "extras/export"),
+    ],
+)
+def test_a_command_without_its_part(script, folder):
+    words = [sys.executable, "-c", WITHOUT, str(ROOT / f"scripts/{script}.py")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and f"pip install -c constraints.txt -e {folder}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_part_is_a_package_in_its_folder():
+    for package, folder in parts.PARTS.items():
+        assert (ROOT / folder / package / "__init__.py").is_file()
+        assert (ROOT / folder / "pyproject.toml").is_file()
+    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(parts.PARTS)
