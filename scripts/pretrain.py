@@ -7,7 +7,7 @@
     python scripts/pretrain.py resume=outputs/pretrained
 
 network=group makes the weights of run=pretrained, in hours on two cores; network=denoiser those of
-solver.regulariser=learned, in about two (some of its photographs come with the extra pretrain).
+solver.regulariser=learned, in about two.
 scan_workflow.py uses what was made: run=outputs/pretrained, or
 solver.denoiser_weights=outputs/denoiser/prior/weights.npz.
 
@@ -23,14 +23,17 @@ from ptycho.config import ConfigError, JobConfig, KindsConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
+from workflows.command_line.parts import require
 from workflows.command_line.training_jobs import Workflow, main
+
+require("ptycho_pretrain")
 
 
 def check_config(config: JobConfig) -> KindsConfig:
     """The configuration of a pretraining; its distributions are those of the tables."""
     if not isinstance(config, KindsConfig):
         raise ConfigError("resume: is a run of another workflow; resume it with its own script")
-    from ptycho.simulation.distributions import Distributions  # SciPy takes half a second
+    from ptycho_pretrain.distributions import Distributions  # SciPy takes half a second
 
     Distributions(config)
     return config

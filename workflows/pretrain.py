@@ -13,14 +13,14 @@ from ptycho.config.messages import show
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
-from ptycho.run.denoiser_training import DenoiserTraining
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import write_network
-from ptycho.run.pretraining import KindsTraining, Pretraining
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import Training
+from ptycho_pretrain.denoiser_training import DenoiserTraining
+from ptycho_pretrain.pretraining import KindsTraining, Pretraining
 from workflows.command_line.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def write_card(
         f"{config.seed}, {hours:.1f} hours. ",
         f"SHA-256 of `{weights}`: `{folder.recorded(weights)}`. ",
         "Licence: BSD-3-Clause, as the program. No measured data was used; objects of the kind `photographs`",
-        "are those of `ptycho.simulation.object_kinds.PHOTOGRAPHS`.",
+        "are those of `ptycho_pretrain.object_kinds.PHOTOGRAPHS`.",
         "",
         "Trained on simulated scans (keys and units: docs/configuration.md):",
         "",

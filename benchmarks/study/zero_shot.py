@@ -24,10 +24,10 @@ from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
-from ptycho.simulation.kind_scans import KindScan
-from ptycho.simulation.kinds import Entry, Kind, read_entries
-from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS
+from ptycho_pretrain.kind_scans import KindScan
+from ptycho_pretrain.kinds import Entry, Kind, read_entries
+from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.probe_kinds import PROBE_KINDS
 
 if typing.TYPE_CHECKING:
     from benchmarks.study.zero_shot_methods import Bench

@@ -18,7 +18,7 @@ from ptycho.reconstruction.refinement import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.kind_scans import simulate_kind_scan
+from ptycho_pretrain.kind_scans import simulate_kind_scan
 
 if TYPE_CHECKING:
     from benchmarks.study.zero_shot import Scan, ZeroShot

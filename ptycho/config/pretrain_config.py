@@ -118,7 +118,7 @@ class KindsConfig(JobConfig):
     """What the trainings on distributions of simulated scans have in common.
 
     ``probes`` and ``objects`` are distributions, ``kind: {weight, parameter: [low, high]}``, over the tables
-    of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
+    of :mod:`ptycho_pretrain.probe_kinds` and :mod:`ptycho_pretrain.object_kinds`.
 
     The learning rate follows a cosine of ``horizon`` steps (null: ``steps``). A training of fewer steps
     leaves it for zero near its end; up to there it is the same, however long it is to be.

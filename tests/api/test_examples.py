@@ -11,13 +11,13 @@ from ptycho.config import ConfigError, UnrolledModel
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
-from ptycho.run.pretraining import geometry_of_form
-from ptycho.simulation.examples import (
+from ptycho_pretrain.examples import (
     Examples,
     draw_dead_pixels,
     measure_group,
     shift_modes,
 )
+from ptycho_pretrain.pretraining import geometry_of_form
 
 FORMS = {
     "single": {"N": 16, "C": 1, "batch": 2, "reach": 1},

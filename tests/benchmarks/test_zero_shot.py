@@ -18,8 +18,8 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
-from ptycho.simulation.kind_scans import KindScan, simulate_kind_scan
-from ptycho.simulation.kinds import Entry
+from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan
+from ptycho_pretrain.kinds import Entry
 
 RING = {"kind": "ring", "diameter": [0.4, 0.5], "width": [0.3, 0.4]}
 KINDS_PANEL = {

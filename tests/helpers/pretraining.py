@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from ptycho.config import UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
-from ptycho.simulation.examples import Examples
+from ptycho_pretrain.examples import Examples
 
 FORMS = {
     "group": {"N": 16, "C": 3, "batch": 2, "reach": 3},

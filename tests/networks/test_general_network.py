@@ -12,7 +12,7 @@ from ptycho.config import UnrolledModel
 from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
-from ptycho.run.pretraining import geometry_of_form
+from ptycho_pretrain.pretraining import geometry_of_form
 
 
 def network_of(geometry, seed=0, trained=False, **settings):

@@ -12,14 +12,14 @@ from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
 from ptycho.networks.denoiser import load_denoiser, new_denoiser
 from ptycho.networks.weights import get_weights
-from ptycho.run import denoiser_training
-from ptycho.run.denoiser_examples import Example, Scans, make_example
-from ptycho.run.denoiser_training import DenoiserTraining, cut_window
 from ptycho.run.folder import RunFolder
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
+from ptycho_pretrain import denoiser_training
+from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
+from ptycho_pretrain.denoiser_training import DenoiserTraining, cut_window
 from workflows import pretrain
 
 RIGHT = ScansMeasurementConfig(

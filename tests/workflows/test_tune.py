@@ -8,10 +8,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from ptycho.config import ConfigError
 from ptycho.progress import Event
 from ptycho.scan.comparison import Comparison
-from workflows.tune import results, study
+from ptycho_tune import results, study
+from ptycho_tune.space import read_space
+from ptycho_tune.study import Outcome
 from workflows.tune.config import divide
-from workflows.tune.space import read_space
-from workflows.tune.study import Outcome
 
 
 class TestSpace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-PARTS = {"ptycho_live": "extras/live", "ptycho_export": "extras/export", "ptycho_images": "extras/images"}
+PARTS = {f"ptycho_{name}": f"extras/{name}" for name in ("live", "export", "images", "pretrain", "tune")}
 EXIT_USAGE = 2
 
 

@@ -24,7 +24,7 @@ from workflows.command_line.words import split_flags
 from workflows.tune.config import TuneConfig, divide
 
 if TYPE_CHECKING:
-    from workflows.tune.space import Space
+    from ptycho_tune.space import Space
 
 
 def tune(words: list[str]) -> list[str]:
@@ -33,12 +33,9 @@ def tune(words: list[str]) -> list[str]:
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
-    try:
-        from workflows.tune.space import extremes
-    except ImportError as error:
-        raise ConfigError(f"optuna cannot be used ({error}); pip install 'ptychopinn[tune]'") from error
-    from workflows.tune.results import write_results
-    from workflows.tune.study import open_study, run_defaults, run_trials
+    from ptycho_tune.results import write_results
+    from ptycho_tune.space import extremes
+    from ptycho_tune.study import open_study, run_defaults, run_trials
 
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)
@@ -50,7 +47,7 @@ def tune(words: list[str]) -> list[str]:
     study = open_study(folder, asked, config.seed)
     start_tensorflow()
     logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
-    from workflows.tune.trials import Bench
+    from ptycho_tune.trials import Bench
 
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(Path(scratch), values)
@@ -74,7 +71,7 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
 
 def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig, dict[str, Any], Space]:
     """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
-    from workflows.tune.space import extremes, read_space, with_settings
+    from ptycho_tune.space import extremes, read_space, with_settings
 
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = config_of(TuneConfig, compose("tune", own_words))

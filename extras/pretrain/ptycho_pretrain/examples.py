@@ -25,12 +25,12 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
 from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.windows import add_windows, inner_windows
-from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho.simulation.imperfections import incoherent_modes
-from ptycho.simulation.kinds import choose_entry, draw_values
 from ptycho.simulation.material import transmission
-from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
+from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
+from ptycho_pretrain.kinds import choose_entry, draw_values
+from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
 COHERENCE = (0.6, 0.95)  # share of the first mode
 LATTICES = ("square", "hexagonal", "spiral", "random")

@@ -19,7 +19,7 @@ from ptycho.config import ConfigError
 from ptycho.files.json_file import parse_json
 from ptycho.progress import Event, OnEvent
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
-from workflows.tune.space import Space, suggest
+from ptycho_tune.space import Space, suggest
 
 log = logging.getLogger(__name__)
 STUDY = "study.db"

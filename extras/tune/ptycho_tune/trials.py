@@ -21,8 +21,8 @@ from ptycho.methods.table import METHODS, SOLVER, MethodInputs
 from ptycho.preparation.prepare import interpret
 from ptycho.progress import OnEvent, ignore
 from ptycho.readers.table import open_raw
-from workflows.tune.space import with_settings
-from workflows.tune.study import Outcome
+from ptycho_tune.space import with_settings
+from ptycho_tune.study import Outcome
 
 
 class Bench:

@@ -16,10 +16,10 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.dataset import Dataset
-from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
-from ptycho.simulation.kind_scans import KindScan, simulate_kind_scan
-from ptycho.simulation.kinds import choose_entry
 from ptycho.simulation.measured_like import PATHS
+from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
+from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan
+from ptycho_pretrain.kinds import choose_entry
 
 STRENGTHS = (0.0, 3.0, 10.0, 30.0)  # λ of the prior that keeps edges
 PULLS = (1.0, 16.0)  # κ of a learned prior, by its logarithm

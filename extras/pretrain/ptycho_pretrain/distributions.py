@@ -8,9 +8,9 @@ import numpy as np
 
 from ptycho.config import KindsConfig, check
 from ptycho.config.pretrain_config import ScansMeasurementConfig
-from ptycho.simulation.kinds import read_entries
-from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, disturb_phase
+from ptycho_pretrain.kinds import read_entries
+from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase
 
 Config = TypeVar("Config", bound=KindsConfig)
 

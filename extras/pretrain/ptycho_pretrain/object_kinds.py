@@ -14,8 +14,8 @@ from scipy.spatial import cKDTree
 from skimage import color, data
 from skimage.draw import disk, ellipse, line_aa, polygon
 
-from ptycho.simulation.kinds import Kind, Parameter
 from ptycho.simulation.objects import line_amplitude
+from ptycho_pretrain.kinds import Kind, Parameter
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
 PHOTOGRAPHS = (

@@ -20,7 +20,7 @@ from scipy.ndimage import affine_transform, gaussian_filter
 
 from ptycho.scan.probe import central_wave, centred_axes, smooth_disk
 from ptycho.simulation.imperfections import frequencies, multiply_far_field
-from ptycho.simulation.kinds import Kind, Parameter, draw_values
+from ptycho_pretrain.kinds import Kind, Parameter, draw_values
 
 DIAMETER = Parameter(0.15, 0.75)
 REACH = Parameter(0.06, 0.4)

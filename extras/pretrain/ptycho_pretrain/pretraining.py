@@ -17,12 +17,12 @@ from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.run.network import Setup
 from ptycho.scan.batches import Batch
-from ptycho.simulation.examples import Example, Examples
-from ptycho.simulation.kinds import choose_entry
-from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
 from ptycho.training.optimizers import schedule_to_horizon
+from ptycho_pretrain.examples import Example, Examples
+from ptycho_pretrain.kinds import choose_entry
+from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
 Step = Callable[[Batch], tf.Tensor]
 

@@ -13,8 +13,8 @@ from optuna import Study
 
 from ptycho.files.atomic import write_text
 from ptycho.run.folder import csv_text
-from workflows.tune.space import nested
-from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, STUDY, Best, best_of
+from ptycho_tune.space import nested
+from ptycho_tune.study import DEFAULTS, DEVIANCE, SECONDS, STUDY, Best, best_of
 
 TABLE, GROUP, OPTION = "trials.csv", "tuned", "best"
 KEPT = "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
