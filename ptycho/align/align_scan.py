@@ -6,9 +6,10 @@ Each step takes an :class:`AlignedScan` and returns another:
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
 3. ``estimate_probe``: where the file has none.
 4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
-5. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
-6. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
-7. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
+5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.frame_offset`).
+6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
+7. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
+8. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
 
 Position jumps and an affine map exclude each other: if a map explains more, the search for jumps is repeated
 with it. If no jumps remain, or less remains unexplained than with jumps alone, the map is the error: a drift
@@ -28,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.align.context import RunContext
+from ptycho.align.frame_offset import find_frame_offset
 from ptycho.align.geometry import (
     Alternative,
     CoarseRotation,
@@ -51,9 +53,8 @@ from ptycho.preparation.dataset import (
     place_patterns,
 )
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.start import Start
+from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.progress import Progress
-from ptycho.readers.table import open_raw
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import coarser
 from ptycho.scan.comparison import compare_shares
@@ -207,14 +208,12 @@ def _transposed(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Read the scan again with its patterns transposed, as their deflection demands."""
     way, config = Orientation(transpose=True), aligned.config.data
     turned = look_at_rotation(check_probe(read_again(aligned, way.on(config), context)))
-    return turned.decided(Finding("orientation", way.keys(config), str(aligned.rotation.warning)))
+    return turned.decided(Finding(ORIENTED, way.keys(config), str(aligned.rotation.warning)))
 
 
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Read a scan as another ``config`` says; its file is closed once its patterns are copied."""
-    raw = open_raw(config)
-    with closing(raw.patterns):
-        return read(interpret(raw, config), replace(aligned.config, data=config), context)
+    """Read a scan as another ``config`` says."""
+    return read(interpret(aligned.scan.raw, config), replace(aligned.config, data=config), context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -264,6 +263,25 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*findings)
 
 
+def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Read the scan again with frames late or early by one, if that explains it clearly better."""
+    view, config = coarser(aligned.data), aligned.config
+    found = find_frame_offset(aligned.data if view is None else view.data, aligned.scan.frames)
+    if found is None:
+        return aligned
+    offset, trial, none = found
+    again = read_again(aligned, replace(config.data, frame_offset=offset), context)
+    if aligned.estimated:
+        again = again.under(aligned.data.probe)
+    text = (
+        f"deviance {trial.mean_deviance:.3g} of a short reconstruction, against {none.mean_deviance:.3g} as "
+        "stored; data.frame_offset=0 keeps that"
+    )
+    decision = Finding(FRAME_OFFSET, f"data.frame_offset={offset}", text)
+    kept = replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
+    return kept.decided(decision)
+
+
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Apply the affine map that explains the patterns, or note it as an alternative."""
     if aligned.rotation.warning is not None:
@@ -310,7 +328,7 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
         again = again.mapped(aligned.matrix, None)
     if aligned.estimated:
         again = again.under(data.probe)
-    decision = Finding("orientation", way.keys(config.data), text)
+    decision = Finding(ORIENTED, way.keys(config.data), text)
     turned = replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
     return turned.decided(decision)
 
@@ -404,9 +422,17 @@ def _suffices_for_trials(aligned: AlignedScan) -> bool:
     return len(aligned.data.positions) >= TrialOptions.least
 
 
+def _may_be_late(aligned: AlignedScan) -> bool:
+    """Return whether it is open to which position each frame belongs."""
+    config, data = aligned.config.data, aligned.data
+    one_scan = config.shared is None and len(data.positions) == len(aligned.scan.frames)
+    return config.frame_offset is None and one_scan and data.fresnel is None and _suffices_for_trials(aligned)
+
+
 STEPS = (
     Step(estimate_probe, "initial_probe", applies=_has_no_probe),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
+    Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),
     Step(correct_orientation, "orientation", 1.8, applies=_suffices_for_trials),
     Step(correct_jumps, "position_jumps", 1.8),

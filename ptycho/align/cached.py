@@ -19,12 +19,12 @@ from ptycho.config.data import DataConfig
 from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.preparation.start import read_start
+from ptycho.preparation.start import decided_reading, product_file, read_start
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import program_version
 from ptycho.scan.finding import Finding
 
-READING = Orientation._fields  # of the section ``data``
+READING = (*Orientation._fields, "frame_offset")  # of the section ``data``
 
 
 def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:
@@ -34,7 +34,9 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
     """
     as_read = read(scan, config, context)
     if config.start is not None:
-        return begin_from(as_read, read_start(config.start, as_read.scan))
+        reading = decided_reading(product_file(config.start).parent, config.data)
+        read_so = as_read if reading == config.data else read_again(as_read, reading, context)
+        return begin_from(read_so, read_start(config.start, read_so.scan))
     if isinstance(context.cache, NoCache):
         return align_scan(as_read, context)
     name = name_of(as_read)

@@ -224,6 +224,12 @@ class DataConfig:
     )
     frames: Integer | None = key(None, "maximum number of frames; null: all", ge=1, level="sometimes")
     drop: tuple[Integer, ...] = key((), "indices of frames to exclude", allowed="a list of integers")
+    frame_offset: Integer | None = key(
+        None,
+        "frame j was measured at position j + frame_offset, as after a missed trigger; null: 1 and -1 are "
+        "tested, 0: as stored",
+        level="sometimes",
+    )
     position_jumps: Flag = key(
         True, "detect position errors of tens of pixels: jumps, backlash and drift; see solver.positions"
     )

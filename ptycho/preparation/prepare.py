@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config import check
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.files.file_array import FileArray
@@ -180,8 +181,9 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     findings = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
-    check_positioned(raw.positions[frames], frames)
-    check_scanned(raw.positions[frames])
+    frames, places = _placed(raw, frames, config.frame_offset or 0)
+    check_positioned(places, frames)
+    check_scanned(places)
     domain, inspected, sample = find_numbers(raw, config, frames, findings, sampling)
     findings += map(Finding.warning, repeated_frames(sample, inspected))
     pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
@@ -209,7 +211,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
             Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span")
         )
     hint = magnification_hint(near, doubt is not None)
-    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, findings)
+    positions = _positions(raw, config, frames, places, pixel, N * config.bin, hint, findings)
     if config.shared is not None:
         positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
@@ -230,6 +232,19 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         config.saturation,
         config.zingers,
     )
+
+
+def _placed(raw: RawScan, frames: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return those of ``frames (J,)`` that have a position in their scan, and it, ``(J, 2)``, as stored.
+
+    Raises:
+        ConfigError: no frame has one.
+    """
+    count = len(raw.positions)
+    inside = np.clip(frames + offset, 0, count - 1)
+    there = (inside == frames + offset) & (_scan_index(raw, inside) == _scan_index(raw, frames))
+    check(there.any(), "data.frame_offset", offset, f"nearer to 0 than the number of positions, {count}")
+    return frames[there], raw.positions[inside[there]]
 
 
 def _detector(
@@ -356,15 +371,18 @@ def _positions(
     raw: RawScan,
     config: DataConfig,
     frames: np.ndarray,
+    places: np.ndarray,
     pixel: PixelSize,
     side: int,
     magnified: str,
     findings: list[Finding],
 ) -> np.ndarray:
-    """Positions of the used frames in object pixels, of any origin."""
-    positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
+    """Positions of the used frames in object pixels, of any origin, from those as stored, ``places``."""
+    positions, why = in_object_pixels(places, raw, config, pixel, side)
+    if config.frame_offset:
+        why.append(f"of frame j + {config.frame_offset}: data.frame_offset")
     positions = remove_common_fraction(positions, raw.unit)
-    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin, magnified)
+    check_steps(positions, places, raw.unit, pixel, side, side // config.bin, magnified)
     alone = isolated(positions)
     if len(alone):
         text = (

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.json_file import read_json
+from ptycho.config.data import DataConfig
+from ptycho.files.json_file import parse_json, read_json
 from ptycho.files.run_product import METRICS
 from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
@@ -22,6 +23,7 @@ from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side
 
 PRODUCT, SOLVER = "product.h5", "solver: "
+ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values are keys, as typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +160,24 @@ def _of_all_frames(
     return positions
 
 
+def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
+    """Return the section ``data`` by which a run read its scan, which its alignment may have changed."""
+    findings = _findings(folder)
+    words = " ".join(findings.get(name, "") for name in (ORIENTED, FRAME_OFFSET)).split()
+    pairs = (word.removeprefix("data.").partition("=") for word in words)
+    return replace(config, **{key: parse_json(value) for key, _, value in pairs})
+
+
 def _model(folder: Path) -> dict[str, str]:
     """Return what the solver of a run selected, by the names of its findings; empty if no file has it."""
+    names = _findings(folder)
+    return {name.removeprefix(SOLVER): value for name, value in names.items() if name.startswith(SOLVER)}
+
+
+def _findings(folder: Path) -> dict[str, str]:
+    """Return the values of a run's findings by name; none if no file has them."""
     try:
         findings: Mapping[str, Any] = read_json(folder / METRICS).get("findings", {})
-        return {
-            name.removeprefix(SOLVER): str(value[0])
-            for name, value in findings.items()
-            if name.startswith(SOLVER)
-        }
+        return {name: str(value[0]) for name, value in findings.items()}
     except (OSError, ValueError, AttributeError, IndexError, TypeError):
         return {}

@@ -100,10 +100,16 @@ class Sample:
     options: TrialOptions
 
     @classmethod
-    def of(cls, data: Dataset, options: TrialOptions | None = None) -> Sample:
-        """Split a dataset of one object, as :func:`middle` gives it."""
+    def of(
+        cls,
+        data: Dataset,
+        options: TrialOptions | None = None,
+        split: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Sample:
+        """Split a dataset of one object, as :func:`middle` gives it; ``split``: indices of either part."""
         options = options or TrialOptions()
-        kept, out = split_patterns(data.positions, len(data.positions) // options.holdout_every, 0)
+        held_out = len(data.positions) // options.holdout_every
+        kept, out = split or split_patterns(data.positions, held_out, 0)
         fitted = likelihood_of(data.subset(kept, 1))
         return cls(fitted, replace(fitted, data=data.subset(out, 1)), options)
 
@@ -147,7 +153,13 @@ def constant_object(data: Dataset, side: int) -> Estimate:
 
 
 def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> Dataset:
-    """Return at most ``count`` neighbouring patterns in the middle of a scan, on an object of their own.
+    """Return :func:`middle_patterns` of a scan, on an object of their own."""
+    chosen = middle_patterns(data, count, spacing)
+    return place_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
+
+
+def middle_patterns(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> np.ndarray:
+    """Return indices of at most ``count`` neighbouring patterns in the middle of a scan.
 
     They are the nearest ones to the pattern that is nearest to the middle. Where patterns lie denser than
     ``spacing`` probe diameters, some between them are left out.
@@ -158,8 +170,7 @@ def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> 
     distance = np.linalg.norm(data.positions[mine] - data.positions[centre], axis=1)
     mine = mine[np.argsort(distance, kind="stable")]
     apart = _apart(data.positions[mine], spacing * energy_diameter(data.probe), count)
-    chosen = mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
-    return place_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
+    return mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
 
 
 def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:

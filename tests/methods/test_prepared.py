@@ -265,21 +265,16 @@ def test_patterns_are_looked_through_once(prepared, monkeypatch):
     assert len(passes) == 1  # of all; what is known of some of them follows
 
 
-def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, prepared, tmp_path):
+def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
     """If the deflection of the transposed ones asks for it again, that is a doubt and no recursion."""
     events = []
-
-    class Opened:
-        def close(self):
-            events.append("closed")
 
     def read(scan, config, context):
         events.append(f"read, transposed: {config.data.transpose}")
         return AlignedScan(scan, prepared.whole, config)
 
-    scan = SimpleNamespace(probe=prepared.whole.probe, raw=SimpleNamespace(patterns=Opened()))
+    scan = SimpleNamespace(probe=prepared.whole.probe, raw=None)
     fakes = {
-        "open_raw": lambda config: scan.raw,
         "interpret": lambda raw, config: scan,
         "read": read,
         "check_probe": lambda aligned: aligned,
@@ -292,5 +287,5 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
     config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
     context = RunContext(tmp_path)
     aligned = align_scan.align_scan(read(scan, config, context), context)
-    assert events == ["read, transposed: False", "read, transposed: True", "closed"]
+    assert events == ["read, transposed: False", "read, transposed: True"]
     assert flags_of(aligned.decisions) == [ORIENTATION]

@@ -33,6 +33,7 @@ from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
+from ptycho.preparation.start import decided_reading
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names
@@ -140,7 +141,8 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
     if not name:
         raise ConfigError(f"run={run}: holds no reconstruction of {file}; resume it: resume={run}")
     object_ = read_object(run, name, 0)
-    scan = interpret(open_raw(stored.data), stored.data)
+    reading = decided_reading(run, stored.data)
+    scan = interpret(open_raw(reading), reading)
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
     with closing(Progress("reading", len(scan.frames))) as progress:
