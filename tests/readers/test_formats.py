@@ -1,6 +1,5 @@
 """Readers of measured scans in HDF5 and NPZ: each format against the arrays that were written."""
 
-import itertools
 from pathlib import Path
 
 import h5py
@@ -76,7 +75,7 @@ def test_an_archive_declares_without_reading(tmp_path, made, kind):
 # ---------------------------------------------------------------- fold_slice
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", ">u4", "float64"])
+@pytest.mark.parametrize("dtype", ["uint16", ">u4", "float64"])
 def test_foldslice(tmp_path, made, dtype):
     arrays = {"dp": made.counts.astype(dtype), "ppX": made.metres[:, 1:], "ppY": made.metres[:, :1].T}
     scan = open_scan(written(tmp_path / "a.hdf5", arrays))
@@ -300,7 +299,9 @@ def test_product_of_version_17(tmp_path, made, kind):
     assert open_scan(path).detector_pixel_m is None
 
 
-@pytest.mark.parametrize(("kind", "other", "swapped"), list(itertools.product(KINDS, KINDS, [False, True])))
+@pytest.mark.parametrize(
+    ("kind", "other", "swapped"), [("HDF5", "HDF5", False), ("HDF5", "NPZ", True), ("NPZ", "HDF5", False)]
+)
 def test_product_and_patterns(tmp_path, made, kind, other, swapped):
     """Patterns 30, 28, … 2 are in the file; the product has 4, 30, 28 and one that is not there.
 
@@ -325,15 +326,14 @@ def test_product_and_patterns(tmp_path, made, kind, other, swapped):
     scan.patterns.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_numbers_that_repeat(tmp_path, made, kind):
-    def paired(mine, theirs, numbers=None):
+def test_numbers_that_repeat(tmp_path, made):
+    def paired(mine, theirs):
         places = made.metres[: len(theirs)]
         arrays = {"probe_position_x_m": places[:, 1], "probe_position_y_m": places[:, 0]}
         arrays |= {"probe_position_indexes": np.array(theirs)}
-        own = save(kind, tmp_path / "p", product(None, made, **arrays))
-        data = {"patterns": made.counts[: len(mine)], "indexes": np.array(numbers or mine)}
-        return open_scan(own, ReadOptions(patterns_file=str(save(kind, tmp_path / "d", data))))
+        own = product(tmp_path / "p.h5", made, **arrays)
+        data = {"patterns": made.counts[: len(mine)], "indexes": np.array(mine)}
+        return open_scan(own, ReadOptions(patterns_file=str(written(tmp_path / "d.h5", data))))
 
     scan = paired(np.arange(J), [0] * J)
     assert f"repeat, {J - 1} of {J}: they are paired in the order of the files" in scan.warnings[0]
@@ -347,13 +347,9 @@ def test_numbers_that_repeat(tmp_path, made, kind):
         paired([4, 4, 6], [4, 5, 6, 7])
     with pytest.raises(ConfigError, match=r"no pattern has a position: .* are 0 to 2, those .* 7 to 8"):
         paired([0, 1, 2], [7, 8])
-    with pytest.raises(ConfigError, match=r"indexes has shape \(2,\) of int64; must be \(3,\)"):
-        paired(np.arange(3), [0, 1, 2], [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("kind", "key"), list(itertools.product(KINDS, ["opr_weights", "probe@opr_weights"]))
-)
+@pytest.mark.parametrize(("kind", "key"), [("HDF5", "probe@opr_weights"), ("NPZ", "opr_weights")])
 def test_coherent_modes_and_layers(tmp_path, made, kind, key):
     """By hand: mean weights (1, 0.5) of two coherent modes."""
     sets, weights = np.stack([made.probe, -2j * made.probe]), np.stack([np.ones(J), np.linspace(0, 1, J)], 1)
@@ -412,16 +408,6 @@ def test_eiger_marks_and_saturation(tmp_path, made):
     assert any("announces 16 patterns, and there are 15" in line for line in scan.warnings)
 
 
-def test_a_mark_of_pilatus_stays_in_its_patterns(tmp_path, made):
-    counts = made.counts.astype(np.int32)
-    counts[:, 4, :] = -1
-    specific = "entry/instrument/detector/detectorSpecific/ntrigger"
-    path = written(tmp_path / "m.h5", {"entry/data/data": counts, specific: 1, "p": made.metres})
-    scan = open_scan(path, ReadOptions(keys={"positions": "p"}, unit="m"))
-    assert scan.good is None  # which pixels hold marks is found in preparation, for all formats
-    same(scan, made, counts)
-
-
 # ---------------------------------------------------------------- PtychoPINN
 
 
@@ -446,7 +432,6 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
 @pytest.mark.parametrize(
     ("numbers", "contract", "domain"),
     [
-        ("counts", (), "counts"),
         ("roots", (), "amplitude"),
         ("scaled", (), None),
         ("scaled", ("ci_intensity_v2", "count_intensity"), "counts"),

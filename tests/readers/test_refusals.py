@@ -53,13 +53,10 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
     [
         ({"positions": "b"}, {}, r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e"),
         (BY_KEYS | {"positions": "c"}, {}, r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each"),
-        (BY_KEYS | {"probe": "c"}, {}, r"c has shape \(7,\); must be \(h, w\)"),
-        (BY_KEYS | {"probe": "nothing/there"}, {}, "lacks probe .nothing/there."),
         (BY_KEYS | {"detector_pixel_m": "d"}, {}, r"d=-1: no pixel size; correct it"),
         (BY_KEYS | {"good": "e", "bad": "f"}, {}, r"must have one shape"),
         (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
         ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
-        ({"patterns": "a"}, {}, "needs either positions, or positions_row and positions_col, or data.posit"),
         (BY_KEYS | {"positions_row": "c"}, {}, "needs either positions, or positions_row and positions_col"),
         (
             {"patterns": "a", "positions_row": "c", "positions_col": "c"},
@@ -69,7 +66,6 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         ({}, {"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
         ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({}, {"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
-        ({}, {"format": "tike"}, r"lacks patterns .data.; it has a, b"),
         ({"a": "b"}, {"format": "ptychopinn"}, r"data\.keys=a: the format ptychopinn does not need it"),
     ],
 )
@@ -90,8 +86,6 @@ def test_a_second_file_that_is_of_no_use(tmp_path, made):
     path, odd = product(tmp_path / "a.h5", made), written(tmp_path / "b.h5", {"something": made.counts})
     refused(path, "has no patterns; add data.patterns_file=")
     refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
-    data = written(tmp_path / "d.h5", {"patterns": made.counts, "indexes": np.arange(J)})
-    refused(data, "has no positions; add data.positions_file=, a product")
 
 
 # -- files that cannot be opened -----------------------------------------------------------------------------
@@ -101,12 +95,10 @@ def test_a_second_file_that_is_of_no_use(tmp_path, made):
     ("content", "match"),
     [
         (lambda npz: npz[: len(npz) // 2], "not a readable .npz .it is cut short or damaged"),
-        (lambda npz: npz[:-30], "not a readable .npz"),
         (lambda npz: b"", "is empty"),
         (lambda npz: b"diff3d = 4", "is no HDF5, NPZ or TIFF file; it begins with b'diff3d"),
         (lambda npz: b"\x93NUMPY\1\0", "holds patterns without positions"),
         (lambda npz: b"MATLAB 5.0 MAT-file", r"data\.scan_step_A"),
-        (lambda npz: b"BZh91AY", "bunzip2"),
     ],
 )
 def test_files_that_are_no_archive(tmp_path, content, match):
@@ -188,9 +180,7 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         (lambda m: {"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
         (lambda m: {"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
         (lambda m: {"ppX": m.metres[:9, 1]}, r"ppY \(15,\) and ppX \(9,\) do not fit 15 patterns"),
-        (lambda m: {"ppX": np.full(J, b"a")}, "ppX .* is text or references; must be real numbers"),
         (lambda m: {"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
-        (lambda m: {"dp": m.counts.astype(complex)}, "dp .* is complex128; must be real numbers"),
         (lambda m: {"dp": h5py.Empty("f4")}, "dp has shape None"),
     ],
 )
@@ -201,14 +191,7 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
-        (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
         (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.pinn(m, diff3d=m.probe), r"diff3d \(2, 9, 12\) has dtype complex64; must be real"),
-        (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
-        (
-            lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=np.array("no")),
-            r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
-        ),
         (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
         (
             lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=m.bad),
