@@ -29,9 +29,7 @@ def refuse(text):
             "stepz=3: unknown key; did you mean steps?",
         ),
         ("set solver.positions=true, or data.hot_pixels=false", "set positions=True, or hot_pixels=False"),
-        ("memory: exclude them, data.drop=[14,15]", "memory: exclude them, drop=[14,15]"),
         ("/data.N/data.h5: no such file", "/data.N/data.h5: no such file"),
-        ("x.h5: it has solver.h5 and data.other", "x.h5: it has solver.h5 and data.other"),
         ("train.epochs=3: must be one, or null values", "train.epochs=3: must be one, or null values"),
     ],
 )

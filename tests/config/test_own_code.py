@@ -43,11 +43,6 @@ def test_a_function_of_the_working_directory_is_found(module):
 @pytest.mark.parametrize(
     "text, path, message",
     [
-        (
-            "",
-            "missing.module:this",
-            r"^loss=missing.module:this: missing.module cannot be imported \(ModuleNotFoundError",
-        ),
         ("1 / 0", "mine:f", r"^loss=mine:f: mine cannot be imported \(ZeroDivisionError: division by zero\)"),
         ("def twice(): ...", "mine:twise", r"has no twise; did you mean mine:twice\?$"),
         ("f = 3", "mine:f", r"^loss=mine:f: is no function"),

@@ -174,20 +174,14 @@ P = np.ones((3, 4, 32, 32), np.float32)
 BATCH = r"batch_size={}: must be an integer >= 1"
 NUMBER = r"{}={}: must be a finite number > 0"
 WRONG = [
-    *((lambda m, B=B: m.predict(P, batch_size=B), BATCH.format(B)) for B in (0, -1, 2.5, float("nan"))),
+    *((lambda m, B=B: m.predict(P, batch_size=B), BATCH.format(B)) for B in (0, 2.5)),
     *((lambda m, s=s: m.predict(P, photon_scale=s), NUMBER.format("photon_scale", s)) for s in (0, -1)),
-    *((lambda m, f=f: m.predict(P, normalisation=f), NUMBER.format("normalisation", f)) for f in (0, -1)),
     (
         lambda m: m.predict(P, np.zeros((3, 2))),
         r"offsets has shape \(3, 2\); must be \(3, 4, 2\) or \(4, 2\)",
     ),
-    (lambda m: m.predict(P[:0]), r"patterns has shape \(0, 4, 32, 32\); must be \(G, C, N, N\)"),
-    (lambda m: m.predict(P * 1j), r"patterns has dtype complex64; must be real amplitudes"),
-    (lambda m: m.predict(0 * P), r"zero everywhere"),
     (lambda m: m.predict(1e30 * P), r"patterns reaches 1e\+30; must be at most 1e\+18: amplitudes, √counts"),
-    (lambda m: m.predict(P, np.full((4, 2), np.nan)), r"offsets has shape .*, finite"),
     (lambda m: m.predict(P, np.full((4, 2), 1e30)), r"offsets=up to 1e\+30 px: must be at most N/2 = 16 px"),
-    (lambda m: m.predict(P, probe=np.zeros((32, 32))), r"probe is zero"),
     (lambda m: m.predict(np.ones((3, 4, 64, 64))), r"probe has shape \(32, 32\) .*; must be \(64, 64\)"),
     (lambda m: m.predict(P[:, :3]), r"offsets has shape \(4, 2\); must be \(3, 3, 2\) or \(3, 2\)"),
 ]
@@ -212,7 +206,6 @@ def spoilt(run, folder, change):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda w: w | {"pinn/extra": np.ones(3, np.float32)}, r"1 names differ, first pinn/extra"),
         (
             lambda w: {k: v for k, v in w.items() if "level" not in k},
             r"1 names differ, first pinn/generator/level",
