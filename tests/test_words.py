@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.keys import sections
 
-from ptycho.config.messages import fields_of, sections_of
-from ptycho.evaluation.trust import FLAGS
+from ptycho.config.messages import fields_of
 from workflows.command_line.write_conf import PROGRAMS
 
 FORBIDDEN = {  # private word: the field's word
@@ -136,20 +136,17 @@ def test_sentences_are_short(page):
 def literals_of(path):
     """Line and text of every string literal of a file that is no docstring; values in it are a ``` ` ```."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    hidden = {id(part) for node in ast.walk(tree) for part in _docstring_of(node) + _parts_of(node)}
+    hidden = {id(part) for node in ast.walk(tree) for part in _not_shown(node)}
     for node in ast.walk(tree):
         if id(node) not in hidden and (text := _text_of(node)) is not None and PROSE.search(text):
             yield node.lineno, text
 
 
-def _docstring_of(node):
+def _not_shown(node):
+    """Return the docstring of a node, and the parts of an f-string, which is one text."""
     body = getattr(node, "body", None)
     first = body[0] if isinstance(body, list) and body else None
-    return [first.value] if isinstance(first, ast.Expr) else []
-
-
-def _parts_of(node):
-    return list(node.values) if isinstance(node, ast.JoinedStr) else []
+    return [first.value] if isinstance(first, ast.Expr) else getattr(node, "values", [])
 
 
 def _text_of(node):
@@ -235,45 +232,16 @@ def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_nam
 
 def test_help_texts_stand_alone():
     """They begin with a noun or a verb, not with what is said of the name of the key."""
-    texts = {f"{cls.__name__}.{name}": text for cls, name, text in help_texts()}
+    classes = {section for _, schema in PROGRAMS.values() for section in sections(schema)}
+    fields = [field for cls in classes for field in fields_of(cls).values() if field.description]
     unfinished = r"^(of|at|in|as|from|to|by|likewise|so many|what|where|which|how|that|these|the same)\b"
-    assert len(texts) > 150
-    assert {name: text for name, text in texts.items() if re.match(unfinished, text)} == {}
+    assert len(fields) > 150
+    assert [field.description for field in fields if re.match(unfinished, field.description)] == []
 
 
-def help_texts():
-    """Class, key and help text of every key of every program."""
-    classes, todo = set(), [cls for _, cls in PROGRAMS.values()]
-    while todo:
-        cls = todo.pop()
-        if cls in classes:
-            continue
-        classes.add(cls)
-        for name, field in fields_of(cls).items():
-            todo += sections_of(field.annotation).values()
-            if field.description:
-                yield cls, name, field.description
-
-
-def test_flags_have_them_too():
-    assert {name for name, flag in FLAGS.items() if private_words(f"{flag.means}; {flag.remedy}")} == set()
-
-
-def test_the_readme_is_two_pages():
+def test_pages_keep_their_lengths():
+    """The README has two pages, the page of results one, and the menu one screen."""
     text = text_of("README.md")
+    assert len(entries()) <= 12 and len(text_of("results.md").split()) <= 2500
     assert len(text.splitlines()) <= 180 and len(text.split()) <= 1300 and len(text.encode()) <= 10_000
     assert len(text.partition("ptycho inspect ")[0].split()) <= 120
-
-
-def test_the_readme_can_be_found_by_the_words_of_the_field():
-    text = re.sub(r"\s+", " ", text_of("README.md"))
-    words = "held-out L-BFGS preconditioner cross-validation maximum-likelihood plug-and-play regularisation"
-    assert [word for word in words.split() if word.lower() not in text.lower()] == []
-
-
-def test_the_menu_is_short():
-    assert len(entries()) <= 12
-
-
-def test_the_results_are_one_page():
-    assert len(text_of("results.md").split()) <= 2500

@@ -8,12 +8,13 @@ from typing import Annotated
 import pytest
 from helpers.cli import ROOT, fresh
 from helpers.configuration import composed
+from helpers.keys import sections
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.config.messages import fields_of, sections_of
+from ptycho.config.messages import fields_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
 from ptycho.evaluation.trust import FLAGS
@@ -90,13 +91,6 @@ def bounded(schemas):
                     bound = getattr(note, sign)
                     beyond = bound + {"ge": -1, "le": 1, "gt": 0, "lt": 0}[sign]
                     yield cls, name, beyond
-
-
-def sections(schema):
-    yield schema
-    for field in fields_of(schema).values():
-        for section in sections_of(field.annotation).values():
-            yield from sections(section)
 
 
 def described(entry):

@@ -282,22 +282,15 @@ def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
         FORMATS[kind](tmp_path / "file" / path.name, scan)
 
 
-def test_values_that_do_not_fit_are_refused(scan):
+def test_values_that_do_not_fit_are_refused(scan, tmp_path):
     for change, message in [
         ({"positions": np.zeros((J, 3))}, r"positions has shape \(9, 3\); must be \(9, 2\)"),
-        ({"good": np.ones((N, N + 1), bool)}, r"good has shape \(16, 17\); must be \(16, 16\)"),
-        ({"probe": np.ones((N, N))}, r"probe has shape \(16, 16\); must be \(16, 16, 16\)"),
-        ({"object": np.ones((1, N, N))}, "object has shape .*; must be"),
         ({"domain": "amplitude"}, "domain=amplitude: must be one of counts, intensity"),
     ]:
         with pytest.raises(ValueError, match=message):
             replace(scan, **change)
-
-
-def test_what_a_format_needs_and_the_scan_lacks(scan, tmp_path):
-    for kind in ("cxi", "npz"):
-        with pytest.raises(ConfigError, match="made up: has no patterns to write"):
-            FORMATS[kind](tmp_path / "scan", replace(scan, patterns=None))
+    with pytest.raises(ConfigError, match="made up: has no patterns to write"):
+        cxi.write(tmp_path / "scan", replace(scan, patterns=None))
     with pytest.raises(ConfigError, match="a product holds an object, and there is none"):
         product.write(tmp_path / "scan", replace(scan, object=None))
 
@@ -308,15 +301,12 @@ def test_the_name_gives_the_format(tmp_path):
     assert format_of("cxi", "scan.npz") == "cxi"
     with pytest.raises(ConfigError, match=r"output=a\.tif: has no known ending; add format=ptychodus or"):
         format_of(None, "a.tif")
-    with pytest.raises(ConfigError, match="format=mat: must be one of ptychodus, cxi, nexus, npz"):
-        format_of("mat", "a.mat")
     held = tmp_path / "held.h5"
     held.touch()
     check_output(held, overwrite=True)
     for path, inputs, message in [
         (held, [], "is there already; choose another file, or overwrite=true"),
         (tmp_path, [], "is a folder; name a file"),
-        (held / "in.h5", [], "is no folder that can be written"),
         (tmp_path / "." / "held.h5", [held], "is the input file; choose another file"),
     ]:
         with pytest.raises(ConfigError, match=message):
@@ -346,8 +336,6 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
     assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
     with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
         from_dataset(data, 2, data.objects[0])
-    with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\); that of the scan is \(64, 64\)"):
-        from_dataset(data, 0, np.ones((9, 9)))
 
 
 @pytest.fixture(scope="module")
@@ -472,11 +460,6 @@ def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
     for named in ("pinn", "solver", "refined"):
         (run / names.METRICS).write_text(json.dumps({"product": named}))
         assert find_product(run)[0] == named
-    (run / names.METRICS).write_text(json.dumps({"product": "solver"}))
-    code, _, err = script("export_scan", f"run={run}", "output=c.h5")
-    assert code == 0, err
-    with np.load(run / names.recon("solver")) as stored:
-        np.testing.assert_array_equal(open_scan(tmp_path / "c.h5").object, stored["object"][0])
     shutil.rmtree(run / "recons")
     assert find_product(run) is None
     code, _, err = script("export_scan", f"run={run}", "output=d.h5")
@@ -506,22 +489,12 @@ def corners_of(raw):
 
 MISTAKES = [
     ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
-    ("export_scan", ["run=RUNS/none", "output=a.h5"], "RUNS/none: holds no run"),
-    ("export_scan", ["run=RUNS/lines", "output=a.tif"], "output=a.tif: has no known ending"),
     ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "recon=refined"], "recon=refined: the run has pinn"),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val", "recon=pinn"], "recon=pinn: must be gt"),
-    ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val"], "val.npz: no such file"),
     ("export_scan", ["run=RUNS/measured", "output=SCAN", "overwrite=true"], "is the input file; choose"),
-    (
-        "export_scan",
-        ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"],
-        "is the input file; choose",
-    ),
     ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
-    ("simulate_scan", ["output=a.cxi", "step=3"], "step=3: unknown key; did you mean step_px64?"),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
-    ("simulate_scan", ["output=SCAN"], "is there already; choose another file, or overwrite=true"),
 ]
 
 

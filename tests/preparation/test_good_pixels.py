@@ -60,18 +60,16 @@ def test_a_beam_of_one_pixel_stays(steady, zero):
     assert bad(frames, raw(frames, zero=zero)) == []
 
 
-@pytest.mark.parametrize("zero", ["centre", "corner"])
-def test_the_spots_of_a_lattice_stay(zero):
+def test_the_spots_of_a_lattice_stay():
     """Orders of a crystal under a wide probe: one pixel each, as bright in all frames, in pairs."""
     frames = counts(3.0)
     for row, col in ((8, 5), (-8, -5), (3, -11), (-3, 11)):
         frames[:, CENTRE[0] + row, CENTRE[1] + col] = np.random.default_rng(row + 9).poisson(400, J)
-    frames = np.fft.ifftshift(frames, axes=(1, 2)) if zero == "corner" else frames
-    assert bad(frames, raw(frames, zero=zero)) == []
+    assert bad(frames) == []
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["lily_4", "lily_2.5", "cameraman_4", "cameraman_3"])
+@pytest.mark.parametrize("name", ["lily_4", "cameraman_3"])
 def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, caplog):
     """Up to four fifths of the photons lie in the zero frequency; up to a sixth of the frames are dark."""
     path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
@@ -130,8 +128,8 @@ def gap_of(number, every=1):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
-@pytest.mark.parametrize("number", [-1, -2, -1e6])
-@pytest.mark.parametrize("every", [1, 2, 8])
+@pytest.mark.parametrize("number", [-2, -1e6])
+@pytest.mark.parametrize("every", [1, 8])
 def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     scan = interpret(raw(gap_of(number, every).astype(dtype)), config())
     expected = np.zeros((H, W), bool)

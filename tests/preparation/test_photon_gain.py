@@ -15,7 +15,6 @@ from ptycho.preparation.prepare import interpret
 
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)
-WIDTHS = (3.0, 5.0, 8.0)  # of Gaussian probes, in pixels of 64
 
 
 def means(photons, width=5.0, seed=0, curvature=0.0):
@@ -41,8 +40,7 @@ def stored(intensities, dtype=np.float32):
 
 
 @pytest.mark.parametrize("photons", [3e3, 1e6])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("gain", [0.37, 1234.5])
+@pytest.mark.parametrize(("width", "gain"), [(3.0, 0.37), (8.0, 1234.5)])
 def test_scaled_counts(photons, width, gain):
     found = photon_gain(stored(gain * counts(photons, width)), GOOD)
     assert found.value == pytest.approx(gain, rel=1e-6)
@@ -61,20 +59,12 @@ def test_roots_of_counts_and_normalised_amplitudes():
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.05])
-@pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
+@pytest.mark.parametrize("photons", [3e2, 1e8])
 @pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
     """The patterns are stored without rounding, and in steps of 1, 0.01 and 7."""
     mean = means(photons, width, curvature=curvature)
-    written = [
-        mean,
-        np.rint(mean),
-        np.floor(mean),
-        np.ceil(mean),
-        np.round(mean, 2),
-        0.37 * np.rint(mean / 7),
-    ]
-    for intensities in written:
+    for intensities in (mean, np.rint(mean), np.floor(mean), np.round(mean, 2), 0.37 * np.rint(mean / 7)):
         assert photon_gain(stored(intensities), GOOD).value is None
 
 
