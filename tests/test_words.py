@@ -240,8 +240,10 @@ def test_help_texts_stand_alone():
 
 
 def test_pages_keep_their_lengths():
-    """The README has two pages, the page of results one, and the menu one screen."""
+    """The README has two pages and the words of the field, the page of results one, the menu one screen."""
     text = text_of("README.md")
+    words = "held-out L-BFGS preconditioner cross-validation maximum-likelihood plug-and-play regularisation"
+    assert [word for word in words.split() if word.lower() not in " ".join(text.lower().split())] == []
     assert len(entries()) <= 12 and len(text_of("results.md").split()) <= 2500
     assert len(text.splitlines()) <= 180 and len(text.split()) <= 1300 and len(text.encode()) <= 10_000
     assert len(text.partition("ptycho inspect ")[0].split()) <= 120

@@ -176,7 +176,7 @@ WRONG = {
     r"positions has shape \(39, 2\); must be \(40, 2\)": lambda p, r, b: {"positions": r[1:]},
     r"probe has shape \(31, 32\); must be \(32, 32\)": lambda p, r, b: {"probe": b[1:]},
     "probe is zero everywhere; must": lambda p, r, b: {"probe": 0 * b},
-    r"good has shape \(32, 32\) and dtype float64; must be .* bool": lambda p, r, b: {"good": np.ones((N, N))},
+    r"good has shape \(32, 32\) and dtype float64; .* bool": lambda p, r, b: {"good": np.ones((N, N))},
     "pixel_m=-1.0: must be the object's pixel in metres": lambda p, r, b: {"pixel_m": -1.0},
     r"truth has shape \(3,\)": lambda p, r, b: {"truth": np.ones(3, complex)},
 }

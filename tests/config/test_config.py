@@ -49,7 +49,7 @@ def convert(defaults, **changes):
 
 REFUSED = [
     (RunConfig, {"models": ("pinn", "x")}, r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn"),
-    (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=from_file: must be one of ideal_disk, zone_plate, npz"),
+    (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=from_file: must be one of ideal_disk, zone_plate"),
     (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be removed: it has no effect"),
     (RunConfig, {"test_probe": cfg.ZonePlateProbe(learn=True)}, "test_probe.learn=.*: must be removed"),
     (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 

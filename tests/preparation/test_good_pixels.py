@@ -7,7 +7,7 @@ import pytest
 from helpers.cli import ROOT
 from helpers.scans import raw_scan
 
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
@@ -136,13 +136,6 @@ def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
     assert scan.counts and f"{2 * H} below zero" in text_of(scan, "bad pixels")
-
-
-def test_patterns_of_the_other_sign_are_refused():
-    with pytest.raises(
-        ConfigError, match=r"their sum over 40 inspected patterns is negative.* data\.keys\.dark"
-    ):
-        interpret(raw(-1 - counts()), config())
 
 
 # ---- frames

@@ -64,9 +64,7 @@ def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio,
         assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
 
 
-@pytest.mark.parametrize(
-    ("shape", "centre"), [((33, 33), None), ((31, 24), (17, 11))]
-)
+@pytest.mark.parametrize(("shape", "centre"), [((33, 33), None), ((31, 24), (17, 11))])
 def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre):
     source = raw(shape, centre)
     scan = interpret(source, config())

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 import tifffile
-from helpers.scans import H, J, Made, W, equal
+from helpers.scans import J, Made, equal
 
 from ptycho.config import ConfigError
 from ptycho.readers.positions_table import read_table
@@ -61,21 +61,8 @@ def test_tiff_folder_is_in_the_order_of_its_numbers(made, tmp_path, table, compr
     equal(open_scan(folder, ReadOptions(positions_file=table)).patterns, made.counts)
 
 
-def _colour(folder, made):
-    tifffile.imwrite(folder / "0.tif", np.zeros((H, W, 3), np.uint8), photometric="rgb")
-
-
 def _unlike(folder, made):
     tifffile.imwrite(folder / "7.tif", made.counts[0, :-1])
-
-
-def _one_more(folder, made):
-    tifffile.imwrite(folder / "7.tif", made.counts[0])
-
-
-def _short(folder, made):
-    path = folder / "6.tif"
-    path.write_bytes(path.read_bytes()[:-30])
 
 
 def _huge(folder, made):
@@ -91,10 +78,7 @@ def _huge(folder, made):
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (_colour, r"0\.tif: holds \(9, 12, 3\) of uint8, axes YXS; must be grey images"),
         (_unlike, r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)"),
-        (_one_more, r"frames: TIFF holds 8 patterns, and there are 7 positions"),
-        (_short, r"6\.tif: .*cut short"),
         (_huge, r"6\.tif: declares .*200000"),
     ],
 )
@@ -207,5 +191,5 @@ def test_tables_that_ask(tmp_path, content, unit, axes, chosen, match):
 @pytest.mark.parametrize("array", [np.zeros((3, 3)), np.array([["a", "b"]]), np.array([{}, {}])])
 def test_npy_tables_that_cannot_be_read(tmp_path, array):
     np.save(tmp_path / "t.npy", array)
-    with pytest.raises(ConfigError, match="must be real numbers|no array of numbers can be read"):
+    with pytest.raises(ConfigError, match=r"must be real numbers|no array of numbers can be read"):
         read_table(tmp_path / "t.npy", "px", "rc")

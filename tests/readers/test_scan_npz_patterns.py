@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers.scans import J, Made, equal, pinn, save_npz
+from helpers.scans import Made, equal, save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.npz import NpzPatterns
-from ptycho.readers.table import open_scan
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +34,6 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
     equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
-
-
-@pytest.fixture
-def large(made):
-    return np.random.default_rng(3).integers(0, 2**16, (J, 90, 120), np.uint16)
-
-
-def test_a_bit_flip_is_found(made, save, large):
-    path = save(**pinn(made, diff3d=large))
-    content = bytearray(path.read_bytes())
-    content[content.find(large[3].tobytes())] ^= 64
-    path.write_bytes(content)
-    source = open_scan(path).patterns
-    source.read(slice(0, 3))
-    with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(its checksum does not fit"):
-        source.read(slice(3, J))
 
 
 def test_no_room_for_a_copy(made, save, tmp_path):

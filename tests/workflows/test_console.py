@@ -1,6 +1,5 @@
 """The command ``ptycho``: all scripts by one name, fast help, existing keys in the help."""
 
-import subprocess
 import sys
 
 import pytest
@@ -11,12 +10,6 @@ from omegaconf import OmegaConf
 
 from workflows.command_line import console
 from workflows.command_line.training_job import format_command
-
-
-def call(*words):
-    """Run the command in a fresh process, as the console script does."""
-    program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
-    return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
 
 
 def test_every_program_is_a_script_and_every_script_a_program():
@@ -31,12 +24,6 @@ def test_a_command_that_there_is_not(capsys):
     assert "ptycho reconstruct: there is no such command; ptycho --help" in capsys.readouterr().err
     assert console.main(["scann"]) == 2
     assert "did you mean scan?" in capsys.readouterr().err
-
-
-def test_a_command_runs_its_script():
-    done = call("inspect", "/nowhere/scan.cxi")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: /nowhere/scan.cxi: no such file")
 
 
 @pytest.mark.parametrize(

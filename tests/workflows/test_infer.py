@@ -86,8 +86,7 @@ def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained
     assert ours == {"refined": theirs["refined"]}
     within("SSIM gained by refinement", theirs["refined"]["ssim"][0] - theirs["probe"]["ssim"][0], above=0.0)
     out, _ = infer(*asked, "passes=9", "overwrite=true")
-    more = strict(out / "metrics.json")["pinn"]["stitching"]["refined"]
-    assert more != theirs["refined"]
+    assert strict(out / "metrics.json")["pinn"]["stitching"]["refined"] != theirs["refined"]
 
 
 def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
@@ -118,28 +117,23 @@ def test_every_pattern_with_its_nearest_ones(infer, trained_run, within):
 # ---- doubts
 
 
-def test_a_far_probe_is_flagged(infer, trained_run, saved):
+@pytest.mark.parametrize(
+    ("flag", "line"),
+    [
+        ("probe_far_from_training", "far from the training's"),
+        ("patterns_unlike_probe", "the patterns do not resemble the far field of the probe (correlation "),
+    ],
+)
+def test_doubts_are_flagged(infer, trained_run, saved, flag, line):
+    """Of another probe, and of noise in place of patterns."""
     data = load_dataset(trained_run / TEST)
-    far = make_probe(ZonePlateProbe(), N)
-    out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | {'probe': far})}", "models=[pinn]")
-    assert any("far from the training's" in line for line in err.splitlines())
+    mean = np.full(data.amplitudes.shape, data.amplitudes.statistics.mean_energy / N**2)
+    noise = np.sqrt(np.random.default_rng(0).poisson(mean))
+    other = {"probe": make_probe(ZonePlateProbe(), N)} if "probe_far" in flag else {"amplitudes": noise}
+    out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | other)}", "models=[pinn]")
     metrics, manifest = strict(out / "metrics.json"), strict(out / "manifest.json")
-    assert "probe_far_from_training" in metrics["pinn"]["flags"] and manifest["flags"]
+    assert line in err and flag in metrics["pinn"]["flags"] and flag in manifest["flags"]
     assert set(manifest["flags"]) <= set(metrics["conventions"])
-
-
-def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):
-    data = load_dataset(trained_run / TEST)
-    mean = data.amplitudes.statistics.mean_energy / N**2
-    noise = np.sqrt(np.random.default_rng(0).poisson(np.full(data.amplitudes.shape, mean)))
-    out, err = infer(
-        f"run={trained_run}", f"data={saved(to_arrays(data) | {'amplitudes': noise})}", "models=[pinn]"
-    )
-    assert "the patterns do not resemble the far field of the probe (correlation " in err
-    metrics = strict(out / "metrics.json")
-    assert "patterns_unlike_probe" in metrics["pinn"]["flags"]
-    assert metrics["conventions"]["patterns_unlike_probe"].startswith("the mean pattern does not resemble")
-    assert strict(out / "manifest.json")["flags"] == ["patterns_unlike_probe"]
 
 
 # ---- files of the published program

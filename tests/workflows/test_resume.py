@@ -25,7 +25,7 @@ from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.training import fitting
-from ptycho.training.callbacks import SaveCheckpoints, standard_callbacks
+from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints, digest, load
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
@@ -124,7 +124,7 @@ def finished(folder, uninterrupted):
     return history
 
 
-@pytest.mark.parametrize("pause", [1, 4, 5, 8, 15])
+@pytest.mark.parametrize("pause", [1, 4, 5, 15])
 def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterrupted, pause):
     stop, epoch, within = StopRequest(), (pause - 1) // 5, (pause - 1) % 5 + 1
     with monkeypatch.context() as patch, pytest.raises(Stopped):
@@ -134,16 +134,6 @@ def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterr
     assert newest.name == f"epoch{epoch:05d}-step{min(within, 3):07d}.npz"
     history = finished(tmp_path, uninterrupted)
     assert all(row["seconds"] > 0 for row in history.rows) and history.checkpoint_s > 0
-
-
-@pytest.mark.parametrize("epoch", [1, 3])
-def test_stopped_at_the_end_of_an_epoch(tmp_path, monkeypatch, uninterrupted, epoch):
-    stop = StopRequest()
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        interrupt_at(patch, SaveCheckpoints, "_save", epoch, lambda: setattr(stop, "signum", signal.SIGINT))
-        fit(Checkpoints(tmp_path, {}, 1e9), stop)
-    assert sorted(tmp_path.iterdir())[-1].name == f"epoch{epoch:05d}-step0000000.npz"
-    finished(tmp_path, uninterrupted)
 
 
 @pytest.mark.parametrize("seconds", [0, 1e9], ids=["saved every step", "saved every epoch"])
