@@ -102,19 +102,6 @@ def test_a_missing_probe_is_guessed_and_said_so(arrays):
     ) and made.beam.probe.shape == (1, N, N)
 
 
-def test_pixels_that_were_not_measured_count_for_nothing(arrays):
-    patterns, positions, probe, _ = arrays
-    good = np.ones((N, N), bool)
-    good[3, 20] = False
-    spoilt = patterns.copy()
-    spoilt[:, 3, 20] = 10**6
-    one, other = (
-        ptycho.reconstruct(ptycho.Scan.from_arrays(n, positions, probe, counts=True, good=good), **QUICK)
-        for n in (patterns, spoilt)
-    )
-    np.testing.assert_array_equal(one.object, other.object)
-
-
 def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
     again = ptycho.reconstruct(scan, start=result.save(tmp_path / "product.h5"), **QUICK)
     assert any(one.what == "start" for one in again.decisions)

@@ -24,10 +24,7 @@ def refuse(text):
     [
         ("solver.regulariser=x: must be a or b", "regulariser=x: must be a or b"),
         ("probe.modes=9: must be 1 to 8, or null", "probe_modes=9: must be 1 to 8, or None"),
-        (
-            "solver.stepz=3: unknown key; did you mean solver.steps?",
-            "stepz=3: unknown key; did you mean steps?",
-        ),
+        ("solver.stepz=3: did you mean solver.steps?", "stepz=3: did you mean steps?"),
         ("set solver.positions=true, or data.hot_pixels=false", "set positions=True, or hot_pixels=False"),
         ("/data.N/data.h5: no such file", "/data.N/data.h5: no such file"),
         ("train.epochs=3: must be one, or null values", "train.epochs=3: must be one, or null values"),

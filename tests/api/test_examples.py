@@ -12,12 +12,7 @@ from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, Measurem
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
 from ptycho.run.pretraining import geometry_of_form
-from ptycho.simulation.examples import (
-    Examples,
-    draw_dead_pixels,
-    measure_group,
-    shift_modes,
-)
+from ptycho.simulation.examples import Examples, draw_dead_pixels, measure_group, shift_modes
 
 FORMS = {
     "single": {"N": 16, "C": 1, "batch": 2, "reach": 1},
@@ -252,23 +247,12 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     )
 
 
-def test_a_map_that_is_smaller_than_a_region_is_refused():
+def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ConfigError, match=r"map_side=25: must be at least 26, the largest region"):
         config_of(map_side=25)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (
-            {"photons": (0.0, 10.0)},
-            r"measurement\.photons=\[0\.0, 10\.0\]: must be \[low, high\] within \[1, 1e\+12\]",
-        ),
-        ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
-        ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
-        ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
-    ],
-)
-def test_impossible_measurements_are_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        MeasurementConfig(**changes)
+    with pytest.raises(
+        ConfigError, match=r"measurement\.solver_share=0\.8: must be at most 1 with"
+    ):
+        MeasurementConfig(solver_share=0.8)
+    with pytest.raises(ConfigError, match=r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"):
+        MeasurementConfig(solver_passes=(0, 3))

@@ -177,13 +177,3 @@ def test_a_generator_that_cannot_be(monkeypatch, made, message):
     allow(["own_generator:build"])
     with pytest.raises(ConfigError, match=rf"^model\.target=own_generator:build: {message}"):
         build_custom(settings=CustomModel(target="own_generator:build"), geometry=GEOMETRY, seed=0)
-
-
-def test_names_of_layers_do_not_depend_on_what_was_built_before():
-    """Otherwise weights could not be read by the process that wrote them."""
-    allow(["own_generator:build"])
-    settings = CustomModel(target="own_generator:build")
-    one, two = (build_custom(settings=settings, geometry=GEOMETRY, seed=4) for _ in range(2))
-    assert [variable.path for variable in one.variables] == [variable.path for variable in two.variables]
-    for first, second in zip(one.variables, two.variables, strict=True):
-        np.testing.assert_array_equal(first, second)

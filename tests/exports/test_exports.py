@@ -29,7 +29,6 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.patterns import Patterns
 
 J, N, M = 9, 16, (41, 36)
@@ -106,22 +105,6 @@ def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
         assert found.raw.energy_eV == pytest.approx(ENERGY, rel=1e-9)
         assert found.raw.distance_m == DISTANCE
         np.testing.assert_allclose(found.pixel.metres, (DX, DX), rtol=1e-9)
-
-
-def test_cxi_keeps_the_mask_and_says_units_and_signs(scan, tmp_path):
-    cxi.write(tmp_path / "scan.cxi", scan)
-    found = open_scan(tmp_path / "scan.cxi")
-    np.testing.assert_array_equal(found.good, scan.good)
-    assert found.detector_pixel_m == (PITCH, PITCH) and not found.warnings
-    with h5py.File(tmp_path / "scan.cxi") as file:
-        assert file["cxi_version"][()] == 160
-        data = file["entry_1/data_1/data"]
-        assert data.dtype == np.uint16 and data.chunks[1:] == (N, N) and data.fletcher32
-        assert dict(data.attrs)["domain"] == "counts" and "N//2" in data.attrs["zero_frequency"]
-        assert file["entry_1/instrument_1/source_1/energy"][()] == pytest.approx(ENERGY * 1.602176634e-19)
-        for group in ("data_1", "sample_1/geometry_1", "instrument_1/detector_1"):
-            assert file[f"entry_1/{group}/translation"].attrs["units"] == "m"
-            assert "sample" in file[f"entry_1/{group}/translation"].attrs["sign"]
 
 
 def test_nexus_has_what_the_definition_requires_and_is_still_cxi(scan, tmp_path):
@@ -378,21 +361,6 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     np.testing.assert_allclose(again.probe, data.probe)
 
 
-def test_a_product_holds_the_errors_of_its_object(scan, tmp_path):
-    amplitude = np.random.default_rng(5).random((1, *M)).astype(np.float32)
-    phase = np.where(amplitude > 0.9, np.inf, 2 * amplitude)
-    product.write(tmp_path / "with.h5", replace(scan, errors=ErrorMap(amplitude, phase)))
-    product.write(tmp_path / "without.h5", scan)
-    with h5py.File(tmp_path / "with.h5") as file, h5py.File(tmp_path / "without.h5") as plain:
-        for key, values, unit in (("amplitude", amplitude, "amplitude"), ("phase", phase, "rad")):
-            stored = file[f"sigma_{key}"]
-            np.testing.assert_array_equal(stored, values[0])
-            assert unit in stored.attrs["units"] and stored.attrs["pixel_width_m"] == DX
-            assert "prior" in stored.attrs["note"]
-        assert set(file) - set(plain) == {"sigma_amplitude", "sigma_phase"}
-    assert open_scan(tmp_path / "with.h5").object.shape == M
-
-
 # The programs
 
 
@@ -447,9 +415,6 @@ def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script
     assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["scan.h5", *images]
     assert all(name in out for name in images)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "new" / images[0]), np.abs(raw.object))
-    assert script("export_scan", f"run={run}", "output=b.cxi", "recon=pinn")[0] == 0
-    with np.load(run / names.recon("pinn")) as stored:
-        np.testing.assert_array_equal(open_scan(tmp_path / "b.cxi").object, stored["object"][0])
 
 
 def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):

@@ -197,9 +197,7 @@ def test_files_in_the_places_of_a_run_that_no_run_wrote_are_never_replaced(tmp_p
         (tmp_path / "files.json").write_text(json.dumps(record))
     before = files(tmp_path)
     for overwrite in (False, True):
-        with pytest.raises(
-            ConfigError, match=r"holds .*, which no run of .* or choose another folder"
-        ) as error:
+        with pytest.raises(ConfigError, match=r"holds .*, which no run of") as error:
             RunFolder(tmp_path, overwrite)
         assert name in str(error.value) or "files.json" in str(error.value)
     with pytest.raises(ConfigError, match="no run of this program"):
@@ -249,11 +247,9 @@ def small_scans(tmp_path_factory):
 
 
 def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_process):
-    scan, other = ROOT / "scripts/scan_workflow.py", small_scans / "6.h5"
+    scan = ROOT / "scripts/scan_workflow.py"
     for script, *words in (
         (scan, f"data.file={small_scans / '2.h5'}"),
-        (scan, f"data.file={other}", f"data.mask_file={run / 'recons/pinn/recon.npz'}"),
-        (scan, f"data.file={run / 'metrics.json'}"),
         (SCRIPT, *LINES, "batch_size=10000"),
     ):
         code, _, error = in_process(script, *words, f"output_dir={run}", "overwrite=true")

@@ -284,21 +284,6 @@ def test_ptylab_that_turns_its_patterns(tmp_path, made, code, keys):
 # ---------------------------------------------------------------- ptychodus
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_product_of_version_17(tmp_path, made, kind):
-    """The energy has another name since. Pitch by hand: λz/(N·dx), λ = 1.239841984e-10 m, z = 1.9 m."""
-    energy = {"@probe_energy_eV": None, "@photon_energy_eV": 10000.0, "patterns": made.counts}
-    path = save(kind, tmp_path / "p", product(None, made, **energy))
-    length = 1.239841984e-10 * 1.9
-    scan = open_scan(path)
-    says(
-        scan, format="ptychodus", energy_eV=10000, detector_pixel_m=(length / (H * 2e-8), length / (W * 3e-8))
-    )
-    same(scan, made)
-    path = save(kind, tmp_path / "p", product(None, made, **energy, probe=made.probe[:, :-1]))
-    assert open_scan(path).detector_pixel_m is None
-
-
 @pytest.mark.parametrize(
     ("kind", "other", "swapped"), [("HDF5", "HDF5", False), ("HDF5", "NPZ", True), ("NPZ", "HDF5", False)]
 )
@@ -314,6 +299,8 @@ def test_product_and_patterns(tmp_path, made, kind, other, swapped):
     metres = np.concatenate([made.metres[rows], [[9.0, 9.0]]])
     changes = {"probe_position_indexes": np.array([4, 30, 28, 5])}
     changes |= {"probe_position_x_m": metres[:, 1], "probe_position_y_m": metres[:, 0]}
+    if swapped:  # since version 17
+        changes |= {"@probe_energy_eV": None, "@photon_energy_eV": 8000.0}
     own = save(kind, tmp_path / "p", product(None, made, **changes))
     data = save(other, tmp_path / "d", arrays)
     options = {"positions_file": str(own)} if swapped else {"patterns_file": str(data)}
@@ -462,19 +449,13 @@ def test_ptychopinn_prepared_and_legacy(small, npz, axes):
 # ---------------------------------------------------------------- tike
 
 
-def test_tike(small, npz):
-    scan = open_scan(npz(**scans.tike(small)))
-    says(scan, format="tike", domain="counts", zero_frequency="corner", unit="px", probe=small.probe)
-    scans.equal(scan.patterns, np.fft.ifftshift(small.counts, axes=(1, 2)))
-    says(scan, positions=np.stack([small.row, small.col], axis=1))
-
-
 def test_tike_positions_are_the_probes_first_sample(small, npz):
     """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
     changes = {"scan": np.array([[4, 6.0]] * 7), "psi": small.object, "probe": small.probe[None, None]}
     scan = open_scan(npz(**scans.tike(small, **changes, data=small.counts * np.float32(0.7))))
     says(scan, positions=np.array([[4, 6.0]] * 7), object_centre_m=(11.5, 11), object=small.object)
-    says(scan, domain="intensity", probe=small.probe)
+    says(scan, format="tike", domain="intensity", zero_frequency="corner", unit="px", probe=small.probe)
+    scans.equal(scan.patterns, small.counts * np.float32(0.7))
 
 
 @pytest.mark.parametrize("arrays", [scans.pinn, scans.tike])

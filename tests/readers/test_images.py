@@ -29,9 +29,7 @@ def bomb(tmp_path):
 
 
 def test_an_image_that_declares_more_than_it_holds_is_refused(bomb):
-    with pytest.raises(
-        ConfigError, match=rf"declares \({SIDE}, {SIDE}\) of float64: \d+ bytes that expand to 3200000000"
-    ):
+    with pytest.raises(ConfigError, match=rf"declares \({SIDE}, {SIDE}\) of float64: .* to 3200000000"):
         read_image(bomb)
     with pytest.raises(ConfigError, match=r"^data\.mask_file=|-fold is refused"):
         read_mask(bomb, (SIDE, SIDE))

@@ -13,20 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers import scans
-from helpers.hdf5 import (
-    DET,
-    SRC,
-    H,
-    J,
-    W,
-    cxi_arrays,
-    eiger_folder,
-    made_up,
-    product,
-    refused,
-    same,
-    written,
-)
+from helpers.hdf5 import DET, SRC, H, J, W, cxi_arrays, eiger_folder, made_up, product, refused, same, written
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
@@ -58,11 +45,7 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
         ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
         (BY_KEYS | {"positions_row": "c"}, {}, "needs either positions, or positions_row and positions_col"),
-        (
-            {"patterns": "a", "positions_row": "c", "positions_col": "c"},
-            {"axes": "xy"},
-            r"data\.position_axes=xy: positions_row",
-        ),
+        ({"patterns": "a", "positions_row": "c", "positions_col": "c"}, {"axes": "xy"}, "position_axes=xy"),
         ({}, {"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
         ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({}, {"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),

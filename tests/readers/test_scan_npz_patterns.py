@@ -52,12 +52,7 @@ def test_no_room_for_a_copy(made, save, tmp_path):
     [
         (np.arange(9, dtype=np.int32), "", "counts", "int32"),
         (np.arange(9.0), "", "counts", "whole numbers"),
-        (
-            np.sqrt(np.arange(3000, dtype=np.float32)),
-            "diff3d",
-            "amplitude",
-            "the squares of the patterns are whole",
-        ),
+        (np.sqrt(np.arange(3000, dtype=np.float32)), "diff3d", "amplitude", "the squares of the patterns"),
         (np.linspace(0, 3, 50), "diff3d", None, "reach 3; perhaps data.domain=amplitude"),
         (np.linspace(0, 3, 50), "diffraction", "amplitude", "prepared files"),
         (np.zeros(9), "", None, "nothing but zeros"),

@@ -18,10 +18,7 @@ from workflows.command_line.published_flags import translate
         ("--output-dir a=b,c", 'output_dir="a=b,c"'),
         ("--probe-npz p.npz --probe-source custom", 'probe=npz probe.file="p.npz"'),
         ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
-        (
-            "--probe-npz p.npz --probe-scale-mode pad_preserve",
-            'probe=npz probe.file="p.npz" probe.resize=pad',
-        ),
+        ("--probe-scale-mode pad_preserve", "probe.resize=pad"),
         ("-m N=64 --cfg job --config-dir=x", "-m N=64 --cfg job --config-dir=x"),
     ],
 )

@@ -16,10 +16,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.cli import INFER, ROOT, SCRIPT, TINY, files
+from helpers.cli import INFER, SCRIPT, TINY, files
 
 from ptycho.config import ConfigError, RunConfig, TrainConfig
-from ptycho.files.lock import locked
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
@@ -188,25 +187,6 @@ def test_nan_leaves_the_last_good_checkpoint(tmp_path):
         assert len(caught.value.history.rows) == 1
         for path in tmp_path.iterdir():
             assert load(path)[0].is_finite()
-
-
-# ---- the lock
-
-
-def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
-    code = (
-        f"import sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from pathlib import Path; from ptycho.files.lock import locked\n"
-        f"with locked(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "held\n"
-    with pytest.raises(ConfigError, match=f"process {process.pid} is writing"), locked(tmp_path):
-        pass
-    process.kill()
-    process.communicate()
-    with locked(tmp_path):
-        assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
 
 
 # ---- keys that are allowed with resume=

@@ -19,11 +19,7 @@ class TestSpace:
         space = read_space(
             {
                 "probe": {"modes": [1, 4]},
-                "solver": {
-                    "regulariser": ["quadratic", "none"],
-                    "positions": [True, False],
-                    "flux": None,
-                },
+                "solver": {"regulariser": ["quadratic", "none"], "positions": [True, False], "flux": None},
                 "data": {"N": {"choices": [64, 96]}, "gain": {"low": 0.1, "high": 1.0}},
             }
         )
