@@ -7,20 +7,13 @@ import numpy as np
 import pytest
 from helpers import reference
 from helpers.cli import ROOT, fresh
+from helpers.quick import NOTHING_SELECTED
 
 import ptycho
 
 N, STEPS = 32, 12
-TOLD = {
-    "positions": False,
-    "slices": 1,
-    "flux": False,
-    "background": False,
-    "learn_probe": False,
-    "regularisation_weight": 1.0,
-}
-QUICK = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False, "half_scans": False}
-QUICK |= {"regulariser": "edge_preserving", "error_map": False}
+QUICK = NOTHING_SELECTED | {"learn_probe": False, "steps": STEPS, "half_scans": False, "error_map": False}
+QUICK |= {"compile_xla": False, "progress": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
 
@@ -135,13 +128,6 @@ def test_a_scan_shows_its_findings():
     assert {"patterns", "N", "positions", "probe"} <= {finding.what for finding in scan.findings}
     assert scan.patterns(3).shape == (1, N, N) and scan.patterns().sum() > 0
     assert scan.truth.ndim == 2 and np.iscomplexobj(scan.truth)
-
-
-def test_a_result_shows_its_scores_and_its_flags(result):
-    assert repr(result).startswith("Result by solver: R 0.") and "1 mode, 40 positions" in repr(result)
-    assert "solver: R" in result.plot().get_suptitle()
-    assert {"unexplained_variance", "deviance_holdout", "flags", "beam"} <= set(result.scores)
-    assert result.pixel_m == (2e-8, 2e-8)
 
 
 # ---- mistakes

@@ -250,9 +250,7 @@ def test_a_step_has_the_same_batch_whatever_came_before():
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ConfigError, match=r"map_side=25: must be at least 26, the largest region"):
         config_of(map_side=25)
-    with pytest.raises(
-        ConfigError, match=r"measurement\.solver_share=0\.8: must be at most 1 with"
-    ):
+    with pytest.raises(ConfigError, match=r"measurement\.solver_share=0\.8: must be at most 1 with"):
         MeasurementConfig(solver_share=0.8)
     with pytest.raises(ConfigError, match=r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"):
         MeasurementConfig(solver_passes=(0, 3))

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 from helpers.cli import ROOT
+from helpers.quick import NOTHING_SELECTED
 
 import ptycho
 from ptycho.config import ConfigError, CustomModel
@@ -20,14 +21,6 @@ from ptycho.run.network import read_history
 N = 32
 GEOMETRY = Geometry(N, N + 3, 2, N)
 LENGTHS = {"energy_eV": 8000, "distance_m": 1.0, "detector_pixel_m": 75e-6}
-QUICK = {
-    "slices": 1,
-    "positions": False,
-    "flux": False,
-    "background": False,
-    "learn_probe": False,
-    "compile_xla": False,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +63,10 @@ def test_a_reader_that_fails_or_gives_something_else(tmp_path, monkeypatch):
 
 
 def test_a_regulariser(scan):
-    quick = QUICK | {"steps": 3, "half_scans": False, "progress": False, "error_map": False}
+    quick = NOTHING_SELECTED | {"steps": 3, "half_scans": False, "progress": False, "error_map": False}
+    quick |= {"learn_probe": False, "compile_xla": False, "regularisation_weight": 3.0}
     made = {
-        prior: ptycho.reconstruct(scan, regulariser=prior, regularisation_weight=3.0, **quick)
+        prior: ptycho.reconstruct(scan, **quick | {"regulariser": prior})
         for prior in ("edge_preserving", "own_regulariser:CAUCHY")
     }
     assert np.abs(made["own_regulariser:CAUCHY"].object - made["edge_preserving"].object).max() > 1e-3

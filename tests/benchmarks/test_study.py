@@ -1,13 +1,7 @@
 """Studies: cells without results, stored results, and runs of grid lines from a definition to a report."""
 
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
 import yaml
-from helpers.cli import ROOT
 from helpers.study import calls, make_scripts
 from matplotlib.image import imread
 
@@ -59,15 +53,6 @@ def test_what_has_a_result_is_not_due(tmp_path):
     (tmp_path / "out/b.json").write_text('{"settings": {"x": 2}, "res')  # torn, by another's hand
     assert store.due(CELLS) == CELLS[1:]
     assert sorted(path.name for path in (tmp_path / "out").rglob("*.*")) == ["1.json", "b.json"]
-
-
-def test_a_result_of_other_settings_is_refused_and_not_shown(tmp_path):
-    store = Store(tmp_path)
-    store.keep(CELLS[2], 1.0)
-    other = Cell(name="b", settings={"x": 3})
-    assert store.result(other) is None
-    with pytest.raises(ConfigError, match=r"b.json: was measured with other settings \(x: .* -> .*\); "):
-        store.due([other])
 
 
 def test_cells_are_picked_by_name_pattern_and_group():
@@ -139,24 +124,3 @@ def test_a_study_from_its_failure_to_its_end(bench, capsys, caplog):
     assert "was measured with other settings (batch_size: " in capsys.readouterr().err and calls(bench) == []
     assert main([*command, "--only", "gs2_ideal", "--report"]) == 0
     assert "many_baseline" not in (out / "results.md").read_text()
-
-
-def test_an_interruption_stops_the_run_and_says_how_to_continue(bench):
-    (bench / "slow").touch()
-    code = (
-        "import sys; from pathlib import Path; from benchmarks.study import processes; "
-        "from benchmarks.study.__main__ import main; "
-        "processes.SCRIPTS = Path(sys.argv[1]); sys.exit(main(sys.argv[2:]))"
-    )
-    words = [f"{bench}/study.yaml", "--output", f"{bench}/out"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(bench), *words], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 30
-    while (bench / "slow").read_text() != "begun" and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert process.returncode == 130 and (bench / "stopped").exists()
-    assert f"To continue:\n    python -m benchmarks.study {' '.join(words)}" in error
-    assert "Traceback" not in error and not (bench / "out/gs2_ideal/seed0.json").exists()

@@ -82,15 +82,6 @@ def test_the_pixel_size_is_lambda_z_over_N_p():
     assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (32 * 75e-6), rel=1e-5)
 
 
-def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
-    scan = interpret(raw(), config())
-    step = 1e-7 / scan.pixel.metres[0]
-    corners = scan.positions
-    np.testing.assert_allclose(corners[10] - corners[0], [step, 0], rtol=1e-6)
-    np.testing.assert_allclose(corners[1] - corners[0], [0, step], rtol=1e-6)
-    assert corners.min() == 1 and corners.max() + 32 < scan.object_size
-
-
 def test_positions_are_turned_from_rows_to_columns():
     """By hand: 90° turn a step down into one to the right, and one to the right into one up."""
     plain, turned = interpret(raw(), config()), interpret(raw(), config(rotation_deg=90.0))

@@ -197,14 +197,6 @@ def test_all_problems_come_at_once(tmp_path, made):
     refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
 
 
-def test_chunks_without_positions_or_patterns(tmp_path, made):
-    arrays = {f"chunks/{k}/data": made.counts for k in (0, 1)} | {"meta/energy": 6.2}
-    arrays |= {"chunks/0/positions": made.metres}
-    refused(written(tmp_path / "a.ptyd", arrays), "lacks positions .chunks/1/positions.")
-    empty = {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}
-    refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
-
-
 # -- other files ---------------------------------------------------------------------------------------------
 
 

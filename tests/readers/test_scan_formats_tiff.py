@@ -8,9 +8,11 @@ import tifffile
 from helpers.scans import J, Made, equal
 
 from ptycho.config import ConfigError
+from ptycho.readers.mask_file import read_mask
 from ptycho.readers.positions_table import read_table
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
+from ptycho.readers.tiff import read_image
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,42 @@ def test_tiff_needs_positions(made, tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", made.counts)
     with pytest.raises(ConfigError, match=r"a\.tif: TIFF files have no positions; add data\.positions_file="):
         open_scan(tmp_path / "a.tif")
+
+
+# ---------------------------------------------------------------- single images
+
+
+SIDE = 20_000
+
+
+@pytest.fixture
+def bomb(tmp_path):
+    """An image of 400 million pixels, 3.2 GB, in a file of some kB: each strip has the bytes of the first."""
+    path = tmp_path / "bomb.tif"
+    tifffile.imwrite(path, np.zeros((100, SIDE)), compression="zlib", rowsperstrip=100)
+    content = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        offset = file.pages[0].tags["ImageLength"].valueoffset
+    content[offset : offset + 2] = (SIDE).to_bytes(2, "little")
+    path.write_bytes(content)
+    return path
+
+
+def test_an_image_that_declares_more_than_it_holds_is_refused(bomb):
+    with pytest.raises(ConfigError, match=rf"declares \({SIDE}, {SIDE}\) of float64: .* to 3200000000"):
+        read_image(bomb)
+    with pytest.raises(ConfigError, match=r"^data\.mask_file=|-fold is refused"):
+        read_mask(bomb, (SIDE, SIDE))
+
+
+def test_an_image_is_read(tmp_path):
+    image = np.random.default_rng(0).integers(0, 2, (5, 7), np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", image)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), image)
+    np.testing.assert_array_equal(read_mask(tmp_path / "a.tif", (5, 7)), image != 0)
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((2, 5, 7), np.uint8))
+    with pytest.raises(ConfigError, match="holds 2 images; must be one"):
+        read_image(tmp_path / "b.tif")
 
 
 # ---------------------------------------------------------------- tables of positions

@@ -1,14 +1,17 @@
 """The command ``ptycho``: all scripts by one name, fast help, existing keys in the help."""
 
+import shlex
 import sys
 
 import pytest
 import yaml
 from helpers.cli import ROOT
 from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from workflows.command_line import console
+from workflows.command_line.config import explained
 from workflows.command_line.training_job import format_command
 
 
@@ -55,3 +58,32 @@ def test_keys_in_the_help_have_the_defaults_that_it_says(name, script):
         else:
             value = OmegaConf.to_container(value) if OmegaConf.is_list(value) else value
             assert yaml.safe_load(default.replace(",", ", ")) == value or float(default) == float(value)
+
+
+# ---- names of files with special characters: the error shows quotes, and Hydra reads the quoted names
+
+
+def file_of(override):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("scan", [override]).data.file
+
+
+@pytest.mark.parametrize("name", ["a(1).cxi", "a=b.cxi", "ü b[1]/a,b.cxi", "it's.cxi"])
+def test_the_quotes_that_are_shown_work(name):
+    with pytest.raises(HydraException) as caught:
+        file_of(f"data.file={name}")
+    message = explained(caught.value)
+    assert message.startswith(f"data.file={name}: must be key=value, with quotes") and "\n" not in message
+    shown = message.split("characters: ")[1].rsplit(" (", 1)[0]
+    (override,) = shlex.split(shown)
+    assert file_of(override) == name
+
+
+def test_lists_and_commas():
+    with pytest.raises(HydraException) as caught:
+        file_of("data.file=[ü.cxi,b.cxi]")
+    assert "\"data.file=['ü.cxi','b.cxi']\"" in explained(caught.value)
+    ambiguous = HydraException(
+        "Ambiguous value for argument 'data.file=a,b.cxi'\n1. To use it as a list, use"
+    )
+    assert "\"data.file='a,b.cxi'\"" in explained(ambiguous)

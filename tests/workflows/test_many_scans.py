@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.cli import ROOT, files
+from helpers.quick import NOTHING_SELECTED, words_of
 
 import workflows.reconstruct.scan
 from ptycho.config import ConfigError, ScanRunConfig
@@ -19,16 +20,7 @@ from workflows.command_line.training_job import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"
-QUICK = (
-    *("solver.steps=2", "solver.regulariser=none", "solver.error_map=false", "probe.learn=false"),
-    *(
-        "solver.slices=1",
-        "solver.positions=false",
-        "solver.flux=false",
-        "solver.background=false",
-        "xla.compile=false",
-    ),
-)
+QUICK = ("solver.steps=2", *words_of(NOTHING_SELECTED), "probe.learn=false", "xla.compile=false")
 
 
 @pytest.fixture(scope="module")

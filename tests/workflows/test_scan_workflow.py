@@ -6,28 +6,19 @@ import h5py
 import numpy as np
 import pytest
 import tifffile
-import yaml
 from conftest import try_no_other_reading
 from helpers.cli import ROOT
+from helpers.quick import NOTHING_SELECTED, words_of
 from PIL import Image
 
-from ptycho.config import LinesObject, RunConfig, ScanConfig, TrainConfig, ZonePlateProbe
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.files.npz import read_all
-from ptycho.simulation.simulate import simulate
+from ptycho.run.scan_plan import plan
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
-# The refined quantities are specified, because their selection takes most of the time; the default run has
-# it.
-KNOWN = (
-    *(
-        "probe.learn=false",
-        "solver.positions=false",
-        "solver.flux=false",
-        "solver.background=false",
-        "solver.slices=1",
-    ),
-    *("solver.regulariser=edge_preserving", "solver.regularisation_weight=1"),
-)
+KNOWN = (*words_of(NOTHING_SELECTED), "probe.learn=false")
 TOLD = (*KNOWN, "solver.steps=8")
 SMALL = (
     "group_size=2",
@@ -45,33 +36,11 @@ QUICK = (*TOLD, *SMALL, "solver.error_map=false")
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
     """A file of the published program: 100 patterns off the pixel grid, counts, probe, object."""
-    config = RunConfig(
-        N=32,
-        size=92,
-        gridsize=1,
-        nimgs_train=1,
-        nimgs_test=1,
-        nphotons=1e6,
-        outer_offset_train=12,
-        outer_offset_test=12,
-        max_groups_train=16,
-        set_phi=True,
-        object=LinesObject(n_lines=60),
-        probe=ZonePlateProbe(),
-        scan=ScanConfig(jitter=2.0),
-        train=TrainConfig(val_groups=8),
-    )
-    data = simulate(config)["test"]
     path = tmp_path_factory.mktemp("scan") / "scan.npz"
-    middle = data.positions + 16
-    np.savez(
-        path,
-        diff3d=np.asarray(data.amplitudes),
-        xcoords=middle[:, 1].astype(float),
-        ycoords=middle[:, 0].astype(float),
-        probeGuess=data.probe[0],
-        objectGuess=data.objects[0],
+    made = SimulateConfig(
+        output=str(path), format="npz", N=32, n_positions=100, nphotons=1e6, path="jittered"
     )
+    simulate_scan(made)
     return path
 
 
@@ -209,16 +178,9 @@ def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_pa
     assert code == 2 and err.count("error:") == 1
 
 
-@pytest.mark.usefixtures("read_rightly")
-def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
+def test_without_training_the_pretrained_network_is_used(scan):
     """Neither run nor nepochs is specified; the network starts from the solver's object, in tiles."""
-    words = ("models=[pinn]", "data.domain=amplitude", *TOLD, "solver.error_map=false", "xla.compile=false")
-    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words, f"output_dir={tmp_path / 'quick'}")
-    assert code == 0, err
-    config = yaml.safe_load((tmp_path / "quick/config.yaml").read_text())
-    assert (config["run"], config["nepochs"], config["tiles"]) == ("pretrained", 0, True)
-    assert config["group_size"] == 64 and config["model"]["memory"]
-    found = json.loads((tmp_path / "quick/metrics.json").read_text())
-    assert {"solver", "pinn"} <= found.keys() and found["pinn"]["disagreement"] > 0
-    assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
-    assert not (tmp_path / "quick/pinn").exists(), "an untrained network was stored"
+    data = DataConfig(file=str(scan), domain="amplitude")
+    config = plan(ScanRunConfig(data=data, models=("pinn",)))
+    assert (config.run, config.nepochs, config.tiles) == ("pretrained", 0, True)
+    assert config.group_size == 64 and config.model.memory
