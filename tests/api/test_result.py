@@ -128,7 +128,7 @@ def test_what_a_result_lacks_it_lacks_in_its_file(result, tmp_path):
 def changed(path, key, value):
     with np.load(path) as held:
         arrays = {name: held[name] for name in held}
-    np.savez(path, **arrays | {key: value})
+    np.savez(path, **{name: held for name, held in (arrays | {key: value}).items() if held is not None})
     return path
 
 
@@ -140,6 +140,7 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
     cut.write_bytes(result.save(tmp_path / "one.npz").read_bytes()[:3000])
     unlike = changed(result.save(tmp_path / "unlike.npz"), "mask", MASK[1:])
     pickled = changed(result.save(tmp_path / "pickled.npz"), "flux", np.array([print], dtype=object))
+    lacking = changed(result.save(tmp_path / "lacking.npz"), "probe", None)
     empty = changed(result.save(tmp_path / "empty.npz"), "about", np.array("{}"))
     for file, message in (
         (tmp_path / "no.npz", "no such file"),
@@ -147,6 +148,7 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
         (cut, "cut short or damaged"),
         (unlike, "object, mask and illuminated must have one shape"),
         (pickled, "flux .* holds Python objects"),
+        (lacking, "damaged .lacks probe"),
         (empty, "damaged"),
     ):
         with pytest.raises(ptycho.ConfigError, match=rf"{file.name}: .*{message}") as caught:

@@ -72,9 +72,10 @@ def test_the_mean_pattern_the_mask_and_the_energy(patterns):
 
 
 def test_a_scan_is_drawn_without_the_state_of_pyplot(patterns):
-    figure = from_arrays(patterns, positions_m=METRES, **LENGTHS).plot()
+    scan = from_arrays(patterns, positions_m=METRES, **LENGTHS)
+    figure = scan.plot()
     assert isinstance(figure, Figure) and not pyplot.get_fignums()
-    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert scan._repr_png_().startswith(b"\x89PNG")
     titles = [axes.get_title() for axes in figure.axes]
     assert "mean frame" in titles and "35 scan positions" in titles
     (places,) = (axes for axes in figure.axes if axes.get_title() == "35 scan positions")

@@ -268,6 +268,7 @@ def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
 def test_values_that_do_not_fit_are_refused(scan, tmp_path):
     for change, message in [
         ({"positions": np.zeros((J, 3))}, r"positions has shape \(9, 3\); must be \(9, 2\)"),
+        ({"object": np.ones((1, N, N))}, "object has shape .*; must be"),
         ({"domain": "amplitude"}, "domain=amplitude: must be one of counts, intensity"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -290,6 +291,7 @@ def test_the_name_gives_the_format(tmp_path):
     for path, inputs, message in [
         (held, [], "is there already; choose another file, or overwrite=true"),
         (tmp_path, [], "is a folder; name a file"),
+        (held / "in.h5", [], "is no folder that can be written"),
         (tmp_path / "." / "held.h5", [held], "is the input file; choose another file"),
     ]:
         with pytest.raises(ConfigError, match=message):
@@ -319,6 +321,8 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
     assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
     with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
         from_dataset(data, 2, data.objects[0])
+    with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\)"):
+        from_dataset(data, 0, np.ones((9, 9)))
 
 
 @pytest.fixture(scope="module")

@@ -82,6 +82,7 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp
         ({"amplitudes": np.ones((4, 16, 15), np.float32)}, r"amplitudes has shape \(4, 16, 15\); must be"),
         ({"image": np.array([0, 0, 0, 1])}, r"a group mixes patterns of different images"),
         ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
+        ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
         ({"amplitudes": np.full((4, 16, 16), -1, np.float32)}, r"amplitudes holds NaN, infinity or negative"),
         ({"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)}, "the 1 objects"),

@@ -7,13 +7,14 @@ import shutil
 import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
-from ptycho.config import ConfigError
+from ptycho.config import ConfigError, RunConfig
 from ptycho.files.atomic import WriteError
 from ptycho.report.page import index_page
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
 from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
 from ptycho.run.replacing import mend, put_back, waits
+from workflows.command_line.training_jobs import Job, explain_going_on
 
 OLD = (
     "config.yaml",
@@ -250,6 +251,14 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
     ):
         code, _, error = in_process(script, *words, f"output_dir={run}", "overwrite=true")
         assert code == 2 and error.count("error:") == 1 and files(run) == before, error
+
+
+def test_a_stopped_run_says_where_the_old_one_is(run):
+    job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
+    assert "overwrite=true" in job.go_on and "resume" not in job.go_on
+    RunFolder(run, overwrite=True).config(job.config)
+    command, last = explain_going_on([job]).splitlines()[1:]
+    assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "recons/pinn/recon.npz"])

@@ -99,6 +99,12 @@ def test_the_pitch_is_turned_with_the_frame(transpose):
     assert scan.pitch_m == ((50e-6, 75e-6) if transpose else (75e-6, 50e-6))
 
 
+def test_columns_are_exchanged_before_they_become_pixels():
+    scan = interpret(raw((24, 30), "centre"), config((False, False, False), position_axes="xy"))
+    step = scan.positions[3] - scan.positions[0]
+    np.testing.assert_allclose(step, [0, 8e-7 / scan.pixel.metres[1]], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("how", ["array", "table"])
 def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
     """``data.position_axes=xy`` exchanges columns of an array or an unnamed table once, not twice."""

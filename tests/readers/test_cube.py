@@ -86,6 +86,7 @@ def test_a_file_of_another_program(tmp_path, write, columns, step):
     [
         ("a.mib", b"MQ1,000001,00384,01,0016,0016,R64," * 20, "has pixels R64; must be U08, U16, U32"),
         ("a.mib", b"MQ1,000001,00384,01,0016,0016,U16,", "holds no frame of 16 × 16"),
+        ("a.mib", b"GIF89a", "no header of Merlin"),
         ("a.mrc", struct.pack("<4i", 4, 4, 9, 1) + bytes(1008 + 50), "declares 9 frames and ends after 1"),
         ("a.mrc", struct.pack("<4i", 4, 4, 1, 4) + bytes(2000), "has mode 4; must be one of 0, 1, 2"),
         ("a.dm4", b"\0\0\0\4" + bytes(99), "cannot be read"),
@@ -149,6 +150,9 @@ def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
     """A specified raster with rows and columns exchanged is refused, and so are specified positions."""
     with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: the first axes .* are \[3, 4\]"):
         opened(npy(tmp_path), scan_shape=(B, A))
+    np.savez(tmp_path / "a.npz", small=np.ones((2, 2, 2)), cube=CUBE)
+    with pytest.raises(ConfigError, match=r"belong to a raster; add data\.scan_step_A"):
+        opened(tmp_path / "a.npz", scan_step_A=None, scan_path="snake")
     with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):
         opened(py4dstem(tmp_path), keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
 

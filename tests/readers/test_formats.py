@@ -395,6 +395,16 @@ def test_eiger_marks_and_saturation(tmp_path, made):
     assert any("announces 16 patterns, and there are 15" in line for line in scan.warnings)
 
 
+def test_a_mark_of_pilatus_stays_in_its_patterns(tmp_path, made):
+    counts = made.counts.astype(np.int32)
+    counts[:, 4, :] = -1
+    specific = "entry/instrument/detector/detectorSpecific/ntrigger"
+    path = written(tmp_path / "m.h5", {"entry/data/data": counts, specific: 1, "p": made.metres})
+    scan = open_scan(path, ReadOptions(keys={"positions": "p"}, unit="m"))
+    assert scan.good is None  # which pixels hold marks is found in preparation, for all formats
+    same(scan, made, counts)
+
+
 # ---------------------------------------------------------------- PtychoPINN
 
 
@@ -452,7 +462,7 @@ def test_ptychopinn_prepared_and_legacy(small, npz, axes):
 def test_tike_positions_are_the_probes_first_sample(small, npz):
     """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
     changes = {"scan": np.array([[4, 6.0]] * 7), "psi": small.object, "probe": small.probe[None, None]}
-    scan = open_scan(npz(**scans.tike(small, **changes, data=small.counts * np.float32(0.7))))
+    scan = open_scan(npz(**scans.tike(small, **changes, data=small.counts[None] * np.float32(0.7))))
     says(scan, positions=np.array([[4, 6.0]] * 7), object_centre_m=(11.5, 11), object=small.object)
     says(scan, format="tike", domain="intensity", zero_frequency="corner", unit="px", probe=small.probe)
     scans.equal(scan.patterns, small.counts * np.float32(0.7))

@@ -40,6 +40,8 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
     [
         ({"positions": "b"}, {}, r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e"),
         (BY_KEYS | {"positions": "c"}, {}, r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each"),
+        (BY_KEYS | {"probe": "c"}, {}, r"c has shape \(7,\); must be \(h, w\)"),
+        (BY_KEYS | {"probe": "nothing/there"}, {}, "lacks probe .nothing/there."),
         (BY_KEYS | {"detector_pixel_m": "d"}, {}, r"d=-1: no pixel size; correct it"),
         (BY_KEYS | {"good": "e", "bad": "f"}, {}, r"must have one shape"),
         (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
@@ -69,6 +71,8 @@ def test_a_second_file_that_is_of_no_use(tmp_path, made):
     path, odd = product(tmp_path / "a.h5", made), written(tmp_path / "b.h5", {"something": made.counts})
     refused(path, "has no patterns; add data.patterns_file=")
     refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
+    data = written(tmp_path / "d.h5", {"patterns": made.counts, "indexes": np.arange(J)})
+    refused(data, "has no positions; add data.positions_file=, a product")
 
 
 # -- files that cannot be opened -----------------------------------------------------------------------------
@@ -172,6 +176,8 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
+        (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
+        (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
         (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
         (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
         (
@@ -222,6 +228,8 @@ def test_links_that_lead_away_are_refused(tmp_path, made, how):
 
 def test_parts_that_are_missing(tmp_path, made):
     master, options = eiger_folder(tmp_path, made), places_for(tmp_path, made)
+    written(tmp_path / "s_data_000002.h5", {"other": 1})
+    refused(master, "refers to /entry/data/data in s_data_000002.h5, which is not there", options)
     (tmp_path / "s_data_000002.h5").write_text("text")
     refused(master, r"s_data_000002\.h5, and cannot read it: not an HDF5 file", options)
     with h5py.File(master, "a") as file:

@@ -77,9 +77,14 @@ def _huge(folder, made):
     (folder / "6.tif").write_bytes(content)
 
 
+def _text(folder, made):
+    (folder / "6.tif").write_text("not at all")
+
+
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
+        (_text, r"6\.tif: cannot be read .*copy it anew"),
         (_unlike, r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)"),
         (_huge, r"6\.tif: declares .*200000"),
     ],
@@ -149,6 +154,7 @@ def test_an_image_is_read(tmp_path):
         ("# scan 12\n# index  row (px)   col (px)\n0 1 2\n# lost\n\n1 3 4\n", "px", [[1, 2], [3, 4]]),
         ('"col_m"\t"row_m"\n1e-6\t2e-6\n', "m", [[2e-6, 1e-6]]),
         ("pos_x_µm,pos_y_micron\n1,2\n", "um", [[2, 1]]),
+        ("x_mm,y_um\n1,2\n", "m", [[2e-6, 1e-3]]),
         ("% x_um y_um\r\n-1 +2\r\n", "um", [[2, -1]]),
         ("x_um;y_um\n1,5;-2,25\n3;4e-1\n", "um", [[-2.25, 1.5], [0.4, 3]]),
         ("x_um y_um\n1,5 2,5\n3 4,5\n", "um", [[2.5, 1.5], [4.5, 3]]),
@@ -197,6 +203,8 @@ def test_chosen_columns(tmp_path, content, chosen, axes, wanted):
         (b"1 2 3\n", r"has 3 columns and no header.*data\.position_columns=\[1,2\]"),
         (b"#L samx  samy  eiger\n1 2 3\n", r"choose two of samx, samy, eiger: .*columns=\[samx,samy\]"),
         (b"#S 1 mesh\n#L x  y\n1 2\n#S 2 mesh\n#L x  y\n1 2\n", r"holds 2 scans of SPEC \(1, 2"),
+        (b"PK\3\4", "is no table"),
+        (b"x_set,y_set,x_rb,y_rb\n1,2,3,4\n", r"line 1 is .*choose two: data\.position_columns=\[x_set,"),
         (b"x [A], y [A]\n1,2\n", r"its unit A is none that is known; add data\.unit= .*angstrom"),
         (b"x,y\n1,2\n", "does not say the unit of its positions; add data.unit="),
         (b"x_px,y_um\n1,2\n", "says um for the rows and px for the columns"),

@@ -140,6 +140,8 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     for path in (tmp_path / name for name in names):
         with pytest.raises(ConfigError, match=rf"output_dir={path}: cannot be written"):
             RunFolder(path)
+        with pytest.raises(ConfigError, match="cannot be written"), locked(path):
+            pass
     assert files(tmp_path) == before
 
 

@@ -210,7 +210,8 @@ def test_a_row_is_what_the_files_of_a_run_say(tmp_path, pixel_m, frc, lengths):
         "metrics.json", {"solver": scores, "product": "solver", "pixel_m": pixel_m, "half_scan_frc": frc}
     )
     assert row_of(tmp_path) == {}  # no manifest yet
-    folder.manifest({"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}})
+    facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
+    folder.json("manifest.json", facts)
     row = {"patterns": "123456", "N": "32", "product": "solver", "r_factor": "0.1235", "r_free": ""}
     row |= {"pixel_nm": lengths[0], "frc_nm": lengths[1], "flags": "overfit no_contrast", "seconds": "7.25"}
     assert row_of(tmp_path) == row | {"deviance_holdout": ""}
