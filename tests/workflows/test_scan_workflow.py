@@ -35,12 +35,10 @@ QUICK = (*TOLD, *SMALL, "solver.error_map=false")
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """A file of the published program: 100 patterns off the pixel grid, counts, probe, object."""
+    """A file of the published program: 121 patterns off the pixel grid, counts, probe, object."""
     path = tmp_path_factory.mktemp("scan") / "scan.npz"
-    made = SimulateConfig(
-        output=str(path), format="npz", N=32, n_positions=100, nphotons=1e6, path="jittered"
-    )
-    simulate_scan(made)
+    sizes = {"N": 32, "n_positions": 121, "step_px64": 8.0, "nphotons": 1e6}
+    simulate_scan(SimulateConfig(output=str(path), format="npz", path="jittered", **sizes))
     return path
 
 
