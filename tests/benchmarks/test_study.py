@@ -62,22 +62,18 @@ def test_cells_are_picked_by_name_pattern_and_group():
         pick(CELLS, ["b", "c"])
 
 
-# ---- the definition
+# ---- the definitions
 
 
-def test_the_study_of_the_repository():
-    study = load(HERE / "grid_lines.yaml", [], KINDS)
-    experiments = {one.name: one for one in study.experiments}
-    assert len(experiments) == 19 and study.stitching == ("probe", "grid", "refined")
-    assert experiments["gs1_curved"].published.amplitude == 0.904
-    assert [name for name, one in experiments.items() if one.model == "baseline"] == ["many_baseline"]
-    assert len(study.cells()) == 3 * 19  # every experiment is there and valid
-
-
-def test_the_study_of_imperfections_can_be_composed():
-    study = load(HERE / "robustness.yaml", ["run+=models=[pinn]"], KINDS)
+@pytest.mark.parametrize(
+    ("name", "run", "count"),
+    [("grid_lines", [], 3 * 19), ("zero_shot", [], 63 * 2), ("robustness", ["run+=models=[pinn]"], 12)],
+)
+def test_a_study_of_the_repository(name, run, count):
+    """Every experiment is there and valid; of the zero-shot study, three scans are in two panels."""
+    study = load(HERE / f"{name}.yaml", run, KINDS)
     cells = study.cells()
-    assert len(cells) == 12 and cells[0].groups == ("probe", "positions", "modes", "flux")
+    assert len({cell.name for cell in cells}) == len(cells) == count
     study.check_due(cells[:2])
 
 

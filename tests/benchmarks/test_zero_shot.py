@@ -7,10 +7,8 @@ import pytest
 import yaml
 from helpers.study import table_rows
 
-from benchmarks.study.__main__ import HERE, KINDS, main
-from benchmarks.study.framework import load
-from benchmarks.study.zero_shot import BOTH, METHODS
-from benchmarks.study.zero_shot_methods import METHODS as FUNCTIONS
+from benchmarks.study.__main__ import main
+from benchmarks.study.zero_shot import BOTH
 from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.networks import build_pinn
@@ -66,25 +64,6 @@ def write(folder, study):
     path = folder / "zero.yaml"
     path.write_text(yaml.safe_dump(study, sort_keys=False))
     return path
-
-
-# ---- the definition
-
-
-def test_the_study_of_the_repository():
-    study = load(HERE / "zero_shot.yaml", [], KINDS)
-    scans = study.scans_by_panel
-    assert {name: len(some) for name, some in scans.items()} == {
-        "kinds": 8 * 5,
-        "doses": 3 * 3,
-        "materials": 2 * 5,
-        "sizes": 2 * 3,
-        "large": 1,
-    }
-    assert METHODS == tuple(FUNCTIONS) == study.methods
-    cells = study.cells()
-    assert len(cells) == 63 * 2, "three scans are in two panels; without lsqml"
-    assert len({cell.name for cell in cells}) == len(cells)
 
 
 # ---- the scan

@@ -1,4 +1,4 @@
-"""Excluded pixels and frames: drawn defects, and intensity that resembles one."""
+"""Excluded pixels and frames: drawn defects, marks, and intensity that resembles one."""
 
 import logging
 
@@ -7,25 +7,24 @@ import pytest
 from helpers.cli import ROOT
 from helpers.scans import raw_scan
 
-from ptycho.config import ScanRunConfig
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.pixels import dark_gaps
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 
 H, W, J = 41, 48, 40
+MANY = 100  # more frames than are inspected
 CENTRE = (H // 2, W // 2)
 ROWS, COLS = np.indices((H, W)) - np.array(CENTRE)[:, None, None]
 SPOT = np.exp(-(ROWS**2 + 1.3 * COLS**2) / 40)
 
 
-def intensity(photons=300.0, seed=0):
-    """Return the expected photons of ``J`` frames: a spot in the middle, of varying intensity."""
-    return photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (J, 1, 1))
-
-
-def counts(photons=300.0, seed=0):
-    return np.random.default_rng(seed + 1).poisson(intensity(photons, seed)).astype(float)
+def counts(photons=300.0, seed=0, count=J):
+    """Return the photons of some frames: a spot in the middle, of varying intensity."""
+    intensity = photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (count, 1, 1))
+    return np.random.default_rng(seed + 1).poisson(intensity).astype(float)
 
 
 def raw(frames, domain="counts", zero="centre", **changes):
@@ -35,6 +34,10 @@ def raw(frames, domain="counts", zero="centre", **changes):
 
 def config(**changes):
     return DataConfig(file="scan", **({"N": 32} | changes))
+
+
+def read(frames, **changes):
+    return interpret(raw(frames), config(**changes))
 
 
 def bad(frames, scan=None, **changes):
@@ -158,3 +161,71 @@ def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
     assert "% of the intensity; data.dark_frames=0 keeps" in finding.why
     assert len([line for line in caplog.messages if "frames dropped" in line]) == 1  # 2.5 % of them
     assert len(kept(frames, tmp_path, dark_frames=0.0)[0].amplitudes) == J
+
+
+# ---- marks: numbers in place of counts, by pixel and by frame, also in frames that are not inspected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mark"),
+    [("u2", 65534), ("u4", 2**32 - 2), ("i4", 2**31 - 1), ("f4", 2**32 - 1), ("u8", 2**64 - 1)],
+)
+def test_a_wide_gap_of_marks(dtype, mark):
+    frames = counts(count=MANY).astype(dtype)
+    gap = np.zeros((H, W), bool)
+    gap[30:34] = gap[:, 20:24] = True
+    frames[:, gap] = np.array(mark).astype(dtype)
+    scan = read(frames)
+    np.testing.assert_array_equal(~scan.detector.good, gap)
+    assert scan.mean.max() < 800 and not scan.warnings
+
+
+def test_a_count_of_65535_in_some_frames_is_one():
+    frames = counts(count=MANY).astype("u4")
+    frames[::20, 20, 24] = 65535
+    assert read(frames, hot_pixels=False).detector.good.all()
+
+
+def test_a_gap_of_zeros_wider_than_two_pixels():
+    gap = np.zeros((H, W), bool)
+    gap[14:18] = gap[:, 27:31] = True
+    frames = counts(count=MANY)
+    frames[:, gap] = 0
+    np.testing.assert_array_equal(~read(frames).detector.good, gap)
+    assert read(frames, hot_pixels=False).detector.good.all()
+    block = np.zeros((H, W), bool)
+    block[18:22, 22:26] = True
+    np.testing.assert_array_equal(dark_gaps(np.where(block, 0, counts()), np.ones((H, W), bool)), block)
+
+
+def test_every_frame_counts_for_saturation(tmp_path):
+    """A saturated pixel of one frame that was not inspected is bad in all, and the log names the frame."""
+    frames = counts(count=MANY).astype("i4")
+    frames[2, 19:21, 23:26] = 5000
+    scan = read(frames, saturation=5000)
+    assert scan.detector.good.all()
+    _, data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert data.good is not None and np.count_nonzero(~data.good) == 6
+    assert not data.amplitudes[:][:, ~data.good].any()
+    text = next(str(finding) for finding in found if finding.what == "more bad pixels")
+    assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
+
+
+@pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])
+@pytest.mark.parametrize("lost", [[2], [0, 2, 50]])
+def test_lost_frames_are_all_named_at_once(tmp_path, mark, lost):
+    frames = counts(count=MANY)
+    frames[lost] = mark
+    match = rf"data\.drop=\[{','.join(map(str, lost))}\]"
+    with pytest.raises(ConfigError, match=match):
+        read(frames).copied(tmp_path)
+    scan, copy = read(frames, drop=tuple(lost)).copied(tmp_path)
+    assert len(copy) == MANY - len(lost) and scan.detector.good.all()
+
+
+def test_a_flat_field_of_zero_is_a_bad_pixel():
+    flat = np.full((H, W), 2.0)
+    flat[5, 6], flat[7, 8] = 0, 3.0
+    scan = interpret(raw(counts(), flat=flat), config())
+    assert np.argwhere(~scan.detector.good).tolist() == [[5, 6]]
+    assert any("divided by a flat field" in str(finding) for finding in scan.findings)

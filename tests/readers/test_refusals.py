@@ -211,14 +211,12 @@ def places_for(folder, made):
     return ReadOptions(positions_file=str(folder / "p.npy"), unit="m", axes="rc")
 
 
-@pytest.mark.parametrize("how", ["relative", "absolute", "symlink"])
-def test_links_that_lead_away_are_refused(tmp_path, made, how):
+@pytest.mark.parametrize("name", ["../secret.h5", "near.h5"])
+def test_links_that_lead_away_are_refused(tmp_path, made, name):
     inside = tmp_path / "inside"
     inside.mkdir()
     secret = written(tmp_path / "secret.h5", {"entry/data/data": made.counts})
-    if how == "symlink":
-        (inside / "near.h5").symlink_to(secret)
-    name = {"relative": "../secret.h5", "absolute": str(secret), "symlink": "near.h5"}[how]
+    (inside / "near.h5").symlink_to(secret)
     path = written(inside / "m.h5", {"entry/data/data_000001": h5py.ExternalLink(name, "/entry/data/data")})
     places = places_for(tmp_path, made)
     refused(path, f"which is {secret}, outside the folder {inside}; .*set data.links_root={tmp_path}", places)
