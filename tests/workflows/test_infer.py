@@ -53,11 +53,7 @@ def saved(tmp_path):
 def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", drawn=True)
     names = {
-        "config.yaml",
-        "manifest.json",
-        *("metrics.json", "metrics.csv"),
-        "run.log",
-        "files.json",
+        *("config.yaml", "files.json", "manifest.json", "metrics.json", "metrics.csv", "run.log"),
         "visuals/compare_amp_phase.png",
         "visuals/frc_curves.png",
         *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
@@ -95,10 +91,7 @@ def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
     choice = ("models=[pinn]", "stitch=grid", "batch_size=50")
     out, err = infer(f"run={trained_run}", f"data={saved(arrays)}", *choice)
     assert "the file has no true objects: no scores" in err
-    assert set(files(out)) == {
-        *("config.yaml", "manifest.json", "run.log", "files.json"),
-        *("visuals/amp_phase_pinn.png", "recons/pinn/recon.npz"),
-    }
+    assert {"metrics.json", "metrics.csv"}.isdisjoint(files(out))
     with np.load(out / "recons/pinn/recon.npz") as recon:
         assert set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
         assert recon["mask"].sum(axis=(1, 2)).tolist() == [64 * 64] * 2  # 8 × 8 squares of side 8

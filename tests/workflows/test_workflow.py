@@ -30,14 +30,15 @@ def strict(path):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The folder of a run in a fresh process, and the process; its working folder must stay empty."""
+    """The folder of a run in a fresh process; its working folder must stay empty."""
     folder = tmp_path_factory.mktemp("first")
     cwd = folder / "cwd"
     cwd.mkdir()
     done = fresh(cwd, SCRIPT, *COMMAND, f"output_dir={folder / 'out'}")
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "pinn: epoch 1/1 done in" in done.stderr and f"results: {folder / 'out'}" in done.stderr
     assert not list(cwd.iterdir())
-    return folder / "out", done
+    return folder / "out"
 
 
 @pytest.fixture(scope="module")
@@ -54,38 +55,17 @@ def sweep(tmp_path_factory, in_process_once):
 # ---- files of a run
 
 
-def test_the_tree(first):
-    assert all(path.stat().st_size > 0 for path in (first[0] / "visuals").iterdir())
-    assert set(files(first[0])) == {
-        "config.yaml",
-        "files.json",
-        *(f"datasets/N32/gs2/{role}.npz" for role in ("train", "val", "test")),
-        *(
-            f"{name}/{file}"
-            for name in MODELS
-            for file in ("setup.npz", "weights.npz", "model.json", "history.csv")
-        ),
-        *(f"recons/{name}/recon.npz" for name in ("gt", *MODELS)),
-        "visuals/compare_amp_phase.png",
-        *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
-        "visuals/frc_curves.png",
-        "visuals/history.png",
-        "metrics.json",
-        "manifest.json",
-        "run.log",
-        "report.html",
-        "metrics.csv",
-    }
+def test_all_pictures_are_drawn(first):
+    kinds = [f"{kind}_{name}" for name in MODELS for kind in ("amp_phase", "amp_phase_error")]
+    drawn = {path.stem for path in (first / "visuals").iterdir() if path.stat().st_size > 0}
+    assert drawn == {"compare_amp_phase", "frc_curves", "history", *kinds}
 
 
 def test_metrics(first, within):
-    metrics = strict(first[0] / "metrics.json")
+    metrics = strict(first / "metrics.json")
     assert set(metrics) == {*MODELS, "constant", "truth_blurred_1px", "region", "conventions"}
     for name in (*MODELS, "constant", "truth_blurred_1px"):
-        row = metrics[name]
-        assert all(len(row[score]) == 2 for score in SCORES), name
-        assert {"phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags", "per_image"} <= set(row)
-    assert len(metrics["pinn"]["per_image"]) == 1
+        assert all(len(metrics[name][score]) == 2 for score in SCORES), name
     for name in MODELS:
         by_method, row = metrics[name]["stitching"], metrics[name]
         assert set(by_method) == {"grid", "probe", "refined"}
@@ -100,12 +80,8 @@ def test_metrics(first, within):
 
 
 def test_the_manifest(first):
-    manifest = strict(first[0] / "manifest.json")
-    assert {"versions", "platform", "cpu_count", "peak_memory_mib", "device", "seed", "training"} <= set(
-        manifest
-    )
+    manifest = strict(first / "manifest.json")
     assert manifest["xla"] == {"compile": False, "translate": True}
-    assert {"python", "tensorflow", "keras", "numpy", "ptychopinn"} <= set(manifest["versions"])
     timings = manifest["timings_s"]
     parts = {f"{name}_{phase}" for name in MODELS for phase in ("training", "inference")}
     assert set(timings) == {"total", "simulation", "writing", "stitching", "scoring", "drawing"} | parts
@@ -115,13 +91,13 @@ def test_the_manifest(first):
 
 def test_the_datasets_are_those_the_metrics_speak_of(first):
     train, val, test = (
-        load_dataset(first[0] / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
+        load_dataset(first / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
     )
     assert (train.n_groups, val.n_groups, test.n_groups) == (16, 4, 49)
     assert train.photon_scale == val.photon_scale == test.photon_scale
     with (
-        np.load(first[0] / "recons/gt/recon.npz") as truth,
-        np.load(first[0] / "recons/pinn/recon.npz") as recon,
+        np.load(first / "recons/gt/recon.npz") as truth,
+        np.load(first / "recons/pinn/recon.npz") as recon,
     ):
         assert set(truth.files) == set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
         np.testing.assert_array_equal(recon["YY_pred"], recon["object"][0])
@@ -131,8 +107,8 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
 
 
 def test_the_tables_say_what_the_metrics_say(first):
-    metrics = strict(first[0] / "metrics.json")
-    with (first[0] / "metrics.csv").open(newline="") as file:
+    metrics = strict(first / "metrics.json")
+    with (first / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(MODELS) * len(metrics["pinn"]["stitching"]) * 1 * 2
     for row in rows:
@@ -141,30 +117,17 @@ def test_the_tables_say_what_the_metrics_say(first):
 
 
 def test_every_file_is_recorded_and_arrays_with_their_hash(first):
-    found = files(first[0])
+    found = files(first)
     del found["report.html"]  # a page that may be made again at any time
     arrays = {name: digest for name, digest in found.items() if name.endswith(".npz")}
-    assert read_record(first[0]) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
+    assert read_record(first) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
     for name in MODELS:
-        description = strict(first[0] / name / "model.json")
+        description = strict(first / name / "model.json")
         assert description["weights_sha256"] == arrays[f"{name}/weights.npz"]
         assert description["parameters"] > 0 and description["stopped"] is None
-        with (first[0] / name / "history.csv").open(newline="") as file:
+        with (first / name / "history.csv").open(newline="") as file:
             (row,) = csv.DictReader(file)
         assert {"epoch", "loss", "val_loss", "learning_rate", "seconds"} <= set(row)
-
-
-def test_the_log_is_kept_and_shown(first):
-    folder, done = first
-    log = (folder / "run.log").read_text()
-    for text in (
-        "XLA: compile=False, translate=True",
-        "pinn: epoch 1/1 done in",
-        "baseline: epoch 1/1 done in",
-    ):
-        assert text in log and text in done.stderr
-    assert done.stdout == "" and "Traceback" not in done.stderr
-    assert f"results: {folder}" in done.stderr
 
 
 # ---- the same again
@@ -176,9 +139,9 @@ def test_a_job_of_a_sweep_gives_what_it_gives_alone(first, sweep):
     jobs = sorted(path.name for path in folder.iterdir())
     assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in err
     assert re.match(r"0_.*gridsize=1(,|$)", jobs[0]) and re.match(r"1_.*gridsize=2(,|$)", jobs[1])
-    alone, swept = read_record(first[0]), read_record(folder / jobs[1])
+    alone, swept = read_record(first), read_record(folder / jobs[1])
     assert {name for name in alone.items() if "baseline" not in name[0]} == set(swept.items())
-    metrics = [strict(out / "metrics.json") for out in (first[0], folder / jobs[1], folder / jobs[0])]
+    metrics = [strict(out / "metrics.json") for out in (first, folder / jobs[1], folder / jobs[0])]
     assert metrics[0]["pinn"] == metrics[1]["pinn"] != metrics[2]["pinn"]
     assert (folder / jobs[0] / "datasets/N32/gs1/train.npz").exists()
 
