@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 from helpers.cli import ROOT
-from helpers.scans import raw_scan
+from helpers.scans import finding_on, raw_scan
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -43,10 +43,6 @@ def read(frames, **changes):
 def bad(frames, scan=None, **changes):
     found = interpret(scan or raw(frames), config(**changes))
     return np.argwhere(~found.detector.good).tolist()
-
-
-def text_of(scan, what):
-    return next(str(finding) for finding in scan.findings if finding.what == what)
 
 
 # ---- intensity that is no defect
@@ -101,7 +97,7 @@ def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     masked[5, 40] = masked[CENTRE[0] + 3, CENTRE[1] + 5] = masked[CENTRE[0], CENTRE[1] - 3] = True
     masked = np.fft.ifftshift(masked) if zero == "corner" else masked
     np.testing.assert_array_equal(~scan.detector.good, masked)
-    assert "2 hot in the data, " in text_of(scan, "bad pixels")
+    assert "2 hot in the data, " in str(finding_on(scan, "bad pixels"))
     assert bad(frames, raw(frames, zero=zero), hot_pixels=False) == []
 
 
@@ -115,9 +111,9 @@ def test_read_noise_is_noise(dtype, tmp_path):
     frames = counts() + noise if dtype == np.float32 else np.rint(counts() + noise)
     scan = interpret(raw(frames.astype(dtype)), config())
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
-    assert float(text_of(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
+    assert float(str(finding_on(scan, "read noise")).split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
     assert scan.lowest == pytest.approx(-20, rel=0.25)  # ten standard deviations: no noise, in any frame
-    assert "Gaussian" in text_of(scan, "photon gain")
+    assert "Gaussian" in str(finding_on(scan, "photon gain"))
     _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
     assert interpret(raw(frames.astype(dtype)), config(gain=1.0)).counts
@@ -138,7 +134,7 @@ def test_marks_below_zero_are_bad_pixels(dtype, number, every):
     expected = np.zeros((H, W), bool)
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
-    assert scan.counts and f"{2 * H} below zero" in text_of(scan, "bad pixels")
+    assert scan.counts and f"{2 * H} below zero" in str(finding_on(scan, "bad pixels"))
 
 
 # ---- frames
@@ -156,7 +152,7 @@ def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     data, found = kept(frames, tmp_path)
     assert len(data.amplitudes) == J - 1
-    finding = next(finding for finding in found if finding.what == "frames dropped")
+    finding = finding_on(found, "frames dropped")
     assert finding.value == "1 of 40" and "no beam in 20, " in finding.why
     assert "% of the intensity; data.dark_frames=0 keeps" in finding.why
     assert len([line for line in caplog.messages if "frames dropped" in line]) == 1  # 2.5 % of them
@@ -207,7 +203,7 @@ def test_every_frame_counts_for_saturation(tmp_path):
     _, data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is not None and np.count_nonzero(~data.good) == 6
     assert not data.amplitudes[:][:, ~data.good].any()
-    text = next(str(finding) for finding in found if finding.what == "more bad pixels")
+    text = str(finding_on(found, "more bad pixels"))
     assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
 
 

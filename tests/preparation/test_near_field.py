@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.scans import METRES, raw_scan
+from helpers.scans import METRES, finding_on, raw_scan
 from scipy.ndimage import gaussian_filter
 
 import ptycho
@@ -27,10 +27,6 @@ def raw(**changes):
 
 def config(**changes):
     return DataConfig(file="scan", **({"physics": "near_field"} | changes))
-
-
-def finding_on(scan, what):
-    return next(finding for finding in scan.findings if finding.what == what)
 
 
 def test_a_parallel_beam():

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.scans import METRES, raw_scan
+from helpers.scans import METRES, finding_on, raw_scan
 
 from ptycho.config.data import DataConfig, KeyMap
 from ptycho.preparation.prepare import interpret
@@ -70,7 +70,7 @@ def test_a_stated_zero_frequency_is_a_pixel_of_the_stored_frame(shape, way):
     stored = shape[0] // 2 - 2, shape[1] // 2 + 1
     scan = interpret(raw(shape, None, stored), config(way, zero_frequency=f"{stored[0]},{stored[1]}"))
     check(scan, way)
-    finding = next(str(each) for each in scan.findings if each.what == "zero frequency")
+    finding = str(finding_on(scan, "zero frequency"))
     assert f"row {stored[0]}, column {stored[1]}" in finding
     assert ("before reorientation" in finding) == any(way)
 

@@ -2,23 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Made, equal, save_npz
+from helpers.scans import equal
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.npz import NpzPatterns
-
-
-@pytest.fixture(scope="module")
-def made():
-    return Made()
-
-
-@pytest.fixture
-def save(tmp_path):
-    return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
-
 
 # ---------------------------------------------------------------- patterns
 
@@ -27,17 +16,17 @@ def save(tmp_path):
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("order", ["phw", "hwp"])
 @pytest.mark.parametrize("dtype", [">u2", "<f4"])
-def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order, dtype):
-    array = made.counts.transpose([("phw").index(axis) for axis in order])
+def test_patterns_are_read_in_every_order(small, npz, compressed, fortran, order, dtype):
+    array = small.counts.transpose([("phw").index(axis) for axis in order])
     array = np.require(array.astype(dtype), requirements="F" if fortran else "C")
-    path = save(compressed=compressed, a=array)
+    path = npz(compressed=compressed, a=array)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
-    equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
+    equal(source, small.counts.astype(np.dtype(dtype).newbyteorder("=")))
 
 
-def test_no_room_for_a_copy(made, save, tmp_path):
-    path = save(compressed=True, a=made.counts)
+def test_no_room_for_a_copy(small, npz, tmp_path):
+    path = npz(compressed=True, a=small.counts)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
