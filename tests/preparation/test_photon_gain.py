@@ -120,10 +120,8 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     frames = (0.37 * n if domain == "intensity" else np.sqrt(0.37 * n)).astype(np.float32)
     scan = interpreted(raw(frames, domain))
     assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
-    assert (
-        finding_on(scan, "photon gain").value == "0.37"
-        and "set data.gain=… to change it" in finding_on(scan, "photon gain").why
-    )
+    finding = finding_on(scan, "photon gain")
+    assert finding.value == "0.37" and "set data.gain=… to change it" in finding.why
     np.testing.assert_allclose(scan.patterns(slice(0, 3)) ** 2, n[:3], rtol=1e-5)
     _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert data.counts
@@ -134,9 +132,7 @@ def test_an_uncertain_gain_must_be_specified(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
     scan = interpreted(raw(frames, "intensity", **changes))
     assert not scan.counts and scan.detector.gain == 1
-    assert finding_on(scan, "photon gain").value == "unknown"
-    assert (
-        "patterns are not taken as counts; set data.gain=… if they are" in finding_on(scan, "photon gain").why
-    )
+    finding = finding_on(scan, "photon gain")
+    assert finding.value == "unknown" and "patterns are not taken as counts; set data.gain=…" in finding.why
     _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert not data.counts

@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
-from helpers.hdf5 import J, cxi_arrays, written
+from helpers.hdf5 import J, cxi_arrays, made_up, written
 
 from ptycho.config.data import DataConfig
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.table import open_raw
+
+
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
 
 
 def opened(tmp_path, made, count=J, places=J, **data):

@@ -47,7 +47,6 @@ def py4dstem(folder):
 FILE_STEP = (5e-10, 2.5e-10)
 WRITTEN = [  # writer, columns of a frame that the format allows, step that the file states
     (writers.hspy, W, FILE_STEP),
-    (writers.hspy_micron, W, FILE_STEP),
     (writers.emd, W, FILE_STEP),
     (writers.emdfile, W, FILE_STEP),
     (writers.zarr, W, FILE_STEP),

@@ -35,6 +35,21 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 KINDS = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
 
 
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
+
+
+@pytest.fixture(scope="module")
+def small():
+    return scans.Made()
+
+
+@pytest.fixture
+def npz(tmp_path):
+    return lambda file="scan.npz", /, **arrays: scans.save_npz(tmp_path / file, **arrays)
+
+
 def save(kind, path, arrays):
     """A file of arrays by path; ``path@name`` is an attribute, of NPZ an array ``path_name``."""
     if kind == "HDF5":

@@ -3,10 +3,15 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.hdf5 import H, W, same
+from helpers.hdf5 import H, W, made_up, same
 
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
+
+
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
 
 
 def saved(path, arrays, block=False):

@@ -123,6 +123,7 @@ def test_published_files_are_read_as_documented(save, disk):
     objects = [spot(*where) for where in SPOTS]
     arrays = published(objects, disk, STARTS)
     more = {"norm_Y_I": np.array(2.0), "_metadata": np.array({"N": 64}, object)}  # a pickle is never read
+    more |= {"YY_full": np.array(objects)[..., None], "YY_ground_truth": np.ones((5, 5, 1), np.complex64)}
     found = load_dataset(save(arrays | more, compressed=True))
     G = len(STARTS)
     assert arrays["diffraction"].shape == (2 * G, N, N, 4) and arrays["coords_offsets"].shape == (
@@ -132,7 +133,8 @@ def test_published_files_are_read_as_documented(save, disk):
         4,
     )
     assert found.n_groups == 2 * G and found.group_size == 4 and found.region_size == N + 4
-    assert found.object_size == 96 and found.photon_scale == 1 and found.objects is None
+    assert found.object_size == 96 and found.photon_scale == 1
+    np.testing.assert_allclose(found.objects, objects)
     np.testing.assert_array_equal(found.image[found.groups[:, 0]], np.repeat([0, 1], G))
     for group in (0, 7, G + 7):
         row, col = STARTS[group % G]

@@ -20,6 +20,11 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 
 
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
+
+
 def foldslice(made, **changes):
     arrays = {"dp": made.counts, "ppX": made.metres[:, 1], "ppY": made.metres[:, 0]} | changes
     return {key: value for key, value in arrays.items() if value is not None}
@@ -49,8 +54,8 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         ({"a": "b"}, {"format": "ptychopinn"}, r"data\.keys=a: the format ptychopinn does not need it"),
     ],
 )
-def test_options_that_do_not_fit(tmp_path, small, keys, options, match):
-    m = small
+def test_options_that_do_not_fit(tmp_path, keys, options, match):
+    m = scans.Made()
     arrays = {"a": m.counts, "b": np.stack([m.row, m.col], axis=1), "c": m.row, "d": np.array(-1.0)}
     path = scans.save_npz(tmp_path / "a.npz", **arrays, e=m.bad, f=m.bad[1:])
     with pytest.raises(ConfigError, match=match) as caught:

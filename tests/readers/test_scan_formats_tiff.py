@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 import tifffile
-from helpers.scans import J, equal
+from helpers.scans import J, Made, equal
 
 from ptycho.config import ConfigError
 from ptycho.readers.mask_file import read_mask
@@ -13,6 +13,12 @@ from ptycho.readers.positions_table import read_table
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.readers.tiff import read_image
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Made()
+
 
 # ---------------------------------------------------------------- TIFF
 

@@ -2,12 +2,23 @@
 
 import numpy as np
 import pytest
-from helpers.scans import equal
+from helpers.scans import Made, equal, save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.npz import NpzPatterns
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Made()
+
+
+@pytest.fixture
+def npz(tmp_path):
+    return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
+
 
 # ---------------------------------------------------------------- patterns
 

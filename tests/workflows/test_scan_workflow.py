@@ -1,6 +1,8 @@
 """A measured scan from its file to an image; the file is made from a simulated scan."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -11,7 +13,7 @@ from helpers.cli import ROOT
 from helpers.quick import NOTHING_SELECTED, words_of
 from PIL import Image
 
-from ptycho.config import ScanRunConfig
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.npz import read_all
 from ptycho.run.scan_plan import plan
@@ -176,9 +178,12 @@ def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_pa
     assert code == 2 and err.count("error:") == 1
 
 
-def test_without_training_the_pretrained_network_is_used(scan):
-    """Neither run nor nepochs is specified; the network starts from the solver's object, in tiles."""
-    data = DataConfig(file=str(scan), domain="amplitude")
-    config = plan(ScanRunConfig(data=data, models=("pinn",)))
+def test_a_run_is_planned(scan, monkeypatch):
+    """Without run and nepochs the pretrained network is used, in tiles; a disk that is full is refused."""
+    asked = ScanRunConfig(data=DataConfig(file=str(scan), domain="amplitude"), models=("pinn",))
+    config = plan(asked)
     assert (config.run, config.nepochs, config.tiles) == ("pretrained", 0, True)
     assert config.group_size == 64 and config.model.memory
+    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: SimpleNamespace(free=9))
+    with pytest.raises(ConfigError, match=r"disk: a copy of the 121 patterns takes .*output_dir elsewhere"):
+        plan(replace(asked, output_dir="."))
