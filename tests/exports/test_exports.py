@@ -204,6 +204,23 @@ def test_a_product_of_many_positions_has_an_attribute_larger_than_64_kib(tmp_pat
         assert file["probe"].attrs["opr_weights"].shape == (many, 1)
 
 
+def test_a_viewer_finds_the_image(scan, tmp_path):
+    """The chain of defaults follows the NeXus manual: root → NXentry → NXdata → signal and axes."""
+    product.write(tmp_path / "product.h5", replace(scan, pixel_m=(2e-8, 3e-8)))
+    with h5py.File(tmp_path / "product.h5") as file:
+        place, kinds = file, []
+        while place.attrs["NX_class"] != "NXdata":
+            kinds.append(place.attrs["NX_class"])
+            place = place[place.attrs["default"]]
+        assert kinds == ["NXroot", "NXentry"]
+        signal = place[place.attrs["signal"]]
+        np.testing.assert_allclose(signal[:], np.angle(scan.object), atol=1e-6)
+        axes = [place[name][:] for name in place.attrs["axes"]]
+        assert tuple(map(len, axes)) == signal.shape
+        np.testing.assert_allclose(np.diff(axes[1]), 3e-8)
+        assert axes[0][0] == pytest.approx(-axes[0][-1]) and place["x"].attrs["units"] == "m"
+
+
 def test_without_a_pixel_size_lengths_are_in_pixels(scan, tmp_path):
     unknown = replace(scan, pixel_m=None, energy_eV=None, distance_m=None, detector_pixel_m=None)
     product.write(tmp_path / "scan.h5", unknown)

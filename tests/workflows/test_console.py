@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 from helpers.cli import ROOT
-from hydra import compose, initialize_config_dir
+from helpers.configuration import composed
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -16,10 +16,8 @@ from workflows.command_line.training_job import format_command
 
 
 def test_every_program_is_a_script_and_every_script_a_program():
-    known = {program.script for program in console.PROGRAMS.values()} | {"write_conf"}
-    assert known == {
-        path.stem for path in (ROOT / "scripts").glob("*.py")
-    }  # scripts/studies: names of others
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}  # scripts/studies: names of others
+    assert scripts == {program.script for program in console.PROGRAMS.values()} | {"write_conf"}
 
 
 def test_a_command_that_there_is_not(capsys):
@@ -46,13 +44,12 @@ def test_commands_are_shown_as_they_were_typed(original, expected, monkeypatch):
 
 @pytest.mark.parametrize("name, script", [("grid_lines", "grid_lines_workflow"), ("scan", "scan_workflow")])
 def test_keys_in_the_help_have_the_defaults_that_it_says(name, script):
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        composed = compose(name)
+    defaults = composed(name=name)
     docstring = (ROOT / f"scripts/{script}.py").read_text().partition("their defaults:\n\n")[2]
     rows = docstring.split("\n\n")[0].splitlines()
     assert len(rows) == 9
     for key, default, *_ in map(str.split, rows):
-        value = OmegaConf.select(composed, key, throw_on_missing=True)
+        value = OmegaConf.select(defaults, key, throw_on_missing=True)
         if OmegaConf.is_dict(value):
             assert value.get("kind", default) == default
         else:
@@ -64,8 +61,7 @@ def test_keys_in_the_help_have_the_defaults_that_it_says(name, script):
 
 
 def file_of(override):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("scan", [override]).data.file
+    return composed(override, name="scan").data.file
 
 
 @pytest.mark.parametrize("name", ["a(1).cxi", "a=b.cxi", "ü b[1]/a,b.cxi", "it's.cxi"])
