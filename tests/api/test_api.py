@@ -145,6 +145,7 @@ WRONG = {
     r"patterns\[2, 3, 4\] is nan": lambda p, r, b: {"patterns": changed(p, (2, 3, 4), np.nan)},
     r"patterns\[5, 0, 1\] is -2; must be from 0": lambda p, r, b: {"patterns": changed(p, (5, 0, 1), -2)},
     r"patterns\[0, 0, 0\] is 0.5; must be whole": lambda p, r, b: {"patterns": changed(p, (0, 0, 0), 0.5)},
+    "patterns has dtype complex128; must be real .*abs": lambda p, r, b: {"patterns": p + 0j},
     "positions has dtype complex128": lambda p, r, b: {"positions": r + 0j},
     r"positions has shape \(39, 2\); must be \(40, 2\)": lambda p, r, b: {"positions": r[1:]},
     r"probe has shape \(31, 32\); must be \(32, 32\)": lambda p, r, b: {"probe": b[1:]},

@@ -445,6 +445,10 @@ def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
     for named in ("pinn", "solver", "refined"):
         (run / names.METRICS).write_text(json.dumps({"product": named}))
         assert find_product(run)[0] == named
+    damaged = run / names.recon("pinn")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    code, _, err = script("export_scan", f"run={run}", "output=c.h5", "recon=pinn")
+    assert code == 2 and "has another SHA-256 than files.json says" in err
     shutil.rmtree(run / "recons")
     assert find_product(run) is None
     code, _, err = script("export_scan", f"run={run}", "output=d.h5")

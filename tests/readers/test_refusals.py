@@ -233,6 +233,8 @@ def test_parts_that_are_missing(tmp_path, made):
     with h5py.File(master, "a") as file:
         del file["entry/data/data_000002"]
     refused(master, "has entry/data/data_000001 to entry/data/data_000003, but not data_000002", options)
+    empty = {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}
+    refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
 
 
 def virtual(path, made, sources):
