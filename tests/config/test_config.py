@@ -63,11 +63,7 @@ REFUSED = [
     (RunConfig, {"size": 67}, r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
     (RunConfig, {"mae_weight": 0.0, "realspace_weight": 1.0}, "at least one of mae_weight and nll_weight"),
     (RunConfig, {"batch_size": 2049}, "batch_size=2049: must be at most the number of training groups, 2048"),
-    (
-        RunConfig,
-        {"baseline": cfg.BaselineConfig(patterns_per_group=5)},
-        "baseline.patterns_per_group=5",
-    ),
+    (RunConfig, {"baseline": cfg.BaselineConfig(patterns_per_group=5)}, "baseline.patterns_per_group=5"),
 ]
 
 

@@ -5,14 +5,7 @@ import tracemalloc
 import pytest
 from conftest import NETWORKS, small_run
 
-from ptycho.config import (
-    BaselineConfig,
-    ConfigError,
-    FourierModel,
-    LinesObject,
-    UNetModel,
-    UnrolledModel,
-)
+from ptycho.config import BaselineConfig, ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
 from ptycho.config.memory import (
     Part,
     check_disk,

@@ -245,10 +245,7 @@ def small_scans(tmp_path_factory):
 
 def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_process):
     scan = ROOT / "scripts/scan_workflow.py"
-    for script, *words in (
-        (scan, f"data.file={small_scans / '2.h5'}"),
-        (SCRIPT, *LINES, "batch_size=10000"),
-    ):
+    for script, *words in ((scan, f"data.file={small_scans / '2.h5'}"), (SCRIPT, *LINES, "batch_size=10000")):
         code, _, error = in_process(script, *words, f"output_dir={run}", "overwrite=true")
         assert code == 2 and error.count("error:") == 1 and files(run) == before, error
 

@@ -95,10 +95,7 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
     )
     assert (train.n_groups, val.n_groups, test.n_groups) == (16, 4, 49)
     assert train.photon_scale == val.photon_scale == test.photon_scale
-    with (
-        np.load(first / "recons/gt/recon.npz") as truth,
-        np.load(first / "recons/pinn/recon.npz") as recon,
-    ):
+    with np.load(first / "recons/gt/recon.npz") as truth, np.load(first / "recons/pinn/recon.npz") as recon:
         assert set(truth.files) == set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
         np.testing.assert_array_equal(recon["YY_pred"], recon["object"][0])
         np.testing.assert_array_equal(truth["object"], test.objects)
