@@ -429,7 +429,6 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
 @pytest.mark.parametrize(
     ("numbers", "contract", "domain"),
     [
-        ("roots", (), "amplitude"),
         ("scaled", (), None),
         ("scaled", ("ci_intensity_v2", "count_intensity"), "counts"),
         ("counts", ("legacy_v1", "normalized_amplitude"), "amplitude"),

@@ -4,7 +4,6 @@ import re
 
 import pytest
 import yaml
-from helpers.cli import ROOT
 from helpers.configuration import composed
 from helpers.keys import keys_of
 from omegaconf import OmegaConf
@@ -13,8 +12,6 @@ from ptycho.config import ConfigError
 from workflows.command_line import console, write_conf
 from workflows.command_line.words import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
-
-CONF = ROOT / "conf"
 
 
 def leaves(values):
