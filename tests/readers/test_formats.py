@@ -437,8 +437,8 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
 )
 def test_ptychopinn_domain(small, npz, numbers, contract, domain):
     """The file decides, and then the numbers: 0.137 √counts may be an amplitude or an intensity."""
-    roots = np.sqrt(small.counts, dtype=np.float32)
-    patterns = {"counts": small.counts, "roots": roots, "scaled": roots * np.float32(0.137)}[numbers]
+    scaled = np.sqrt(small.counts, dtype=np.float32) * np.float32(0.137)
+    patterns = {"counts": small.counts, "scaled": scaled}[numbers]
     attributes = dict(zip(("scale_contract_version", "measurement_domain"), contract, strict=False))
     scan = open_scan(npz(**scans.pinn(small, diff3d=patterns, **attributes)))
     assert scan.domain == domain and len(scan.warnings) == (len(contract) == 1)
