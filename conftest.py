@@ -8,6 +8,7 @@ import logging
 import os
 import runpy
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -240,40 +241,29 @@ def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **envi
     return stop.value.code
 
 
-@pytest.fixture
-def in_process(tmp_path, monkeypatch, capfd):
-    """``in_process(script, *overrides, …)``: :func:`run_script`, as exit code, stdout and stderr."""
-    root = logging.getLogger()
-    level = root.level
-
-    def run(script, *overrides, cwd=tmp_path, **settings):
-        capfd.readouterr()
-        with monkeypatch.context() as patch:
-            code = run_script(patch, script, overrides, cwd, **settings)
-        return code, *capfd.readouterr()
-
-    yield run
-    root.setLevel(level)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def in_process_once():
-    """:func:`in_process` for fixtures of a module: ``in_process_once(script, *overrides, cwd=…)``."""
+    """``in_process_once(script, *overrides, cwd=…)``: :func:`run_script`, as exit code, stdout and stderr."""
     root = logging.getLogger()
-    level = root.level
 
     def run(script, *overrides, cwd, **settings):
-        out, err = io.StringIO(), io.StringIO()
+        out, err, level = io.StringIO(), io.StringIO(), root.level
         with (
             pytest.MonkeyPatch.context() as patch,
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             code = run_script(patch, script, overrides, cwd, **settings)
+        root.setLevel(level)
         return code, out.getvalue(), err.getvalue()
 
-    yield run
-    root.setLevel(level)
+    return run
+
+
+@pytest.fixture
+def in_process(in_process_once, tmp_path):
+    """:func:`in_process_once` in the folder of the test."""
+    return partial(in_process_once, cwd=tmp_path)
 
 
 @pytest.fixture(scope="session")

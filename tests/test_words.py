@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.keys import sections
 
-from ptycho.config.messages import fields_of, sections_of
-from ptycho.evaluation.trust import FLAGS
+from ptycho.config.messages import fields_of
 from workflows.command_line.write_conf import PROGRAMS
 
 PARTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("extras/*/ptycho_*"))
@@ -135,59 +135,16 @@ def test_sentences_are_short(page):
     assert np.percentile(lengths, 90) <= LONG
 
 
-def literals_of(path):
-    """Line and text of every string literal of a file that is no docstring; values in it are a ``` ` ```."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    hidden = {id(part) for node in ast.walk(tree) for part in _docstring_of(node) + _parts_of(node)}
-    for node in ast.walk(tree):
-        if id(node) not in hidden and (text := _text_of(node)) is not None and PROSE.search(text):
-            yield node.lineno, text
-
-
-def _docstring_of(node):
-    body = getattr(node, "body", None)
-    first = body[0] if isinstance(body, list) and body else None
-    return [first.value] if isinstance(first, ast.Expr) else []
-
-
-def _parts_of(node):
-    return list(node.values) if isinstance(node, ast.JoinedStr) else []
-
-
-def _text_of(node):
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)
-    return None
-
-
-def shown_texts():
-    """File, line and text of everything that the program or its report shows."""
-    for root in ("ptycho", "workflows", *PARTS):
-        for path in sorted((ROOT / root).rglob("*.py")):
-            for line, text in literals_of(path):
-                yield f"{path.relative_to(ROOT)}:{line}", text
-    for path in sorted((ROOT / "scripts").glob("*.py")):
-        yield path.name, ast.get_docstring(ast.parse(path.read_text())) or ""
-    for path in [*sorted((ROOT / "conf").rglob("*.yaml")), *sorted((ROOT / "ptycho/report").rglob("*.j2"))]:
-        text = re.sub(r"\{[{%].*?[}%]\}|<[^>]*>", " ` ", path.read_text())
-        for number, line in enumerate(text.splitlines(), 1):
-            yield f"{path.relative_to(ROOT)}:{number}", line.strip()
-
-
-def test_what_the_program_shows_has_them_too():
-    """Help texts of all keys, findings, log lines, remedies, errors, the report."""
-    found = {place: words for place, text in shown_texts() if (words := private_words(text))}
-    assert found == {}
-
-
-def docstrings_of(path):
-    """Line and text of every docstring of a file."""
-    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, nodes) and (text := ast.get_docstring(node)) is not None:
-            yield node.body[0].lineno, text
+def strings_of(path):
+    """Line and text of every string and docstring of a file; values in an f-string are a ``` ` ```."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            parts_of_text = (part.value if isinstance(part, ast.Constant) else "`" for part in node.values)
+            yield node.lineno, "".join(parts_of_text)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, node.value
 
 
 def comments_of(path):
@@ -205,25 +162,34 @@ def comments_of(path):
     return texts.items()
 
 
-def prose_of(docstring):
-    """The docstring with the texts of its arguments and attributes, without their names, and without code."""
-    text = re.sub(r"(?s)``(.*?)``", r"`\1`", docstring)
+def prose_of(text):
+    """The text without code, and with the texts of arguments and attributes, but without their names."""
+    text = re.sub(r"(?s)``(.*?)``", r"`\1`", text)
     text = re.sub(r"\S+=\S+", "`", text)
     return re.sub(r"(?m)^ +(\w+(, \w+)*: )?", "", text)
 
 
 def private_words_in(path):
-    """Private words of the docstrings and comments of a file, each after the line where its text begins."""
-    texts = sorted([*docstrings_of(path), *comments_of(path)])
-    return [f"{line} {word}" for line, text in texts for word in private_words(prose_of(text))]
+    """Private words of the strings and comments of a file, each after the line where its text begins."""
+    texts = sorted([*strings_of(path), *comments_of(path)])
+    prose = [(line, prose_of(text)) for line, text in texts if PROSE.search(text)]
+    return [f"{line} {word}" for line, text in prose for word in private_words(text)]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_docstrings_and_comments_have_them_too(folder):
+def test_texts_and_comments_of_the_code_have_them_too(folder):
+    """Help texts of all keys, findings, log lines, remedies, errors, docstrings."""
     paths = sorted((ROOT / folder).rglob("*.py"))
     wrong = [f"{path.relative_to(ROOT)}:{word}" for path in paths for word in private_words_in(path)]
     assert paths
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("files", ["conf/**/*.yaml", "ptycho/report/**/*.j2"])
+def test_settings_and_templates_have_them_too(files):
+    lines = [line for path in sorted(ROOT.glob(files)) for line in path.read_text().splitlines()]
+    texts = [re.sub(r"\{[{%].*?[}%]\}|<[^>]*>", " ` ", line).strip() for line in lines]
+    assert [(line, words) for line in texts if (words := private_words(line))] == []
 
 
 def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_names(tmp_path):
@@ -237,45 +203,18 @@ def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_nam
 
 def test_help_texts_stand_alone():
     """They begin with a noun or a verb, not with what is said of the name of the key."""
-    texts = {f"{cls.__name__}.{name}": text for cls, name, text in help_texts()}
+    classes = {section for _, schema in PROGRAMS.values() for section in sections(schema)}
+    fields = [field for cls in classes for field in fields_of(cls).values() if field.description]
     unfinished = r"^(of|at|in|as|from|to|by|likewise|so many|what|where|which|how|that|these|the same)\b"
-    assert len(texts) > 150
-    assert {name: text for name, text in texts.items() if re.match(unfinished, text)} == {}
+    assert len(fields) > 150
+    assert [field.description for field in fields if re.match(unfinished, field.description)] == []
 
 
-def help_texts():
-    """Class, key and help text of every key of every program."""
-    classes, todo = set(), [cls for _, cls in PROGRAMS.values()]
-    while todo:
-        cls = todo.pop()
-        if cls in classes:
-            continue
-        classes.add(cls)
-        for name, field in fields_of(cls).items():
-            todo += sections_of(field.annotation).values()
-            if field.description:
-                yield cls, name, field.description
-
-
-def test_flags_have_them_too():
-    assert {name for name, flag in FLAGS.items() if private_words(f"{flag.means}; {flag.remedy}")} == set()
-
-
-def test_the_readme_is_two_pages():
+def test_pages_keep_their_lengths():
+    """The README has two pages and the words of the field, the page of results one, the menu one screen."""
     text = text_of("README.md")
+    words = "held-out L-BFGS preconditioner cross-validation maximum-likelihood plug-and-play regularisation"
+    assert [word for word in words.split() if word.lower() not in " ".join(text.lower().split())] == []
+    assert len(entries()) <= 12 and len(text_of("results.md").split()) <= 2500
     assert len(text.splitlines()) <= 180 and len(text.split()) <= 1300 and len(text.encode()) <= 10_000
     assert len(text.partition("ptycho inspect ")[0].split()) <= 120
-
-
-def test_the_readme_can_be_found_by_the_words_of_the_field():
-    text = re.sub(r"\s+", " ", text_of("README.md"))
-    words = "held-out L-BFGS preconditioner cross-validation maximum-likelihood plug-and-play regularisation"
-    assert [word for word in words.split() if word.lower() not in text.lower()] == []
-
-
-def test_the_menu_is_short():
-    assert len(entries()) <= 12
-
-
-def test_the_results_are_one_page():
-    assert len(text_of("results.md").split()) <= 2500

@@ -1,54 +1,28 @@
 """Training examples of a pretraining against loops and against the project's own measurement."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.pretraining import CLEAN, FORMS, config_of
 
 from ptycho.config import ConfigError, UnrolledModel
-from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
+from ptycho.config.pretrain_config import MaterialsConfig, MeasurementConfig
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
-from ptycho_pretrain.examples import (
-    Examples,
-    draw_dead_pixels,
-    measure_group,
-    shift_modes,
-)
+from ptycho_pretrain.examples import Examples, draw_dead_pixels, measure_group, shift_modes
 from ptycho_pretrain.pretraining import geometry_of_form
 
-FORMS = {
-    "single": {"N": 16, "C": 1, "batch": 2, "reach": 1},
-    "group": {"N": 16, "C": 3, "batch": 2, "reach": 5},
-    "modes": {"N": 18, "C": 2, "batch": 2, "reach": 3, "modes": 3},
-}
-CLEAN = {  # no photon noise, and no imperfection
-    "photons": (1e12, 1e12),
-    **{
-        f"{key}_share": 0.0
-        for key in ("background", "bad", "probe_error", "position_error", "start", "again", "solver")
-    },
-}
+PROBES = {"zone_plate": {"reach": [0.2, 0.4]}, "gaussian": None, "vortex": {"reach": [0.2, 0.4]}}
+MATERIALS = MaterialsConfig(phase_rad=(0.5, 2.0), absorption=(0.1, 0.8))
 
 
-def config_of(*forms, seed=0, maps=3, map_side=40, materials=None, **measurement):
-    return PretrainConfig(
-        seed=seed,
-        maps=maps,
-        map_side=map_side,
-        model=UnrolledModel(stages=1, width=4, misfit=True),
-        probes={"zone_plate": {"reach": [0.2, 0.4]}, "gaussian": None, "vortex": {"reach": [0.2, 0.4]}},
-        objects={"polygons": {"size": [4, 10]}, "clouds": None},
-        materials=materials or MaterialsConfig(phase_rad=(0.5, 2.0), absorption=(0.1, 0.8)),
-        measurement=MeasurementConfig(**(CLEAN | measurement)),
-        batches={name: BatchConfig(**FORMS[name]) for name in forms or FORMS},
-    )
-
-
-def batch_of(name, step=0, **changes):
-    config = config_of(name, **changes)
+def batch_of(name, step=0, **measurement):
+    """Form and batch of a pretraining with this form alone, without noise and imperfections but these."""
+    config = config_of(name, probes=PROBES, materials=MATERIALS, measurement=replace(CLEAN, **measurement))
     return config.forms[0], Examples(config).batch(step)
 
 
@@ -180,7 +154,7 @@ ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
 
 
 def measure(seed=0, energy=ENERGY, **changes):
-    return measure_group(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
+    return measure_group(energy, replace(CLEAN, **changes), np.random.default_rng(seed))
 
 
 def test_counts_are_whole_photons_of_the_specified_number():
@@ -216,12 +190,12 @@ def test_a_wrong_probe_changes_what_is_specified_and_not_what_is_measured():
 def test_wrong_positions_change_what_is_specified_and_not_what_is_measured():
     found = []
     for step in range(30):
-        _, right = batch_of("group", step)
+        form, right = batch_of("group", step)
         _, wrong = batch_of("group", step, position_error_share=1.0, position_error_px=(0.4, 0.4))
         np.testing.assert_array_equal(wrong["x"], right["x"])
         np.testing.assert_array_equal(wrong["probe"], right["probe"])
         np.testing.assert_array_equal(wrong["illumination"], right["illumination"])
-        inside = np.abs(wrong["offsets"]) < 5  # the others are kept within reach
+        inside = np.abs(wrong["offsets"]) < form.reach  # the others are kept within reach
         found.append((wrong["offsets"] - right["offsets"])[inside])
     assert np.std(np.concatenate(found)) == pytest.approx(0.4, rel=0.12)
 
@@ -236,7 +210,7 @@ def assert_same(one, two):
 
 
 def test_a_step_has_the_same_batch_whatever_came_before():
-    config = config_of(start_share=0.5, bad_share=0.5, photons=(1e3, 1e6))
+    config = config_of(measurement=replace(CLEAN, start_share=0.5, bad_share=0.5, photons=(1e3, 1e6)))
     examples = Examples(config)
     np.random.seed(1)  # noqa: NPY002  what the global generator would give
     there = [examples.batch(step) for step in range(6)]
@@ -252,23 +226,10 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     )
 
 
-def test_a_map_that_is_smaller_than_a_region_is_refused():
-    with pytest.raises(ConfigError, match=r"map_side=25: must be at least 26, the largest region"):
-        config_of(map_side=25)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (
-            {"photons": (0.0, 10.0)},
-            r"measurement\.photons=\[0\.0, 10\.0\]: must be \[low, high\] within \[1, 1e\+12\]",
-        ),
-        ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
-        ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
-        ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
-    ],
-)
-def test_impossible_measurements_are_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        MeasurementConfig(**changes)
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(ConfigError, match=r"map_side=21: must be at least 22, the largest region"):
+        config_of(map_side=21)
+    with pytest.raises(ConfigError, match=r"measurement\.solver_share=0\.8: must be at most 1 with"):
+        MeasurementConfig(solver_share=0.8)
+    with pytest.raises(ConfigError, match=r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"):
+        MeasurementConfig(solver_passes=(0, 3))

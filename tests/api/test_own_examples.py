@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 from helpers.cli import ROOT
+from helpers.quick import NOTHING_SELECTED
 
 import ptycho
 from ptycho.config import ConfigError, CustomModel
@@ -20,14 +21,6 @@ from ptycho.run.network import read_history
 N = 32
 GEOMETRY = Geometry(N, N + 3, 2, N)
 LENGTHS = {"energy_eV": 8000, "distance_m": 1.0, "detector_pixel_m": 75e-6}
-QUICK = {
-    "slices": 1,
-    "positions": False,
-    "flux": False,
-    "background": False,
-    "learn_probe": False,
-    "compile_xla": False,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +63,10 @@ def test_a_reader_that_fails_or_gives_something_else(tmp_path, monkeypatch):
 
 
 def test_a_regulariser(scan):
-    quick = QUICK | {"steps": 3, "half_scans": False, "progress": False, "error_map": False}
+    quick = NOTHING_SELECTED | {"steps": 3, "half_scans": False, "progress": False, "error_map": False}
+    quick |= {"learn_probe": False, "compile_xla": False, "regularisation_weight": 3.0}
     made = {
-        prior: ptycho.reconstruct(scan, regulariser=prior, regularisation_weight=3.0, **quick)
+        prior: ptycho.reconstruct(scan, **quick | {"regulariser": prior})
         for prior in ("edge_preserving", "own_regulariser:CAUCHY")
     }
     assert np.abs(made["own_regulariser:CAUCHY"].object - made["edge_preserving"].object).max() > 1e-3
@@ -160,10 +154,7 @@ def written_scalars(folder, tag):
     "made, message",
     [
         (3, "gives int; must give a Keras layer"),
-        (
-            keras.layers.Dense(3),
-            r"fails for x \(2, 2, 32, 32\), offsets \(2, 2, 2\), probe \(1, 32, 32\): TypeE",
-        ),
+        (lambda *given: 1 / 0, r"fails for x \(2, 2, 32, 32\), offsets .*: Z"),
         (lambda x, offsets, probe: x[:, 0], r"gives \(2, 32, 32\) float32; must be \(2, 35, 35\) complex64"),
     ],
     ids=["no layer", "fails", "another shape"],
@@ -175,18 +166,8 @@ def test_a_generator_that_cannot_be(monkeypatch, made, message):
         def call(self, x, offsets, probe):
             return made(x, offsets, probe)
 
-    layer = Layer() if callable(made) and not isinstance(made, keras.layers.Layer) else made
+    layer = Layer() if callable(made) else made
     monkeypatch.setattr(own_generator, "build", lambda geometry, seed: layer)
     allow(["own_generator:build"])
     with pytest.raises(ConfigError, match=rf"^model\.target=own_generator:build: {message}"):
         build_custom(settings=CustomModel(target="own_generator:build"), geometry=GEOMETRY, seed=0)
-
-
-def test_names_of_layers_do_not_depend_on_what_was_built_before():
-    """Otherwise weights could not be read by the process that wrote them."""
-    allow(["own_generator:build"])
-    settings = CustomModel(target="own_generator:build")
-    one, two = (build_custom(settings=settings, geometry=GEOMETRY, seed=4) for _ in range(2))
-    assert [variable.path for variable in one.variables] == [variable.path for variable in two.variables]
-    for first, second in zip(one.variables, two.variables, strict=True):
-        np.testing.assert_array_equal(first, second)

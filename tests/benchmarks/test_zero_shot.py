@@ -7,10 +7,8 @@ import pytest
 import yaml
 from helpers.study import table_rows
 
-from benchmarks.study.__main__ import HERE, KINDS, main
-from benchmarks.study.framework import load
-from benchmarks.study.zero_shot import BOTH, METHODS
-from benchmarks.study.zero_shot_methods import METHODS as FUNCTIONS
+from benchmarks.study.__main__ import main
+from benchmarks.study.zero_shot import BOTH
 from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.networks import build_pinn
@@ -47,51 +45,19 @@ STUDY = {
 }
 
 
-def scan(**changes):
-    settings = {
-        "probe": Entry("ring", 1.0, {"diameter": (0.4, 0.5), "shift": (0.05, 0.05)}),
-        "object": Entry("foam", 1.0, {"size": (6.0, 10.0)}),
-        "material": MaterialsConfig((0.8, 1.2), (0.3, 0.5), 0.0, 0.0),
-        "path": "fermat",
-        "overlap": 0.6,
-        "photons": 1e9,
-        "N": 32,
-        "positions": 20,
-        "seed": 3,
-    }
-    return KindScan(**(settings | changes))
-
-
-def write(folder, study):
-    path = folder / "zero.yaml"
-    path.write_text(yaml.safe_dump(study, sort_keys=False))
-    return path
-
-
-# ---- the definition
-
-
-def test_the_study_of_the_repository():
-    study = load(HERE / "zero_shot.yaml", [], KINDS)
-    scans = study.scans_by_panel
-    assert {name: len(some) for name, some in scans.items()} == {
-        "kinds": 8 * 5,
-        "doses": 3 * 3,
-        "materials": 2 * 5,
-        "sizes": 2 * 3,
-        "large": 1,
-    }
-    assert METHODS == tuple(FUNCTIONS) == study.methods
-    cells = study.cells()
-    assert len(cells) == 63 * 2, "three scans are in two panels; without lsqml"
-    assert len({cell.name for cell in cells}) == len(cells)
+SCAN = KindScan(
+    probe=Entry("ring", 1.0, {"diameter": (0.4, 0.5), "shift": (0.05, 0.05)}),
+    object=Entry("foam", 1.0, {"size": (6.0, 10.0)}),
+    material=MaterialsConfig((0.8, 1.2), (0.3, 0.5), 0.0, 0.0),
+    **{"path": "fermat", "overlap": 0.6, "photons": 1e9, "N": 32, "positions": 20, "seed": 3},
+)
 
 
 # ---- the scan
 
 
 def test_a_scan_against_a_slow_loop():
-    data = simulate_kind_scan(scan())
+    data = simulate_kind_scan(SCAN)
     N, axis = data.N, np.arange(data.N)
     dft = np.exp(-2j * np.pi * np.outer(axis - N // 2, axis) / N) / np.sqrt(N)  # zero frequency at N//2
     shares = []
@@ -127,7 +93,7 @@ def run(tmp_path_factory):
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
     network = build_pinn(config, Geometry(32, 34, 1, 32))
-    setup = Setup(simulate_kind_scan(scan()).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
+    setup = Setup(simulate_kind_scan(SCAN).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())
     write_network(folder, "pinn", get_weights(network), {"complete": True}, [{"epoch": 1, "loss": 1.0}])
@@ -137,7 +103,8 @@ def run(tmp_path_factory):
 def test_a_study_from_its_first_cell_to_its_report(run, tmp_path, capsys, caplog, within):
     caplog.set_level("INFO")
     out = tmp_path / "out"
-    words = [str(write(tmp_path, STUDY)), f"run={run}", "--output", str(out)]
+    (tmp_path / "zero.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+    words = [str(tmp_path / "zero.yaml"), f"run={run}", "--output", str(out)]
     assert main([*words, "--only", "rings"]) == 0 and "2 cells: 2 to do" in caplog.text
     assert main(words) == 0 and "4 cells: 2 to do" in caplog.text
     for probe in ("disk", "ring"):  # the ring is looked at below

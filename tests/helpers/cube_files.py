@@ -33,16 +33,6 @@ def hspy(folder, cube):
     return folder / "a.hspy"
 
 
-def hspy_angstrom(folder, cube):
-    pytest.importorskip("rsciio.hspy").file_writer(str(folder / "a.hspy"), signal(cube, "Å", (5.0, 2.5)))
-    return folder / "a.hspy"
-
-
-def hspy_micron(folder, cube):
-    pytest.importorskip("rsciio.hspy").file_writer(str(folder / "a.hspy"), signal(cube, "µm", (5e-4, 2.5e-4)))
-    return folder / "a.hspy"
-
-
 def blo(folder, cube):
     pytest.importorskip("rsciio.blockfile").file_writer(str(folder / "a.blo"), signal(cube.astype(np.uint8)))
     return folder / "a.blo"

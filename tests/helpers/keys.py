@@ -1,6 +1,6 @@
 """The keys of a program, by its schema."""
 
-from ptycho.config.messages import sections_of
+from ptycho.config.messages import fields_of, sections_of
 from workflows.command_line.schema_text import in_order
 
 
@@ -10,3 +10,11 @@ def keys_of(cls, prefix=""):
         yield f"{prefix}{name}"
         for section in sections_of(field.annotation).values():
             yield from keys_of(section, f"{prefix}{name}.")
+
+
+def sections(schema):
+    """A schema, and the schemas of all sections in it."""
+    yield schema
+    for field in fields_of(schema).values():
+        for section in sections_of(field.annotation).values():
+            yield from sections(section)

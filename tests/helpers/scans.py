@@ -49,6 +49,11 @@ def raw_scan(frames, positions, /, **changes):
     return RawScan(**(values | changes))
 
 
+def finding_on(scan, what):
+    """The finding on ``what`` of an interpreted scan, or of a list of findings."""
+    return next(finding for finding in getattr(scan, "findings", scan) if finding.what == what)
+
+
 def save_npz(path, *, compressed=False, **arrays):
     """An NPZ file with some arrays."""
     (np.savez_compressed if compressed else np.savez)(path, **arrays)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 
 STUB = "import sys; sys.path.insert(0, {tests!r}); from helpers.study import run; run(sys.argv, {here!r})"
@@ -32,17 +31,10 @@ def calls(here):
 
 
 def run(argv, here):
-    """Fail if ``here/broken`` names one of the words; hang as long as ``here/slow`` exists."""
+    """Fail if ``here/broken`` names one of the words."""
     here, words = Path(here), argv[1:]
     with (here / "calls").open("a") as file:
         file.write(" ".join([Path(argv[0]).stem, *words]) + "\n")
-    if (here / "slow").exists():
-        (here / "slow").write_text("begun")
-        try:
-            time.sleep(60)
-        except KeyboardInterrupt:
-            (here / "stopped").touch()
-            sys.exit(130)
     if (here / "broken").exists() and (here / "broken").read_text() in " ".join(words):
         sys.exit("error: it broke")
     given = dict(word.replace("'", "").split("=", 1) for word in words)

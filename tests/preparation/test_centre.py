@@ -37,7 +37,7 @@ def test_a_beam_alone(beam):
 
 
 @every_beam
-@pytest.mark.parametrize("column", [55, 61, 66])
+@pytest.mark.parametrize("column", [55, 66])
 def test_dead_columns_anywhere_in_the_beam(beam, column):
     good = np.ones((H, W), bool)
     good[:, column : column + 2] = False
@@ -55,7 +55,7 @@ def test_diffuse_intensity_and_a_sloping_background_do_not_shift_the_centre(beam
     assert off(beam + beam.sum() * slope / slope.sum()) <= 1
 
 
-@pytest.mark.parametrize("part", [0.05, 0.2, 0.4])
+@pytest.mark.parametrize("part", [0.05, 0.4])
 def test_a_bright_field_disk_between_pixels(part):
     shape, true = (256, 256), (126.0, 127.7)
     disk = gaussian_filter((radius(true, shape) < 40).astype(float), 1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.scans import METRES, raw_scan
+from helpers.scans import METRES, finding_on, raw_scan
 from scipy.ndimage import gaussian_filter
 
 import ptycho
@@ -27,10 +27,6 @@ def raw(**changes):
 
 def config(**changes):
     return DataConfig(file="scan", **({"physics": "near_field"} | changes))
-
-
-def finding_on(scan, what):
-    return next(finding for finding in scan.findings if finding.what == what)
 
 
 def test_a_parallel_beam():
@@ -68,9 +64,12 @@ def test_the_window_is_the_detector_and_a_margin():
     assert interpret(raw(), config(N=64)).N == 64
 
 
-def test_what_is_missing_is_named():
+def test_what_is_missing_or_made_for_far_fields_is_named():
     with pytest.raises(ConfigError, match=r"data\.distance_m=, data\.detector_pixel_m="):
         interpret(raw(distance_m=None, detector_pixel_m=None), config())
+    for probe, models, message in ((OwnProbe(), ("lsqml",), "LSQ-ML"), (ZonePlateProbe(), (), "zone_plate")):
+        with pytest.raises(ConfigError, match=f"data.physics=near_field.*{message}"):
+            ScanRunConfig(data=config(), probe=probe, models=models)
     with pytest.raises(ConfigError, match=r"data\.physics=near_field"):
         config(physics=None, source_distance_m=0.1)
 
@@ -79,19 +78,6 @@ def test_a_transfer_function_that_aliases_is_reported():
     warnings = interpret(raw(distance_m=3.0), config()).warnings
     assert any("λz/dx² = 300" in line and "data.N=300" in line for line in warnings)
     assert not interpret(raw(), config()).warnings
-
-
-@pytest.mark.parametrize(
-    ("probe", "models", "message"),
-    [
-        (OwnProbe(), ("pinn",), "networks"),
-        (OwnProbe(), ("lsqml",), "LSQ-ML"),
-        (ZonePlateProbe(), (), "zone_plate"),
-    ],
-)
-def test_what_is_made_for_far_fields_is_refused(probe, models, message):
-    with pytest.raises(ConfigError, match=f"data.physics=near_field.*{message}"):
-        ScanRunConfig(data=config(), probe=probe, models=models)
 
 
 def test_a_files_probe_goes_on_beyond_its_edge():

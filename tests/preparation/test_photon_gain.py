@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.scans import raw_scan
+from helpers.scans import finding_on, raw_scan
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ScanRunConfig
@@ -15,7 +15,6 @@ from ptycho.preparation.prepare import interpret
 
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)
-WIDTHS = (3.0, 5.0, 8.0)  # of Gaussian probes, in pixels of 64
 
 
 def means(photons, width=5.0, seed=0, curvature=0.0):
@@ -41,8 +40,7 @@ def stored(intensities, dtype=np.float32):
 
 
 @pytest.mark.parametrize("photons", [3e3, 1e6])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("gain", [0.37, 1234.5])
+@pytest.mark.parametrize(("width", "gain"), [(3.0, 0.37), (8.0, 1234.5)])
 def test_scaled_counts(photons, width, gain):
     found = photon_gain(stored(gain * counts(photons, width)), GOOD)
     assert found.value == pytest.approx(gain, rel=1e-6)
@@ -61,20 +59,12 @@ def test_roots_of_counts_and_normalised_amplitudes():
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.05])
-@pytest.mark.parametrize("photons", [3e2, 3e4, 1e8])
+@pytest.mark.parametrize("photons", [3e2, 1e8])
 @pytest.mark.parametrize("width", [3.0, 14.0])
 def test_patterns_without_noise_have_no_photons(photons, width, curvature):
     """The patterns are stored without rounding, and in steps of 1, 0.01 and 7."""
     mean = means(photons, width, curvature=curvature)
-    written = [
-        mean,
-        np.rint(mean),
-        np.floor(mean),
-        np.ceil(mean),
-        np.round(mean, 2),
-        0.37 * np.rint(mean / 7),
-    ]
-    for intensities in written:
+    for intensities in (mean, np.rint(mean), np.floor(mean), np.round(mean, 2), 0.37 * np.rint(mean / 7)):
         assert photon_gain(stored(intensities), GOOD).value is None
 
 
@@ -124,17 +114,14 @@ def interpreted(scan, **stated):
     return interpret(scan, DataConfig(file="scan", N=N, hot_pixels=False, **stated))
 
 
-def gain_of(scan):
-    return next(finding for finding in scan.findings if finding.what == "photon gain")
-
-
 @pytest.mark.parametrize("domain", ["intensity", "amplitude"])
 def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     n = counts(1e5)
     frames = (0.37 * n if domain == "intensity" else np.sqrt(0.37 * n)).astype(np.float32)
     scan = interpreted(raw(frames, domain))
     assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
-    assert gain_of(scan).value == "0.37" and "set data.gain=… to change it" in gain_of(scan).why
+    finding = finding_on(scan, "photon gain")
+    assert finding.value == "0.37" and "set data.gain=… to change it" in finding.why
     np.testing.assert_allclose(scan.patterns(slice(0, 3)) ** 2, n[:3], rtol=1e-5)
     _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert data.counts
@@ -145,7 +132,7 @@ def test_an_uncertain_gain_must_be_specified(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
     scan = interpreted(raw(frames, "intensity", **changes))
     assert not scan.counts and scan.detector.gain == 1
-    assert gain_of(scan).value == "unknown"
-    assert "patterns are not taken as counts; set data.gain=… if they are" in gain_of(scan).why
+    finding = finding_on(scan, "photon gain")
+    assert finding.value == "unknown" and "patterns are not taken as counts; set data.gain=…" in finding.why
     _, data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert not data.counts

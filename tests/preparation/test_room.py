@@ -1,6 +1,5 @@
 """Space for a scan is checked before anything is copied, in Python and on the command line."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import ptycho
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.room import check_memory_for
-from ptycho.run.scan_plan import plan
 
 CONFIG = ScanRunConfig(data=DataConfig(file=("a.h5",)), models=())
 
@@ -25,11 +23,8 @@ def scan_with(far):
     )
 
 
-def test_an_excluded_isolated_position_takes_no_memory():
-    check_memory_for(CONFIG, scan_with([4]))
-
-
 def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
+    check_memory_for(CONFIG, scan_with([4]))  # one isolated position is excluded, and takes no memory
     with pytest.raises(ConfigError, match=r"memory: needs .* TB .*exclude them, data\.drop=\[14,15\]$"):
         check_memory_for(CONFIG, scan_with([4, 5]))
 
@@ -43,24 +38,4 @@ def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
     monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: disk)
     message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
     with pytest.raises(ConfigError, match=message):
-        scan.dataset()
-    with pytest.raises(ConfigError, match=message):
         ptycho.reconstruct(scan, "solver")
-
-
-def test_the_command_line_refuses_a_scan_for_which_the_disk_is_too_small(monkeypatch, tmp_path):
-    places = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
-    np.savez(
-        tmp_path / "a.npz",
-        diff3d=np.random.default_rng(0).poisson(9, (30, 32, 32)).astype(np.float32),
-        xcoords=places[:, 1],
-        ycoords=places[:, 0],
-        probeGuess=np.ones((32, 32), np.complex64),
-    )
-    config = replace(
-        CONFIG, data=DataConfig(file=(str(tmp_path / "a.npz"),), domain="counts"), output_dir=str(tmp_path)
-    )
-    plan(config)
-    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: SimpleNamespace(free=9))
-    with pytest.raises(ConfigError, match=r"disk: a copy of the 30 patterns takes .*output_dir elsewhere"):
-        plan(config)

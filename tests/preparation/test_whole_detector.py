@@ -32,14 +32,10 @@ def config(**changes):
 @pytest.mark.parametrize(
     ("shape", "centre", "b", "N"),
     [
-        ((64, 64), (32, 32), 1, 64),
         ((62, 62), (31, 31), 1, 62),  # 2·31: no fast transform, but exact
         ((64, 64), (31, 32), 1, 66),  # from −31 to 32: 33 on either side
         ((64, 64), (31, 30), 1, 70),  # 68 = 4·17 has no fast transform
-        ((65, 65), (32, 32), 1, 66),
         ((100, 100), (49, 50), 1, 108),  # 102 = 6·17, 104 = 8·13, 106 = 2·53
-        ((64, 100), (32, 50), 1, 100),
-        ((100, 100), (50, 50), 2, 50),
         ((66, 66), (33, 33), 4, 18),
         ((9, 12), (4, 6), 1, 16),
         ((1000, 1000), (500, 500), 1, 1000),
@@ -69,9 +65,7 @@ def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio,
         assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
 
 
-@pytest.mark.parametrize(
-    ("shape", "centre"), [((33, 33), None), ((32, 32), (15, 14)), ((20, 32), None), ((31, 24), (17, 11))]
-)
+@pytest.mark.parametrize(("shape", "centre"), [((33, 33), None), ((31, 24), (17, 11))])
 def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre):
     source = raw(shape, centre)
     scan = interpret(source, config())

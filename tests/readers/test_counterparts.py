@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from helpers.hdf5 import J, cxi_arrays, made_up, written
 
-from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.table import open_raw
@@ -45,19 +44,7 @@ def test_positions_of_the_frames_that_are_used(tmp_path, made):
 
 def test_more_positions_than_frames(tmp_path, made):
     """A scan that was stopped."""
-    raw, used = _stopped(tmp_path, made, frames=9)
-    np.testing.assert_allclose(raw.positions[used], made.metres[:9], atol=1e-20)
-
-
-def _stopped(tmp_path, made, **data):
     path = written(tmp_path / "s.cxi", cxi_arrays(made, **{"entry_1/data_1/data": made.counts[:9]}))
-    config = DataConfig(file=str(path), **data)
-    return open_raw(config), checked_frames(config, 9)
-
-
-@pytest.mark.parametrize("data", [{}, {"drop": (3,)}, {"frames": J + 1}])
-def test_without_such_a_key_they_are_refused(tmp_path, made, data):
-    with pytest.raises(ConfigError, match=rf"holds {J + 2} patterns, .* {J} positions; .*data\.frames={J} "):
-        opened(tmp_path, made, J + 2, **data)
-    with pytest.raises(ConfigError, match=rf"holds 9 patterns, .* {J} positions; .*data\.frames=9 "):
-        _stopped(tmp_path, made)
+    config = DataConfig(file=str(path), frames=9)
+    used = checked_frames(config, 9)
+    np.testing.assert_allclose(open_raw(config).positions[used], made.metres[:9], atol=1e-20)

@@ -6,7 +6,7 @@
 import re
 
 import pytest
-from helpers.cli import ROOT, files, fresh
+from helpers.cli import files
 from omegaconf import OmegaConf
 
 from benchmarks.hostile_scans import FORMATS, SCAN_CASES, ScanWorld
@@ -18,7 +18,6 @@ from ptycho.readers.table import open_raw
 from ptycho.run.scan_plan import plan
 from workflows.convert.inspect_scan import InspectConfig, lines, report
 
-SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
 REFUSED = [case for case in SCAN_CASES if not case.doubtful]
 DOUBTFUL = [case for case in SCAN_CASES if case.doubtful]
 
@@ -70,14 +69,3 @@ def test_doubtful(world, case):
     assert len([line for line in warnings if re.search(case.message, line)]) == 1, warnings
     assert len(warnings) <= 2 and all(line.isprintable() for line in warnings)
     plan(ScanRunConfig(data=data))
-
-
-def test_refused_as_a_command(world):
-    case = REFUSED[len(REFUSED) // 3]
-    overrides = case.make(world)
-    before = files(world.folder.parent)
-    done = fresh(world.folder, SCRIPT, *overrides, "output_dir=out")
-    assert done.returncode == 2 and done.stdout == ""
-    assert re.fullmatch(r"error: [^\n]+\n", done.stderr), done.stderr
-    assert re.search(case.message, done.stderr.rstrip())
-    assert files(world.folder.parent) == before

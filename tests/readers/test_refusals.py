@@ -13,20 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers import scans
-from helpers.hdf5 import (
-    DET,
-    SRC,
-    H,
-    J,
-    W,
-    cxi_arrays,
-    eiger_folder,
-    made_up,
-    product,
-    refused,
-    same,
-    written,
-)
+from helpers.hdf5 import DET, SRC, H, J, W, cxi_arrays, eiger_folder, made_up, product, refused, same, written
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
@@ -59,17 +46,11 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         (BY_KEYS | {"good": "e", "bad": "f"}, {}, r"must have one shape"),
         (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
         ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
-        ({"patterns": "a"}, {}, "needs either positions, or positions_row and positions_col, or data.posit"),
         (BY_KEYS | {"positions_row": "c"}, {}, "needs either positions, or positions_row and positions_col"),
-        (
-            {"patterns": "a", "positions_row": "c", "positions_col": "c"},
-            {"axes": "xy"},
-            r"data\.position_axes=xy: positions_row",
-        ),
+        ({"patterns": "a", "positions_row": "c", "positions_col": "c"}, {"axes": "xy"}, "position_axes=xy"),
         ({}, {"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
         ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({}, {"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
-        ({}, {"format": "tike"}, r"lacks patterns .data.; it has a, b"),
         ({"a": "b"}, {"format": "ptychopinn"}, r"data\.keys=a: the format ptychopinn does not need it"),
     ],
 )
@@ -100,13 +81,10 @@ def test_a_second_file_that_is_of_no_use(tmp_path, made):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (lambda npz: npz[: len(npz) // 2], "not a readable .npz .it is cut short or damaged"),
-        (lambda npz: npz[:-30], "not a readable .npz"),
         (lambda npz: b"", "is empty"),
         (lambda npz: b"diff3d = 4", "is no HDF5, NPZ or TIFF file; it begins with b'diff3d"),
         (lambda npz: b"\x93NUMPY\1\0", "holds patterns without positions"),
         (lambda npz: b"MATLAB 5.0 MAT-file", r"data\.scan_step_A"),
-        (lambda npz: b"BZh91AY", "bunzip2"),
     ],
 )
 def test_files_that_are_no_archive(tmp_path, content, match):
@@ -187,10 +165,7 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
     [
         (lambda m: {"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
         (lambda m: {"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
-        (lambda m: {"ppX": m.metres[:9, 1]}, r"ppY \(15,\) and ppX \(9,\) do not fit 15 patterns"),
-        (lambda m: {"ppX": np.full(J, b"a")}, "ppX .* is text or references; must be real numbers"),
         (lambda m: {"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
-        (lambda m: {"dp": m.counts.astype(complex)}, "dp .* is complex128; must be real numbers"),
         (lambda m: {"dp": h5py.Empty("f4")}, "dp has shape None"),
     ],
 )
@@ -202,18 +177,9 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
     ("arrays", "match"),
     [
         (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
-        (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.pinn(m, diff3d=m.probe), r"diff3d \(2, 9, 12\) has dtype complex64; must be real"),
         (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
-        (
-            lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=np.array("no")),
-            r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
-        ),
+        (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
         (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
-        (
-            lambda m: product(None, made_up(), patterns=made_up().counts, bad_pixels=m.bad),
-            r"the mask has shape \(9, 12\); must be \(11, 14\)",
-        ),
         (
             lambda m: product(None, made_up(), patterns=made_up().counts, indexes=np.arange(15) * 0.5),
             r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",
@@ -237,14 +203,6 @@ def test_all_problems_come_at_once(tmp_path, made):
     refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
 
 
-def test_chunks_without_positions_or_patterns(tmp_path, made):
-    arrays = {f"chunks/{k}/data": made.counts for k in (0, 1)} | {"meta/energy": 6.2}
-    arrays |= {"chunks/0/positions": made.metres}
-    refused(written(tmp_path / "a.ptyd", arrays), "lacks positions .chunks/1/positions.")
-    empty = {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}
-    refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
-
-
 # -- other files ---------------------------------------------------------------------------------------------
 
 
@@ -253,31 +211,30 @@ def places_for(folder, made):
     return ReadOptions(positions_file=str(folder / "p.npy"), unit="m", axes="rc")
 
 
-def test_links_to_nowhere(tmp_path, made):
-    master, options = eiger_folder(tmp_path, made), places_for(tmp_path, made)
-    part = tmp_path / "s_data_000002.h5"
-    written(part, {"other": 1})
-    refused(master, f"data_000002 refers to /entry/data/data in {part.name}, which is not there", options)
-    part.write_text("text")
-    refused(master, f"{part.name}, and cannot read it: not an HDF5 file", options)
-    with h5py.File(master, "a") as file:
-        del file["entry/data/data_000002"]
-    refused(master, "has entry/data/data_000001 to entry/data/data_000003, but not data_000002", options)
-
-
-@pytest.mark.parametrize("how", ["relative", "absolute", "symlink"])
-def test_links_that_lead_away_are_refused(tmp_path, made, how):
+@pytest.mark.parametrize("name", ["../secret.h5", "near.h5"])
+def test_links_that_lead_away_are_refused(tmp_path, made, name):
     inside = tmp_path / "inside"
     inside.mkdir()
     secret = written(tmp_path / "secret.h5", {"entry/data/data": made.counts})
-    if how == "symlink":
-        (inside / "near.h5").symlink_to(secret)
-    name = {"relative": "../secret.h5", "absolute": str(secret), "symlink": "near.h5"}[how]
+    (inside / "near.h5").symlink_to(secret)
     path = written(inside / "m.h5", {"entry/data/data_000001": h5py.ExternalLink(name, "/entry/data/data")})
     places = places_for(tmp_path, made)
     refused(path, f"which is {secret}, outside the folder {inside}; .*set data.links_root={tmp_path}", places)
     same(open_scan(path, replace(places, links_root=str(tmp_path))), made)
     refused(path, f"outside the folder {inside} and /usr", replace(places, links_root="/usr"))
+
+
+def test_parts_that_are_missing(tmp_path, made):
+    master, options = eiger_folder(tmp_path, made), places_for(tmp_path, made)
+    written(tmp_path / "s_data_000002.h5", {"other": 1})
+    refused(master, "refers to /entry/data/data in s_data_000002.h5, which is not there", options)
+    (tmp_path / "s_data_000002.h5").write_text("text")
+    refused(master, r"s_data_000002\.h5, and cannot read it: not an HDF5 file", options)
+    with h5py.File(master, "a") as file:
+        del file["entry/data/data_000002"]
+    refused(master, "has entry/data/data_000001 to entry/data/data_000003, but not data_000002", options)
+    empty = {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}
+    refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
 
 
 def virtual(path, made, sources):

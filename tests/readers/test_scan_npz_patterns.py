@@ -2,22 +2,21 @@
 
 import numpy as np
 import pytest
-from helpers.scans import J, Made, equal, pinn, save_npz
+from helpers.scans import Made, equal, save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.npz import NpzPatterns
-from ptycho.readers.table import open_scan
 
 
 @pytest.fixture(scope="module")
-def made():
+def small():
     return Made()
 
 
 @pytest.fixture
-def save(tmp_path):
+def npz(tmp_path):
     return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
 
 
@@ -28,33 +27,17 @@ def save(tmp_path):
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("order", ["phw", "hwp"])
 @pytest.mark.parametrize("dtype", [">u2", "<f4"])
-def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order, dtype):
-    array = made.counts.transpose([("phw").index(axis) for axis in order])
+def test_patterns_are_read_in_every_order(small, npz, compressed, fortran, order, dtype):
+    array = small.counts.transpose([("phw").index(axis) for axis in order])
     array = np.require(array.astype(dtype), requirements="F" if fortran else "C")
-    path = save(compressed=compressed, a=array)
+    path = npz(compressed=compressed, a=array)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
-    equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
+    equal(source, small.counts.astype(np.dtype(dtype).newbyteorder("=")))
 
 
-@pytest.fixture
-def large(made):
-    return np.random.default_rng(3).integers(0, 2**16, (J, 90, 120), np.uint16)
-
-
-def test_a_bit_flip_is_found(made, save, large):
-    path = save(**pinn(made, diff3d=large))
-    content = bytearray(path.read_bytes())
-    content[content.find(large[3].tobytes())] ^= 64
-    path.write_bytes(content)
-    source = open_scan(path).patterns
-    source.read(slice(0, 3))
-    with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(its checksum does not fit"):
-        source.read(slice(3, J))
-
-
-def test_no_room_for_a_copy(made, save, tmp_path):
-    path = save(compressed=True, a=made.counts)
+def test_no_room_for_a_copy(small, npz, tmp_path):
+    path = npz(compressed=True, a=small.counts)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
@@ -69,14 +52,8 @@ def test_no_room_for_a_copy(made, save, tmp_path):
     [
         (np.arange(9, dtype=np.int32), "", "counts", "int32"),
         (np.arange(9.0), "", "counts", "whole numbers"),
-        (
-            np.sqrt(np.arange(3000, dtype=np.float32)),
-            "diff3d",
-            "amplitude",
-            "the squares of the patterns are whole",
-        ),
+        (np.sqrt(np.arange(3000, dtype=np.float32)), "diff3d", "amplitude", "the squares of the patterns"),
         (np.linspace(0, 3, 50), "diff3d", None, "reach 3; perhaps data.domain=amplitude"),
-        (np.linspace(0, 3e4, 50), "diff3d", None, "reach 3e+04; perhaps data.domain=intensity"),
         (np.linspace(0, 3, 50), "diffraction", "amplitude", "prepared files"),
         (np.arange(9, dtype=np.uint8), "diffamp", "amplitude", "diffamp"),
         (np.zeros(9), "", None, "nothing but zeros"),

@@ -1,7 +1,6 @@
 """Mistakes of a user: one line on stderr, exit code 2, nothing written."""
 
 import json
-import os
 import re
 from functools import partial
 
@@ -40,27 +39,13 @@ MISTAKES = [
     # unknown keys, values and options; syntax
     (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
     (["-m", "hydra/sweeper=optuna"], r"hydra/sweeper=optuna: all jobs are planned before .* use ptycho tune"),
-    (["+nn=3"], r"nn=3: unknown key; known are N, "),
-    (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
-    (["probe=3"], r"must be a string"),
     (["seed=[1"], r"seed=\[1: must be key=value"),
     (["gridsize=1,2"], r"gridsize=1,2.*--multirun"),
-    (["seed=${nothing}"], r"nothing"),
-    # numbers
-    (["N=65"], r"N=65: must be a power of two from 32 to 512"),
-    (["batch_size=3000"], r"batch_size=3000: must be at most the number of training groups, 2048"),
-    # beyond the memory of any machine, or of this one
-    (
-        ["nimgs_train=1e6"],
-        r"memory: needs about 3.32 TB while it simulates, and .* the objects, 2.46 TB: lower",
-    ),
-    (["-m", "nimgs_test=1,1000000"], r"memory: needs about .* TB .* the test patterns"),
-    # probes
+    (["nimgs_train=1e6"], r"memory: needs about 3.32 TB while it simulates, and .* 2.46 TB: lower"),
     (["probe=npz", "probe.file=missing.npz"], r"probe.file=missing.npz: no such file"),
     # sweeps: no job starts if one is wrong
     (["-m", "gridsize=2,0"], r"gridsize=0: must be an integer from 1 to 64"),
-    (["-m", "N=64,128", "size=100"], r"size=100: must be at least .* = 132"),
 ]
 
 
@@ -77,56 +62,20 @@ def test_another_backend_of_keras(refused, monkeypatch):
 # ---- probe files
 
 
-class Trap:
-    """Leaves a file behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return (os.mkdir, (self.path,))
-
-
-def test_pickles_in_probe_files_are_not_executed(refused, tmp_path):
-    trap = np.empty((64, 64), object)
-    trap[:] = Trap(tmp_path / "sprung")
-    np.savez(tmp_path / "array.npz", probeGuess=trap)
-    np.save(tmp_path / "bare.npy", trap)
-    (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
-    for name, why in {"array.npz": "holds Python objects", "bare.npz": "not a readable .npz"}.items():
-        assert why in refused("probe=npz", f"probe.file={tmp_path / name}", OUT)
-    assert not (tmp_path / "sprung").exists()
+def test_pickles_in_probe_files_are_not_read(refused, tmp_path):
+    np.savez(tmp_path / "array.npz", probeGuess=np.full((64, 64), None))
+    assert "holds Python objects" in refused("probe=npz", f"probe.file={tmp_path / 'array.npz'}", OUT)
 
 
 # ---- output folders
 
 
-def test_a_folder_that_holds_a_run_is_refused_and_left_alone(refused, tmp_path):
-    run = tmp_path / "run"
-    folder = RunFolder(run)
-    folder.json("metrics.json", {})
-    folder.json("pinn/model.json", {})
-    line = refused(f"output_dir={run}")
-    assert line == (
-        f"output_dir={run}: holds another run (files.json, metrics.json, pinn); "
-        "choose another folder, or overwrite=true to replace it"
-    )
-
-
 def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
+    assert "output_dir=" in refused("output_dir=")
     RunFolder(tmp_path / "sweep" / "1_seed=1").text("run.log", "")
     assert "1_seed=1: holds another run (files.json, run.log)" in refused(
         "-m", "seed=0,1", f"output_dir={tmp_path}/sweep"
     )
-
-
-def test_a_folder_that_cannot_be_written(refused, tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "loop").symlink_to("loop")
-    for path in (tmp_path / name for name in ("file/below", "long" * 100, "loop")):
-        assert refused(f"output_dir={path}").startswith(f"output_dir={path}: cannot be written (")
-    assert "cannot be written (" in refused("-m", "seed=0,1", f"output_dir={tmp_path / 'file' / 'below'}")
-    assert "output_dir=" in refused("output_dir=")
 
 
 # ---- help, tracebacks, speed
@@ -135,23 +84,15 @@ def test_a_folder_that_cannot_be_written(refused, tmp_path):
 def test_help(command, tmp_path):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
-    for text in (
-        "gridsize       2",
-        "USE_XLA_COMPILE",
-        "HYDRA_FULL_ERROR=1",
-        "scripts/grid_lines_workflow.py -m",
-    ):
-        assert text in out
+    assert all(text in out for text in ("gridsize       2", "USE_XLA_COMPILE", "HYDRA_FULL_ERROR=1"))
     assert files(tmp_path) == {"cwd/": ""}
 
 
-def test_traceback_on_demand(command, tmp_path):
+def test_traceback_on_demand(command):
     code, _, err = command("N=65", HYDRA_FULL_ERROR="1")
     assert code == 2
     assert "Traceback (most recent call last)" in err and "ptycho/config/schema.py" in err
     assert err.endswith("\nerror: N=65: must be a power of two from 32 to 512\n")
-    code, _, err = command("probe=laser", HYDRA_FULL_ERROR="1")
-    assert code == 2 and "Traceback" in err and files(tmp_path) == {"cwd/": ""}
 
 
 def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path, trained_run):
@@ -206,6 +147,4 @@ def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):
     run = interrupted(tmp_path / "0_gridsize=1,seed=0", nepochs=3)
     assert "resume" in (line := refused(f"resume={run}", "overwrite=true")) and "drop one of them" in line
     assert "remove -m" in refused("-m", f"resume={run}", "seed=0,1")
-    assert "remove nepochs=4" in refused(f"resume={run}", "nepochs=4")
-    assert "xla.compile: true -> false" in refused(f"resume={run}", USE_XLA_COMPILE="0")
     assert "resum=x: unknown key" in refused("resum=x")

@@ -4,21 +4,12 @@ import json
 
 import pytest
 from helpers.cli import ROOT
+from helpers.quick import NOTHING_SELECTED, words_of
 
 import ptycho
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
-SETTINGS = {
-    "steps": 6,
-    "slices": 1,
-    "positions": False,
-    "flux": False,
-    "background": False,
-    "regularisation_weight": 1.0,
-    "regulariser": "edge_preserving",
-}
-
-
+SETTINGS = NOTHING_SELECTED | {"steps": 6}
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 
@@ -27,11 +18,17 @@ def command_line(tmp_path_factory, in_process_once, read_rightly_once):
     folder = tmp_path_factory.mktemp("both")
     file = folder / "scan.cxi"
     simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=36, nphotons=3e4, seed=2))
-    keys = [f"solver.{key}={str(value).lower()}" for key, value in SETTINGS.items()]
-    keys += [f"data.file={file}", "data.N=32", f"output_dir={folder / 'run'}", "run=pretrained"]
+    keys = [
+        *words_of(SETTINGS),
+        f"data.file={file}",
+        "data.N=32",
+        f"output_dir={folder / 'run'}",
+        "run=pretrained",
+    ]
     script = ROOT / "scripts/scan_workflow.py"
     code, _, err = in_process_once(script, *keys, "xla.compile=false", cwd=folder)
     assert code == 0, err
+    assert not (folder / "run/pinn").exists(), "a network that was not trained was stored"
     return file, json.loads((folder / "run/metrics.json").read_text())
 
 

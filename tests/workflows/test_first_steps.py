@@ -2,23 +2,16 @@
 
 import re
 
-import h5py
-import numpy as np
 import pytest
 import yaml
-from helpers.cli import ROOT
+from helpers.configuration import composed
 from helpers.keys import keys_of
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError
-from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.product import write
 from workflows.command_line import console, write_conf
 from workflows.command_line.words import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
-
-CONF = ROOT / "conf"
 
 
 def leaves(values):
@@ -37,10 +30,9 @@ def test_settings_change_nothing_until_they_are_edited(tmp_path, monkeypatch, si
     values.pop("defaults")
     assert leaves(values) <= most
     assert lines[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        plain = compose("scan", ["data.file=['my scan.cxi']", "output_dir=x"])
-        words = [f"hydra.searchpath=[file://{tmp_path}]", "+settings=mine", "output_dir=x"]
-        assert OmegaConf.to_container(compose("scan", words)) == OmegaConf.to_container(plain)
+    plain = composed("data.file=['my scan.cxi']", "output_dir=x", name="scan")
+    words = (f"hydra.searchpath=[file://{tmp_path}]", "+settings=mine", "output_dir=x")
+    assert OmegaConf.to_container(composed(*words, name="scan")) == OmegaConf.to_container(plain)
     if size == "all":
         assert leaves(values) > 80
 
@@ -102,41 +94,10 @@ def test_each_program_shows_its_keys(answer, name):
     assert (code, errors) == (0, "") and known_keys(name) <= shown.keys() | {"experiment", "stitch"}  # null
 
 
-@pytest.mark.parametrize("name", ["doctor", "live", "compare", "simulate", "infer"])
+@pytest.mark.parametrize("name", ["doctor", "live", "infer", "tune"])
 def test_a_sweep_is_for_trainings_and_scans(answer, name):
-    keys = {"live": "seed=1,2", "infer": "run=a,b"}
-    code, out, errors = answer(
-        name, "-m", keys.get(name, "output_dir=a,b" if name == "doctor" else "output=a,b")
+    code, out, errors = answer(name, "-m", "run=a,b" if name == "infer" else "output_dir=a,b")
+    refusal = (
+        "ptycho tune tries settings itself" if name == "tune" else "this program does one thing at a time"
     )
-    assert (code, out) == (2, "") and re.fullmatch(
-        "error: -m: this program does one thing at a time.*\n", errors
-    )
-
-
-def test_to_tune_is_no_sweep(answer):
-    code, out, errors = answer("tune", "-m", "seed=1,2")
-    assert (code, out) == (2, "") and "error: -m: ptycho tune tries settings itself" in errors
-
-
-# ---- the product opens as an image
-
-
-def test_a_viewer_finds_the_image(tmp_path):
-    """The chain of defaults follows the NeXus manual: root → NXentry → NXdata → signal and axes."""
-    rng = np.random.default_rng(0)
-    image = rng.normal(size=(9, 12)) + 1j * rng.normal(size=(9, 12))
-    probe, positions = np.ones((1, 4, 4), complex), rng.uniform(0, 5, (3, 2))
-    scan = ExportedScan(positions, probe, object=image, pixel_m=(2e-8, 3e-8))
-    write(tmp_path / "product.h5", scan)
-    with h5py.File(tmp_path / "product.h5") as file:
-        place, kinds = file, []
-        while place.attrs["NX_class"] != "NXdata":
-            kinds.append(place.attrs["NX_class"])
-            place = place[place.attrs["default"]]
-        assert kinds == ["NXroot", "NXentry"]
-        signal = place[place.attrs["signal"]]
-        np.testing.assert_allclose(signal[:], np.arctan2(image.imag, image.real), atol=1e-6)
-        axes = [place[name][:] for name in place.attrs["axes"]]
-        assert tuple(map(len, axes)) == signal.shape
-        np.testing.assert_allclose(np.diff(axes[1]), 3e-8)
-        assert axes[0][0] == pytest.approx(-axes[0][-1]) and place["x"].attrs["units"] == "m"
+    assert (code, out) == (2, "") and re.fullmatch(f"error: -m: {refusal}.*\n", errors)

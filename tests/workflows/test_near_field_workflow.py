@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.cli import ROOT
+from helpers.quick import NOTHING_SELECTED, words_of
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -16,17 +17,8 @@ from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 PIXEL = 75e-8  # 75 µm, magnified 100 times
-TOLD = (
-    *("probe.learn=true", "probe.modes=1", "solver.positions=false", "solver.flux=false"),
-    *(
-        "solver.background=false",
-        "solver.slices=1",
-        "solver.regulariser=edge_preserving",
-        "solver.regularisation_weight=3",
-        "solver.steps=20",
-    ),
-    *("solver.error_map=true", "xla.compile=false"),
-)
+TOLD = words_of(NOTHING_SELECTED | {"regularisation_weight": 3.0, "steps": 20, "error_map": True})
+TOLD += ["probe.learn=true", "probe.modes=1", "xla.compile=false"]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,5 @@
 """Command lines of the grid-lines workflow of the published program."""
 
-import runpy
-import shlex
-import sys
-
 import pytest
 from helpers.cli import ROOT
 
@@ -18,10 +14,7 @@ from workflows.command_line.published_flags import translate
         ("--output-dir a=b,c", 'output_dir="a=b,c"'),
         ("--probe-npz p.npz --probe-source custom", 'probe=npz probe.file="p.npz"'),
         ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
-        (
-            "--probe-npz p.npz --probe-scale-mode pad_preserve",
-            'probe=npz probe.file="p.npz" probe.resize=pad',
-        ),
+        ("--probe-scale-mode pad_preserve", "probe.resize=pad"),
         ("-m N=64 --cfg job --config-dir=x", "-m N=64 --cfg job --config-dir=x"),
     ],
 )
@@ -44,14 +37,10 @@ def test_what_cannot_be_read_is_named(typed, message):
         translate(typed.split())
 
 
-def test_the_command_as_typed(monkeypatch, capsys, tmp_path):
+def test_the_command_as_typed(in_process):
     """The command has the path of the published program; ``--cfg job`` shows the keys and runs nothing."""
     script = ROOT / "scripts" / "studies" / "grid_lines_workflow.py"
     typed = "--N 64 --gridsize 2 --output-dir X --nimgs-train 2 --nimgs-test 2 --nepochs 2 --cfg job"
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(script), *shlex.split(typed)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    out, err = capsys.readouterr()
-    assert ended.value.code == 0 and "\nnepochs: 2\n" in out
+    code, out, err = in_process(script, *typed.split())
+    assert code == 0 and "\nnepochs: 2\n" in out
     assert err == "read as N=64 gridsize=2 output_dir=X nimgs_train=2 nimgs_test=2 nepochs=2 --cfg job\n"

@@ -17,7 +17,6 @@ from ptycho.config.data import DataConfig
 from ptycho.config.sections import OwnProbe
 from ptycho.methods import pipeline, solver
 from ptycho.methods.pipeline import choose
-from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
@@ -239,13 +238,6 @@ def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path
 
 
 # ---- other seams
-
-
-def test_positions_in_pixels_of_an_oblong_detector():
-    """One of an object pixel that belongs to 48 × 96 detector pixels is 2/3 and 1/3 of one of 32 × 32."""
-    given, pixel = np.array([[9.0, 9.0], [3.0, 30.0]]), object_pixel(None, None, None, 32)
-    found = positions_in_pixels(given, "px", pixel, 32, 32 / np.array([48.0, 96.0]))
-    np.testing.assert_allclose(found, [[6.0, 3.0], [2.0, 10.0]])
 
 
 @pytest.mark.parametrize("transpose", [False, True])

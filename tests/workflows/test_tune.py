@@ -14,38 +14,27 @@ from ptycho_tune.study import Outcome
 from workflows.tune.config import divide
 
 
-class TestSpace:
-    def test_ranges_and_choices(self):
-        space = read_space(
-            {
-                "probe": {"modes": [1, 4]},
-                "solver": {
-                    "regulariser": ["quadratic", "none"],
-                    "positions": [True, False],
-                    "flux": None,
-                },
-                "data": {"N": {"choices": [64, 96]}, "gain": {"low": 0.1, "high": 1.0}},
-            }
-        )
-        assert space == {
-            "probe.modes": IntDistribution(1, 4),
-            "solver.regulariser": CategoricalDistribution(("quadratic", "none")),
-            "solver.positions": CategoricalDistribution((True, False)),
-            "data.N": CategoricalDistribution((64, 96)),
-            "data.gain": FloatDistribution(0.1, 1.0),
-        }
+def test_ranges_and_choices():
+    """Ranges over more than a factor of ten are drawn by their logarithm."""
+    solver = {"regulariser": ["quadratic", "none"], "positions": [True, False], "flux": None}
+    data = {"N": {"choices": [64, 96]}, "gain": {"low": 0.1, "high": 1.0}}
+    wide = {"wide": [1e-3, 1.0], "stated": {"low": 1e-3, "high": 1.0, "log": False}}
+    space = read_space({"probe": {"modes": [1, 4]}, "solver": solver, "data": data} | wide)
+    assert space == {
+        "probe.modes": IntDistribution(1, 4),
+        "solver.regulariser": CategoricalDistribution(("quadratic", "none")),
+        "solver.positions": CategoricalDistribution((True, False)),
+        "data.N": CategoricalDistribution((64, 96)),
+        "data.gain": FloatDistribution(0.1, 1.0),
+        "wide": FloatDistribution(1e-3, 1.0, log=True),
+        "stated": FloatDistribution(1e-3, 1.0),
+    }
 
-    def test_wide_ranges_are_drawn_by_their_logarithm(self):
-        space = read_space({"wide": [1e-3, 1.0], "stated": {"low": 1e-3, "high": 1.0, "log": False}})
-        assert (space["wide"].log, space["stated"].log) == (True, False)
 
-    @pytest.mark.parametrize(
-        "value",
-        [3, "edge_preserving", [], [4, 1], [[1], [2]], {"low": 1}, {"low": 2, "high": 1}, {"choices": []}],
-    )
-    def test_nonsense_is_refused(self, value):
-        with pytest.raises(ConfigError, match=r"tune.space.probe.modes=.*must be \[low,high\]"):
-            read_space({"probe": {"modes": value}})
+@pytest.mark.parametrize("value", [3, [], [4, 1], [[1], [2]], {"low": 1}, {"low": 2, "high": 1}])
+def test_nonsense_is_refused(value):
+    with pytest.raises(ConfigError, match=r"tune.space.probe.modes=.*must be \[low,high\]"):
+        read_space({"probe": {"modes": value}})
 
 
 SPACE = read_space({"x": [0.0, 1.0], "kind": ["a", "b"]})
@@ -140,18 +129,18 @@ def test_the_best_of_many_needs_two_standard_errors(error, better):
     assert study.Best({}, 1.0, Comparison(0.12, error)).better == better
 
 
-class TestResults:
-    def test_a_run_takes_the_best_settings(self, tuned):
-        made, folder = tuned
-        lines = results.write_results(made, folder, ["data.file=x"])
-        text = (folder / "tuned" / "best.yaml").read_text()
-        assert text.startswith("# @package _global_\n")
-        assert yaml.safe_load(text)["kind"] == "a"
-        command = f"ptycho scan --config-dir={folder} +tuned=best data.file=x output_dir=…"
-        assert lines[-1] == f"a run with the best settings: {command}"
+def test_a_run_takes_the_best_settings(tuned):
+    made, folder = tuned
+    lines = results.write_results(made, folder, ["data.file=x"])
+    text = (folder / "tuned" / "best.yaml").read_text()
+    assert text.startswith("# @package _global_\n")
+    assert yaml.safe_load(text)["kind"] == "a"
+    command = f"ptycho scan --config-dir={folder} +tuned=best data.file=x output_dir=…"
+    assert lines[-1] == f"a run with the best settings: {command}"
 
-    def test_without_evidence_the_defaults_are_kept(self, tmp_path):
-        made = run(tmp_path, Valley(slope=1e-9, defaults=1.0), 4)
-        lines = results.write_results(made, tmp_path, [])
-        assert "that is not more than twice its error: the defaults are kept" in lines
-        assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}
+
+def test_without_evidence_the_defaults_are_kept(tmp_path):
+    made = run(tmp_path, Valley(slope=1e-9, defaults=1.0), 4)
+    lines = results.write_results(made, tmp_path, [])
+    assert "that is not more than twice its error: the defaults are kept" in lines
+    assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}

@@ -11,14 +11,10 @@ import re
 import numpy as np
 import pytest
 from helpers.cli import SCRIPT, TINY, TINY_UNROLLED, files, fresh
-from omegaconf import OmegaConf
 
-from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
-from ptycho.files.atomic import sha256
 from ptycho.run.record import read_record
-from workflows.command_line.config import run_config
 
 pytestmark = pytest.mark.usefixtures("usual_chunks")
 COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")
@@ -34,14 +30,15 @@ def strict(path):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The folder of a run in a fresh process, and the process; its working folder must stay empty."""
+    """The folder of a run in a fresh process; its working folder must stay empty."""
     folder = tmp_path_factory.mktemp("first")
     cwd = folder / "cwd"
     cwd.mkdir()
     done = fresh(cwd, SCRIPT, *COMMAND, f"output_dir={folder / 'out'}")
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "pinn: epoch 1/1 done in" in done.stderr and f"results: {folder / 'out'}" in done.stderr
     assert not list(cwd.iterdir())
-    return folder / "out", done
+    return folder / "out"
 
 
 @pytest.fixture(scope="module")
@@ -58,38 +55,17 @@ def sweep(tmp_path_factory, in_process_once):
 # ---- files of a run
 
 
-def test_the_tree(first):
-    assert all(path.stat().st_size > 0 for path in (first[0] / "visuals").iterdir())
-    assert set(files(first[0])) == {
-        "config.yaml",
-        "files.json",
-        *(f"datasets/N32/gs2/{role}.npz" for role in ("train", "val", "test")),
-        *(
-            f"{name}/{file}"
-            for name in MODELS
-            for file in ("setup.npz", "weights.npz", "model.json", "history.csv")
-        ),
-        *(f"recons/{name}/recon.npz" for name in ("gt", *MODELS)),
-        "visuals/compare_amp_phase.png",
-        *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
-        "visuals/frc_curves.png",
-        "visuals/history.png",
-        "metrics.json",
-        "manifest.json",
-        "run.log",
-        "report.html",
-        "metrics.csv",
-    }
+def test_all_pictures_are_drawn(first):
+    kinds = [f"{kind}_{name}" for name in MODELS for kind in ("amp_phase", "amp_phase_error")]
+    drawn = {path.stem for path in (first / "visuals").iterdir() if path.stat().st_size > 0}
+    assert drawn == {"compare_amp_phase", "frc_curves", "history", *kinds}
 
 
 def test_metrics(first, within):
-    metrics = strict(first[0] / "metrics.json")
+    metrics = strict(first / "metrics.json")
     assert set(metrics) == {*MODELS, "constant", "truth_blurred_1px", "region", "conventions"}
     for name in (*MODELS, "constant", "truth_blurred_1px"):
-        row = metrics[name]
-        assert all(len(row[score]) == 2 for score in SCORES), name
-        assert {"phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags", "per_image"} <= set(row)
-    assert len(metrics["pinn"]["per_image"]) == 1
+        assert all(len(metrics[name][score]) == 2 for score in SCORES), name
     for name in MODELS:
         by_method, row = metrics[name]["stitching"], metrics[name]
         assert set(by_method) == {"grid", "probe", "refined"}
@@ -103,31 +79,9 @@ def test_metrics(first, within):
     within("SSIM of a constant", metrics["constant"]["ssim"][0], below=0.5)
 
 
-def test_the_configuration_can_be_fed_back(first):
-    path = first[0] / "config.yaml"
-    config = run_config(OmegaConf.load(path), [], {})
-    assert config == RunConfig(
-        N=32,
-        size=96,
-        nimgs_train=1,
-        nimgs_test=1,
-        nepochs=1,
-        batch_size=4,
-        max_groups_train=16,
-        train=type(config.train)(val_groups=4),
-        model=UnrolledModel(stages=2, width=8, blocks=1),
-        xla=XlaConfig(compile=False),
-        output_dir=str(first[0]),
-    )
-
-
 def test_the_manifest(first):
-    manifest = strict(first[0] / "manifest.json")
-    assert {"versions", "platform", "cpu_count", "peak_memory_mib", "device", "seed", "training"} <= set(
-        manifest
-    )
+    manifest = strict(first / "manifest.json")
     assert manifest["xla"] == {"compile": False, "translate": True}
-    assert {"python", "tensorflow", "keras", "numpy", "ptychopinn"} <= set(manifest["versions"])
     timings = manifest["timings_s"]
     parts = {f"{name}_{phase}" for name in MODELS for phase in ("training", "inference")}
     assert set(timings) == {"total", "simulation", "writing", "stitching", "scoring", "drawing"} | parts
@@ -137,14 +91,11 @@ def test_the_manifest(first):
 
 def test_the_datasets_are_those_the_metrics_speak_of(first):
     train, val, test = (
-        load_dataset(first[0] / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
+        load_dataset(first / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
     )
     assert (train.n_groups, val.n_groups, test.n_groups) == (16, 4, 49)
     assert train.photon_scale == val.photon_scale == test.photon_scale
-    with (
-        np.load(first[0] / "recons/gt/recon.npz") as truth,
-        np.load(first[0] / "recons/pinn/recon.npz") as recon,
-    ):
+    with np.load(first / "recons/gt/recon.npz") as truth, np.load(first / "recons/pinn/recon.npz") as recon:
         assert set(truth.files) == set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
         np.testing.assert_array_equal(recon["YY_pred"], recon["object"][0])
         np.testing.assert_array_equal(truth["object"], test.objects)
@@ -153,8 +104,8 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
 
 
 def test_the_tables_say_what_the_metrics_say(first):
-    metrics = strict(first[0] / "metrics.json")
-    with (first[0] / "metrics.csv").open(newline="") as file:
+    metrics = strict(first / "metrics.json")
+    with (first / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(MODELS) * len(metrics["pinn"]["stitching"]) * 1 * 2
     for row in rows:
@@ -162,40 +113,18 @@ def test_the_tables_say_what_the_metrics_say(first):
         assert float(row["ssim"]) == expected[["amplitude", "phase"].index(row["channel"])]
 
 
-def test_models_and_histories(first):
-    for name in MODELS:
-        description = strict(first[0] / name / "model.json")
-        with np.load(first[0] / name / "weights.npz", allow_pickle=False) as weights:
-            assert sha256(first[0] / name / "weights.npz") == description["weights_sha256"]
-            assert all(np.isfinite(weights[key]).all() for key in weights.files)
-        assert description["parameters"] > 0 and description["stopped"] is None
-        assert not {"class", "config"} & set(description)
-        with (first[0] / name / "history.csv").open(newline="") as file:
-            (row,) = csv.DictReader(file)
-        assert {"epoch", "loss", "val_loss", "learning_rate", "seconds"} <= set(row)
-
-
 def test_every_file_is_recorded_and_arrays_with_their_hash(first):
-    found = files(first[0])
+    found = files(first)
     del found["report.html"]  # a page that may be made again at any time
     arrays = {name: digest for name, digest in found.items() if name.endswith(".npz")}
-    assert read_record(first[0]) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
+    assert read_record(first) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
     for name in MODELS:
-        digest = strict(first[0] / name / "model.json")["weights_sha256"]
-        assert digest == arrays[f"{name}/weights.npz"]
-
-
-def test_the_log_is_kept_and_shown(first):
-    folder, done = first
-    log = (folder / "run.log").read_text()
-    for text in (
-        "XLA: compile=False, translate=True",
-        "pinn: epoch 1/1 done in",
-        "baseline: epoch 1/1 done in",
-    ):
-        assert text in log and text in done.stderr
-    assert done.stdout == "" and "Traceback" not in done.stderr
-    assert f"results: {folder}" in done.stderr
+        description = strict(first / name / "model.json")
+        assert description["weights_sha256"] == arrays[f"{name}/weights.npz"]
+        assert description["parameters"] > 0 and description["stopped"] is None
+        with (first / name / "history.csv").open(newline="") as file:
+            (row,) = csv.DictReader(file)
+        assert {"epoch", "loss", "val_loss", "learning_rate", "seconds"} <= set(row)
 
 
 # ---- the same again
@@ -207,64 +136,19 @@ def test_a_job_of_a_sweep_gives_what_it_gives_alone(first, sweep):
     jobs = sorted(path.name for path in folder.iterdir())
     assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in err
     assert re.match(r"0_.*gridsize=1(,|$)", jobs[0]) and re.match(r"1_.*gridsize=2(,|$)", jobs[1])
-    alone, swept = read_record(first[0]), read_record(folder / jobs[1])
+    alone, swept = read_record(first), read_record(folder / jobs[1])
     assert {name for name in alone.items() if "baseline" not in name[0]} == set(swept.items())
-    metrics = [strict(out / "metrics.json") for out in (first[0], folder / jobs[1], folder / jobs[0])]
+    metrics = [strict(out / "metrics.json") for out in (first, folder / jobs[1], folder / jobs[0])]
     assert metrics[0]["pinn"] == metrics[1]["pinn"] != metrics[2]["pinn"]
     assert (folder / jobs[0] / "datasets/N32/gs1/train.npz").exists()
 
 
-# ---- variants, one after the other in one process
-
-PINN = ("models=[pinn]", *TINY)
-VARIANTS = {
-    "unet": (
-        "model=unet",
-        "model.filters_scale=1",
-        "model.object_big=true",
-        "stitch=grid",
-        "probe=zone_plate",
-        "xla.compile=false",
-    ),
-    "diverging": (
-        *TINY_UNROLLED,
-        "model.stages=1",
-        "train.learning_rate=1e30",
-        "train.warmup_fraction=0",
-        "xla.compile=false",
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def variants(tmp_path_factory, in_process_once):
-    folder = tmp_path_factory.mktemp("variants")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workflows.reconstruct.grid_lines.draw_comparison", lambda *_: None)
-        done = {
-            name: in_process_once(SCRIPT, *PINN, *extra, f"output_dir={name}", cwd=folder)
-            for name, extra in VARIANTS.items()
-        }
-    codes, outs, errs = zip(*done.values(), strict=True)
-    assert not any(outs) and {path.name for path in folder.iterdir()} == {*VARIANTS}
-    return dict(zip(done, codes, strict=True)), folder, "".join(errs)
-
-
-def test_a_unet_with_another_probe_and_stitching(variants):
-    codes, folder, err = variants
-    assert codes["unet"] == 0, err
-    metrics, manifest = (strict(folder / "unet" / f"{file}.json") for file in ("metrics", "manifest"))
-    assert set(metrics) == {"pinn", "constant", "truth_blurred_1px", "region", "conventions"}
-    assert "nan" not in metrics["pinn"]["flags"] and metrics["pinn"]["ssim"][0] is not None
-    assert manifest["xla"] == {"compile": False, "translate": True}
-
-
-def test_a_diverging_training_ends_with_code_1_and_keeps_its_weights(variants):
-    codes, folder, err = variants
-    run = folder / "diverging"
-    assert codes["diverging"] == 1
+def test_a_diverging_training_ends_with_code_1_and_keeps_its_weights(in_process, tmp_path):
+    words = ("models=[pinn]", "train.learning_rate=1e30", "train.warmup_fraction=0", "output_dir=run")
+    code, out, err = in_process(SCRIPT, *COMMAND, *words)
+    assert (code, out) == (1, "") and "Traceback" not in err
     assert re.search(r"^error: NonFiniteLossError: the loss is \S+ at epoch 1, step \d", err, re.M), err
-    assert "Traceback" not in err
+    run = tmp_path / "run"
     assert strict(run / "pinn" / "model.json")["stopped"].startswith("the loss is")
     with np.load(run / "pinn" / "weights.npz") as weights:
         assert all(np.isfinite(weights[key]).all() for key in weights.files)
