@@ -20,12 +20,12 @@ from ptycho.scan.comparison import Comparison
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.finding import Finding, flags_of, warnings_of
 
-NOWHERE, STRETCH = np.zeros(9, bool), 1.5
+LOST, STRETCH = np.ones(9, bool), 1.5
 MOVES = np.zeros((9, 2))
 MOVES[4] = 12, -5
 
 
-def jumps(moves=0.0, unplaced=NOWHERE, deviance=None):
+def jumps(moves=0.0, unplaced=~LOST, deviance=None):
     found = np.zeros((9, 2)) + moves
     left = None if deviance is None else np.full(9, deviance)
     return Jumps(found, unplaced, Comparison(0.5, 0.1), left)
@@ -63,98 +63,67 @@ def corrected(monkeypatch, recorded):
     return run
 
 
-def moves_between(recorded, found):
-    """Return the shifts of the patterns, ``(J, 2)``, apart from a constant."""
-    change = found.data.positions - recorded.data.positions
-    return change - change[0]
+MAP, JUMPS = "affine position correction", "positions corrected"
+# What is found without a map and behind one, and another map: steps that are made, and doubts that are left.
+CASES = {
+    "right positions": (dict(alone=jumps()), [], (), ()),
+    "jumps": (dict(alone=jumps(MOVES)), [JUMPS], (), ()),
+    "positions that are not found": (dict(alone=jumps(unplaced=np.arange(9) < 2)), [], (POSITIONS,), ()),
+    "jumps, specified not to be": (
+        dict(alone=jumps(MOVES), other=other(True), position_jumps=False),
+        *([], (), (SCALE,)),
+    ),
+    "specified positions": (dict(alone=jumps(MOVES), other=other(True), positions=False), [], (), (SCALE,)),
+    "a drift": (dict(behind=jumps(), other=other(True)), [MAP], (), ()),
+    "another scale, which is only reported": (dict(behind=jumps(), other=other()), [], (), (SCALE,)),
+    "jumps behind a drift explain more": (
+        dict(alone=jumps(-MOVES, deviance=2), behind=jumps(MOVES, deviance=1), other=other(True)),
+        *([MAP, JUMPS], (), ()),
+    ),
+    "jumps behind another scale explain more": (
+        dict(alone=jumps(-MOVES, deviance=2), behind=jumps(MOVES, deviance=1), other=other()),
+        *([], (), (SCALE,)),
+    ),
+    "jumps alone explain more than behind a drift": (
+        dict(alone=jumps(MOVES, deviance=1), behind=jumps(-MOVES, deviance=2), other=other(True)),
+        *([JUMPS], (), ()),
+    ),
+    "a map does not help": (
+        dict(alone=jumps(MOVES), behind=jumps(unplaced=LOST), other=other(True)),
+        *([JUMPS], (), ()),
+    ),
+    "nothing helps": (
+        dict(alone=jumps(unplaced=LOST), behind=jumps(unplaced=LOST), other=other(True)),
+        *([], (POSITIONS,), (SCALE,)),
+    ),
+    "scale and rotation are looked for anew after jumps": (
+        dict(
+            alone=jumps(MOVES), behind=jumps(unplaced=LOST), other=other(), again=other(doubts=(ORIENTATION,))
+        ),
+        *([JUMPS], (), (ORIENTATION,)),
+    ),
+}
 
 
-def test_moves_are_made_and_reported(recorded, corrected):
-    found = corrected(jumps(MOVES))
-    np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
+@pytest.mark.parametrize("keys, steps, flags, doubts", CASES.values(), ids=CASES)
+def test_which_positions_are_taken(recorded, corrected, keys, steps, flags, doubts):
+    """A doubt is assessed when the scan is reconstructed."""
+    found, before = corrected(**keys), recorded.data.positions
+    assert [step.what for step in found.steps if not step.warns] == steps
+    assert (found.data is recorded.data) == (not steps)
+    assert flags_of(found.decisions) == [FEW, *flags] and warnings_of(found.decisions)[0] == "few"
+    assert (() if found.alternative is None else found.alternative.kept.flags) == doubts
+    change, expected = found.data.positions - before, np.zeros((9, 2))
+    expected += (STRETCH - 1) * (before - before[0]) if MAP in steps else 0
+    expected += MOVES if JUMPS in steps else 0
+    np.testing.assert_allclose(change - change[0], expected, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
-    assert str(found.steps[0]).startswith(
-        "positions corrected: 1 of 9 patterns by 13 to 13 px: jumps (deviance × 0.607"
-    )
-    assert flags_of(found.decisions) == [FEW]
 
 
-def test_right_positions_are_the_same_dataset(recorded, corrected):
-    found = corrected(jumps())
-    assert found.data is recorded.data and not found.steps
-    assert flags_of(found.decisions) == [FEW]
-
-
-@pytest.mark.parametrize("keys", [{"position_jumps": False}, {"positions": False}])
-def test_specified_positions_are_kept(recorded, corrected, keys):
-    found = corrected(jumps(MOVES), other=other(drift=True), **keys)
-    assert found.data is recorded.data and not found.steps
-    assert flags_of(found.decisions) == [FEW] and found.alternative.kept.flags == (
-        SCALE,
-    )  # assessed when it is reconstructed
-
-
-def test_positions_that_are_not_found_are_flagged(recorded, corrected):
-    found = corrected(jumps(unplaced=np.arange(9) < 2))
-    assert found.data is recorded.data and flags_of(found.decisions) == [FEW, POSITIONS]
-
-
-def test_a_drift_is_taken_and_reported(recorded, corrected):
-    """The probe of the map is used, too, and there is no flag, because the drift is corrected."""
+def test_the_probe_of_a_map_is_taken_with_it(recorded, corrected):
     probe = np.full((recorded.data.N,) * 2, 2 + 1j, np.complex64)
     found = corrected(behind=jumps(), other=other(True, probe))
-    expected = (STRETCH - 1) * (recorded.data.positions - recorded.data.positions[0])
-    np.testing.assert_allclose(moves_between(recorded, found), expected, atol=1e-4)
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
-    assert [one.what for one in found.steps] == ["affine position correction"] and flags_of(
-        found.decisions
-    ) == [FEW]
-    assert warnings_of(found.decisions) == ["few"] and found.alternative is None
-
-
-def test_another_scale_is_reported_and_nothing_is_moved(recorded, corrected):
-    """Jumps are not searched for, even if they would explain more than the nominal positions."""
-    found = corrected(behind=jumps(), other=other())
-    assert (
-        found.data is recorded.data
-        and flags_of(found.decisions) == [FEW]
-        and found.alternative.kept.flags == (SCALE,)
-    )
-
-
-@pytest.mark.parametrize("drift", [True, False])
-def test_jumps_with_or_without_a_map_are_taken_by_what_they_explain(recorded, corrected, drift):
-    both = corrected(jumps(-MOVES, deviance=2), jumps(MOVES, deviance=1), other(drift))
-    alone = corrected(jumps(-MOVES, deviance=1), jumps(MOVES, deviance=2), other(drift))
-    np.testing.assert_allclose(moves_between(recorded, alone), -MOVES, atol=1e-4)
-    assert flags_of(alone.decisions) == [FEW]
-    if drift:
-        mapped = (STRETCH - 1) * (recorded.data.positions - recorded.data.positions[0])
-        np.testing.assert_allclose(moves_between(recorded, both), MOVES + mapped, atol=1e-4)
-        assert [one.what for one in both.steps] == ["affine position correction", "positions corrected"]
-    else:
-        assert (
-            both.data is recorded.data
-            and flags_of(both.decisions) == [FEW]
-            and both.alternative.kept.flags == (SCALE,)
-        )
-
-
-@pytest.mark.parametrize("nowhere", [jumps(), jumps(unplaced=NOWHERE | True)])
-def test_jumps_alone_are_taken_where_a_map_does_not_help(recorded, corrected, nowhere):
-    lost = jumps(unplaced=NOWHERE | True)
-    found = corrected(jumps(MOVES), lost, other(True))
-    np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
-    found = corrected(nowhere, lost, other(True))
-    assert found.data is recorded.data and flags_of(found.decisions) == [FEW, *[POSITIONS] * nowhere.lost]
-    assert found.alternative.kept.flags == (SCALE,)
-
-
-def test_scale_and_rotation_are_looked_for_anew(corrected):
-    lost = jumps(unplaced=NOWHERE | True)
-    assert corrected(jumps(MOVES), lost, other()).alternative is None
-    still = corrected(jumps(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
-    assert still.alternative.kept.flags == (ORIENTATION,)
 
 
 def test_few_patterns_close_together_are_aligned(tmp_path):

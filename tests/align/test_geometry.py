@@ -41,13 +41,6 @@ def test_the_keys_give_the_positions_that_were_meant():
     np.testing.assert_allclose(after, before @ matrix.T, atol=1e-3)
 
 
-def test_a_turn_alone_needs_one_key():
-    assert keys_of(rotation(-5.0), interpreted(), DataConfig(file="x")) == "data.rotation_deg=-5"
-    assert (
-        keys_of(0.8 * np.eye(2), interpreted(), DataConfig(file="x")) == "data.scan_affine=[[0.8,0],[0,0.8]]"
-    )
-
-
 @pytest.mark.parametrize(
     ("keys", "energy_eV", "is_open"),
     [

@@ -7,8 +7,7 @@ from helpers.phase_scans import scan_with
 from ptycho.align.initial_probe import ProbeOptions, guess_probe
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.optics import OPTICS, frequency, lens, pinhole, pupil
-from ptycho.scan.plausibility import far_field_intensity
+from ptycho.scan.optics import OPTICS, frequency, pupil
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -28,32 +27,6 @@ def test_the_pupil_is_the_root_of_the_mean():
     found = pupil(mean, good)
     np.testing.assert_array_equal(found[good], pupil(mean)[good])
     assert found[2, 4] in (9, 19) and np.isin(found[2, 2:], pupil(mean)[good]).all()
-
-
-def test_a_ray_through_a_lens_arrives_where_its_curvature_says():
-    """A part of the pupil around q arrives at x = −c q/π: c < 0 is a wave that diverges from its focus."""
-    q, curvature = np.array([0.15, -0.1]), -60.0
-    axis = (np.arange(N) - N // 2) / N
-    part = np.exp(-(((axis[:, None] - q[0]) ** 2) + (axis - q[1]) ** 2) / (2 * 0.04**2))
-    intensity = np.abs(lens(part, curvature)) ** 2
-    index = np.arange(N) - N // 2
-    centroid = [np.sum(index[:, None] * intensity), np.sum(index * intensity)] / intensity.sum()
-    np.testing.assert_allclose(centroid, -curvature * q / np.pi, atol=0.05)
-
-
-@pytest.mark.parametrize("defocus_um", [-30.0, 0.0, 20.0])
-def test_a_zone_plate_is_a_lens(defocus_um):
-    probe = make_probe(ZonePlateProbe(defocus_um=defocus_um), N)
-    curvature = -np.pi * WAVELENGTH_NM * 1e3 * defocus_um / PIXEL_NM**2
-    guess = lens(np.sqrt(far_field_intensity(probe)), curvature)
-    assert overlap(guess, probe) > 0.98 and guess.dtype == np.complex64
-
-
-def test_a_disk_is_a_pinhole():
-    probe = make_probe(IdealDiskProbe(), N)
-    guess = pinhole(np.sqrt(far_field_intensity(probe)), np.log(11.0))
-    assert overlap(guess, probe) > 0.995
-    np.testing.assert_allclose(guess.imag, 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", list(OPTICS))

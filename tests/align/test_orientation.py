@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from helpers import reference
 from helpers.phase_scans import N, aberrated, scan_with
-from scipy.ndimage import gaussian_filter
 
 from ptycho.align.orientation import (
     AS_READ,
-    OPTIONS,
     Orientation,
     advice,
     alike,
@@ -20,7 +18,6 @@ from ptycho.align.orientation import (
     classes,
     clearly_better,
     orientations,
-    symmetries,
 )
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -114,18 +111,6 @@ def test_what_the_table_says_is_the_same_measurement(way):
     if turned != negated:
         probe, image = probe.conj(), image.conj()
     np.testing.assert_allclose(reference.diffraction(image, positions, probe), read, atol=1e-10)
-
-
-def test_symmetries_of_probes():
-    disk, zone_plate = make_probe(IdealDiskProbe(), N), make_probe(ZonePlateProbe(), N)
-    np.testing.assert_allclose(symmetries(1j * disk), 1, atol=1e-6)
-    np.testing.assert_allclose(symmetries(1j * np.roll(disk, (3, -2), (0, 1))), 1, atol=1e-5)
-    real, real_far_field, symmetric = symmetries(zone_plate)
-    assert real < 0.3 and real_far_field < 0.3 and symmetric > 0.9999
-    assert max(symmetries(reference.random_complex(np.random.default_rng(5), (9, 9)))) < 0.6
-    skew = gaussian_filter(np.random.default_rng(5).normal(size=(N, N)), 4)
-    real, real_far_field, symmetric = symmetries(skew)
-    assert real == pytest.approx(1) and real_far_field < 0.9 and symmetric < 0.9
 
 
 def test_classes():
@@ -225,11 +210,6 @@ ROWS, COLS = Orientation(flip_rows=True), Orientation(flip_cols=True, position_s
 def test_clearly_better(one, other, expected):
     """Most of the misfit beyond photon noise and some of all is gone, significantly, in enough patterns."""
     assert clearly_better(one, other) is expected
-
-
-def test_limits_are_arguments():
-    one, other = trial(ROWS, 3.5), trial(AS_READ, 4.0)
-    assert clearly_better(one, other, replace(OPTIONS, excess=0.9))
 
 
 def test_the_one_that_changes_least_is_named():

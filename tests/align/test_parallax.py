@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from ptycho.align.parallax import parallax
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 
 N, MAGNIFICATION, TURN = 32, 0.5, -37.0
 
@@ -29,18 +28,8 @@ def scan():
         for r in recorded
     ]
     counts = rng.poisson(50 * disk * np.array(seen))
-    return Dataset(
-        amplitudes=np.sqrt(counts).astype(np.float32),
-        beam=Beam(
-            gaussian_filter(disk.astype(float), 1).astype(np.complex64), (recorded + 2).astype(np.float32)
-        ),
-        image=np.zeros(81, np.int32),
-        groups=np.arange(81, dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=100,
-        region_size=N + 2,
-        exact=True,
-    )
+    probe = gaussian_filter(disk.astype(float), 1)
+    return single_patterns(np.sqrt(counts), probe, recorded + 2, 100, exact=True)
 
 
 def test_the_turn_and_the_magnification_are_found(scan):

@@ -1,4 +1,4 @@
-"""Position jumps of tens of pixels, of a scan simulated by loops; and the texts of their findings."""
+"""Position jumps of tens of pixels, of a scan simulated by loops: patterns alone and sections of a scan."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ from helpers.likelihood import Scan, intensity_of
 
 from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
+from ptycho.align.sections import bring_together, sections
 from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import REFINED
@@ -41,10 +42,6 @@ def test_moves_undo_the_errors(scan):
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
     assert found.kind == "jumps" and found.gain.passes(REFINED) and not found.lost
     assert np.median(found.deviance) < 2 * scan.dataset().N ** 2
-
-
-def test_an_error_of_a_pixel_is_left_to_gradients(scan):
-    assert find_jumps(recorded(scan, slipped(45, (1, 0))), False).deviance is None
 
 
 def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
@@ -98,36 +95,6 @@ def known(scan):
     registration.estimate = replace(registration.estimate, object=image.astype(np.complex64))
     registration.cover = registration.cover_of(np.delete(np.arange(100), 44))
     return registration
-
-
-def test_the_search_goes_back_by_what_was_reported_too_much(known):
-    move, share = known.search(44, np.zeros(2))
-    np.testing.assert_array_equal(move, (-5, 7))
-    assert share == pytest.approx(0, abs=0.02)
-    assert known.shares(44, np.array([[5, -7]]))[0] > 0.5  # the other way
-
-
-def test_a_pattern_goes_where_the_others_say(known):
-    """It goes from a wrong position to that of its neighbours, or to another one far away."""
-    wrong = replace(known, moves=np.tile((3.0, 0.0), (100, 1)))
-    assert np.abs(wrong._where((20, np.zeros((3, 2))))).max() <= 1
-    np.testing.assert_array_equal(known._where((44, np.zeros((3, 2)))), (-5, 7))
-    np.testing.assert_array_equal(known._where((20, np.zeros((3, 2)))), (0, 0))
-
-
-def test_where_nothing_is_to_be_seen_a_pattern_stays_with_its_neighbours(known):
-    """On an object without features, all positions are equivalent."""
-    image = np.full_like(known.estimate.object, known.estimate.object.mean())
-    flat = replace(known, estimate=replace(known.estimate, object=image), moves=np.tile((9.0, 0.0), (100, 1)))
-    assert np.abs(flat._where((20, np.zeros((3, 2))))).max() <= 2
-
-
-def test_a_pattern_waits_until_more_is_known_around_it(known):
-    registration = replace(known, placed=np.arange(100) != 44)
-    ring, guesses, around = registration._next(np.full(100, -np.inf))
-    assert list(ring) == [44] and not guesses.any()
-    assert not registration._next(np.full(100, around[0]))[0].size
-    assert list(registration._next(np.full(100, around[0] - 0.2))[0]) == [44]
 
 
 def test_wrong_places_are_left_although_the_object_was_fitted_there(known):
@@ -206,10 +173,45 @@ def test_few_patterns_are_placed_again_by_the_others(known):
         assert np.abs(registration.moves).max() <= 3
 
 
-def test_what_counts_as_moved_and_as_lost_is_an_option():
-    found = moves(1, p3=(3, 4), p7=(0, -12))
-    unplaced = np.arange(12) < 2
-    strict = RegistrationOptions(least=6.0, lost=0.5)
-    assert Jumps(found, unplaced).moved.sum() == 2 and Jumps(found, unplaced).lost
-    assert Jumps(found, unplaced, limits=strict).moved.sum() == 1
-    assert not Jumps(found, unplaced, limits=strict).lost
+# ---- sections
+
+JUMP = np.where(np.arange(100) < 60, 0, 6)[:, None] * [0, 1]  # behind three fifths of the scan
+
+
+def registered(scan, errors, moves):
+    """Return a registration of a scan with position ``errors`` px, corrected by ``moves`` px."""
+    registration = Registration.of(recorded(scan, errors), KEPT)
+    registration.placed, registration.moves = np.ones(100, bool), moves.astype(float)
+    registration.fit(np.arange(100), registration.refined, 20)
+    return registration
+
+
+def test_what_is_behind_a_jump_moves_as_one(scan):
+    """The object became two pixels too wide there, a little from pattern to pattern."""
+    too_wide = np.round(np.clip((np.arange(100) - 60) / 15, 0, 2))[:, None] * [1, 0]
+    registration = registered(scan, JUMP, too_wide - JUMP)
+    assert bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -JUMP)
+
+
+def test_what_is_right_stays(scan):
+    registration = registered(scan, JUMP, -JUMP)
+    assert not bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -JUMP)
+
+
+def test_patterns_that_drift_are_not_put_in_steps(scan):
+    drift = np.round(np.linspace(0, 8, 100))[:, None] * [0, 1]
+    registration = registered(scan, drift, -drift)
+    before = registration.estimate
+    assert len(sections(registration.moves, registration.placed)) > 1
+    assert not bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -drift)
+    np.testing.assert_array_equal(registration.estimate.object, before.object)
+
+
+def test_sections_by_hand():
+    """Fifty without a shift, forty shifted by six within a pixel, five elsewhere, and one without a place."""
+    moves = np.concatenate([np.zeros((50, 2)), np.tile([[6, 0], [6, 1]], (20, 1)), np.full((6, 2), 20.0)])
+    first, second = sections(moves, np.arange(96) < 95)
+    assert first.tolist() == list(range(50)) and second.tolist() == list(range(50, 90))

@@ -20,14 +20,6 @@ def turned(vectors, degrees):
     return vectors @ np.array([[c, -s], [s, c]]).T
 
 
-def test_slopes_of_a_plane_are_its_coefficients():
-    places = np.random.default_rng(1).uniform(0, 9, (40, 2))
-    plane = np.array([[2.0, -3.0], [0.5, 7.0]])
-    np.testing.assert_allclose(
-        slopes_of(places @ plane.T + [4, 5], places), np.tile(plane, (40, 1, 1)), atol=1e-9
-    )
-
-
 @pytest.mark.parametrize("degrees", [0.0, 5.0, -5.0, 70.0])
 def test_positions_are_turned_back(scan, degrees):
     """Nominal positions rotated against the detector's axes must be rotated by the opposite angle."""

@@ -18,21 +18,6 @@ def test_frc_equals_the_ring_loop(kind):
     np.testing.assert_allclose(correlation, expected[1], atol=1e-12)
 
 
-def test_frc_follows_the_closed_form_of_a_gaussian_filter_in_noise():
-    """b = g∗a + σn with white a, n: FRC(q) = g/√(g² + σ²), so it is c where g = cσ/√(1 − c²)."""
-    shape, width, sigma = (160, 201), 0.3, 0.2
-    radius = np.hypot(np.fft.fftfreq(shape[0])[:, None], np.fft.fftfreq(shape[1])) / 0.5
-    gain = np.exp(-(radius**2) / (2 * width**2))
-    curves = []
-    for seed in range(12):
-        a, n = np.random.default_rng(seed).normal(size=(2, *shape))
-        frequency, correlation = frc(a, np.fft.ifft2(gain * np.fft.fft2(a)).real + sigma * n)
-        curves.append(correlation)
-    for c in (0.5, 1 / 7):
-        expected = width * np.sqrt(2 * np.log(np.sqrt(1 - c**2) / (c * sigma)))
-        assert frc_crossing(frequency, np.mean(curves, axis=0), c)[0] == pytest.approx(expected, abs=0.03)
-
-
 def test_crossing_interpolates_and_takes_the_first_fall():
     q = np.array([0.2, 0.4, 0.6, 0.8])
     assert frc_crossing(q, np.array([0.9, 0.7, 0.3, 0.8]), 0.5) == (pytest.approx(0.5), True)

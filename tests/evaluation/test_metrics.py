@@ -126,11 +126,8 @@ def test_errors_by_hand():
     expected = [10 * np.log10(4 / (0.40 / 6)), 10 * np.log10(4 * np.pi**2 / (0.45 / 6))]
     assert metrics.psnr(recon, truth) == pytest.approx(expected)
     assert metrics.psnr(truth * (1 + 1e-15), truth) == [None, None]
-
-
-def test_phase_error_is_wrapped():
-    truth, recon = np.full((3, 5), np.exp(3.1j)), np.full((3, 5), np.exp(-3.1j))
-    assert metrics.mae(recon, truth)[1] == pytest.approx(2 * np.pi - 6.2)
+    one, other = np.full((3, 5), np.exp(3.1j)), np.full((3, 5), np.exp(-3.1j))
+    assert metrics.mae(other, one)[1] == pytest.approx(2 * np.pi - 6.2), "the phase is not wrapped"
 
 
 def slow_ssim(x, y, data_range, side=7):
@@ -221,12 +218,7 @@ def test_constant_outputs_are_flagged():
         "neither": noisy(truth),
     }
     flags = {name: score(recon, truth, covered(truth), whole(truth))["flags"] for name, recon in rows.items()}
-    assert {name: "collapsed" in found for name, found in flags.items()} == {
-        "both": True,
-        "amplitude": True,
-        "phase": False,
-        "neither": False,
-    }
+    assert {name for name, found in flags.items() if "collapsed" in found} == {"both", "amplitude"}
     assert {name for name, found in flags.items() if "collapsed_phase" in found} == {"both", "phase"}
 
 
@@ -283,8 +275,6 @@ def test_images_are_averaged_flagged_together_and_json():
         assert json.loads(json.dumps(value, allow_nan=False)) == value
 
 
-# ---- bad input
-
 GOOD = smooth_object((9, 11))
 
 
@@ -293,11 +283,9 @@ GOOD = smooth_object((9, 11))
     [
         ((GOOD[:, :5], GOOD, covered(GOOD)), r"one non-empty shape \(H, W\).*'recon': \(9, 5\)"),
         ((GOOD, GOOD, covered(GOOD[:4])), r"'mask': \(4, 11\)"),
-        ((GOOD[None], GOOD[None], covered(GOOD[None])), r"\(H, W\).*\(1, 9, 11\)"),
         ((np.abs(GOOD), GOOD, covered(GOOD)), "recon must be complex, got float64"),
         ((GOOD, GOOD, covered(GOOD).astype(int)), "mask must be bool.*got int64"),
         ((GOOD, 0 * GOOD, covered(GOOD)), "truth must be finite and not zero"),
-        ((GOOD, GOOD * np.nan, covered(GOOD)), "truth must be finite and not zero"),
     ],
 )
 def test_bad_images_are_rejected(arguments, message):
@@ -329,24 +317,3 @@ def test_low_frequencies_are_distinguished_from_high_ones():
     slow, fast = (truth * np.exp(0.1j * np.sin(2 * np.pi * n * cols / 81)) for n in (1, 20))
     assert metrics.slow_phase_rad(slow, truth) == pytest.approx(0.1 / np.sqrt(2), rel=0.01)
     assert metrics.slow_phase_rad(fast, truth) < 1e-3
-
-
-def test_only_what_is_covered_is_scored():
-    """A scan of the left part has the same scores as the left part alone, or as a larger object."""
-    rng = np.random.default_rng(5)
-    row, col = np.mgrid[:48, :80] / 9.0
-    truth = (1 + 0.3 * np.sin(row) * np.cos(col)) * np.exp(0.5j * np.sin(col + row))
-    recon = truth * np.exp(rng.normal(0, 0.03, truth.shape) + 1j * rng.normal(0, 0.03, truth.shape))
-    mask = np.zeros(truth.shape, bool)
-    mask[:, :48] = True
-    part = score(np.where(mask, recon, 0), truth, mask, Region(0, 0, 48, 80))
-    alone = score(recon, truth, np.ones_like(mask), Region(0, 0, 48, 48))
-    assert part["uncovered_fraction"] == pytest.approx(0.4) and alone["uncovered_fraction"] == 0
-    for name in ("ssim", "psnr", "mae", "mse", "phase_rmse_rad", "relative_error"):
-        np.testing.assert_allclose(part[name], alone[name], rtol=1e-3, err_msg=name)
-    whole = score(recon, truth, np.ones_like(mask), Region(0, 0, 48, 80))
-    np.testing.assert_allclose(part["ssim"], whole["ssim"], atol=0.02)
-    assert min(part["frc50"]) > 0.4 and part["slow_phase_rad"] < 0.02
-    large = [np.tile(each, (4, 3)) for each in (np.where(mask, recon, 0), truth, mask)]
-    flags = score(*large, Region(0, 0, 192, 240))["flags"]
-    assert {"ms_ssim_amplitude_uncovered", "ms_ssim_phase_uncovered"} <= set(flags)

@@ -1,4 +1,4 @@
-"""Figures of measured scans: scales by the object, not the noise around it; no empty panel or title."""
+"""Figures of measured scans: scales by the object, no empty panel or title; lengths, and smaller pictures."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ptycho.evaluation.charts import draw_misfit, draw_shifts
+from ptycho.evaluation.lengths import scale_length
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
+from ptycho.evaluation.shrinking import shrink, shrink_phase
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -55,13 +57,10 @@ def test_residues_are_marked_where_they_are(side):
     assert "1 residue (phase vortices)" in axes.get_xlabel()
 
 
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_an_object_that_is_nothing_is_drawn(value):
-    empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), ILLUMINATED, PROBE)
-    dead = Picture.of(np.full(MASK.shape, value, complex), MASK, ILLUMINATED, PROBE)
-    for picture in (empty, dead):
-        FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
-        FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()
+@pytest.mark.parametrize("value, mask", [(np.nan, MASK), (0.0, MASK), (0.0, np.zeros_like(MASK))])
+def test_an_object_that_is_nothing_is_drawn(value, mask):
+    picture = Picture.of(np.full(MASK.shape, value, complex), mask, ILLUMINATED, PROBE)
+    FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
 
 
 @pytest.fixture
@@ -85,3 +84,40 @@ def test_arrows_are_as_long_as_they_say(axes):
     assert arrows.get_offsets().tolist() == [[0, 0], [0, 10], [10, 0]] and axes.yaxis_inverted()
     assert (arrows.U.tolist(), arrows.V.tolist()) == ([5, 0, 0], [0, 1, 2.5])
     assert (arrows.scale, arrows.scale_units, arrows.angles) == (1, "xy", "xy")
+
+
+@pytest.mark.parametrize(
+    ("width", "pixel", "length", "text"),
+    [
+        (100, 10.0, 20.0, "200 nm"),
+        (100, None, 20.0, "20 px"),
+        (640, 20.0, 100.0, "2 µm"),
+        (50, 0.03, 20 / 3, "2 Å"),
+    ],
+)
+def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, text):
+    pixels, shown = scale_length(width, pixel)
+    assert shown == text and pixels == pytest.approx(length)
+    assert width / 13 < pixels <= width / 5 * 1.0001
+
+
+def test_blocks_are_means_of_what_is_known():
+    values = np.arange(35.0).reshape(5, 7)
+    values[0, 1] = np.nan
+    small, factor = shrink(values, 4)
+    assert factor == 2 and small.shape == (3, 4)
+    assert small[0, 0] == pytest.approx((0 + 7 + 8) / 3) and small[2, 3] == 34
+    same, one = shrink(values, 7)
+    assert one == 1 and same is values
+
+
+def test_phases_are_averaged_on_the_circle():
+    phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
+    small, factor = shrink_phase(phase, 2)
+    assert (
+        factor == 2
+        and abs(small[0, 0]) == pytest.approx(np.pi)
+        and small[0, 1] == pytest.approx(0.3, abs=0.01)
+    )
+    same, one = shrink_phase(phase, 4)
+    assert one == 1 and same is phase

@@ -71,24 +71,10 @@ GOOD = Evidence(
     "changes, flags",
     [
         ({}, []),
-        (
-            {
-                "unexplained_variance": -0.01,
-                "unexplained_variance_holdout": None,
-                "r_free": None,
-                "r_noise_free": None,
-                "halves": None,
-            },
-            [],
-        ),
-        (
-            {
-                "unexplained_variance": 0.5,
-                "unexplained_variance_p90": 0.9,
-                "unexplained_variance_holdout": 1.1,
-            },
-            ["poor_fit"],
-        ),
+        (dict.fromkeys(("unexplained_variance_holdout", "r_free", "r_noise_free", "halves")), []),
+        ({"unexplained_variance": -0.01}, []),
+        ({"unexplained_variance": 0.5, "unexplained_variance_p90": 0.9}, ["poor_fit"]),
+        ({"unexplained_variance": 0.5, "unexplained_variance_holdout": 1.1}, ["poor_fit"]),
         ({"unexplained_variance": math.nan}, ["poor_fit"]),
         ({"unexplained_variance_p90": 0.06}, ["outlier_patterns"]),
         ({"unexplained_variance_holdout": 0.6}, ["overfit"]),

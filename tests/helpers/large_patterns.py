@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptycho.scan.beam import Beam
+from helpers.datasets import single_patterns
 from ptycho.scan.dataset import Dataset
 
-N, COUNT, SCALE = 256, 9, 300.0
+N, SCALE = 256, 300.0
 
 
 def far_of(exit_wave: np.ndarray) -> np.ndarray:
@@ -35,14 +35,5 @@ def smooth_scan(finest: float = 1 / 12) -> tuple[Dataset, np.ndarray]:
     intensity = np.stack(
         [np.abs(SCALE * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions]
     )
-    data = Dataset(
-        np.sqrt(intensity).astype(np.float32),
-        Beam(probe[None].astype(np.complex64), positions.astype(np.float32)),
-        np.zeros(COUNT, np.int32),
-        np.arange(COUNT, dtype=np.int32)[:, None],
-        SCALE,
-        N + 16,
-        N,
-        counts=False,
-    )
-    return data, object_
+    known = {"photon_scale": SCALE, "region_size": N, "counts": False}
+    return single_patterns(np.sqrt(intensity), probe[None], positions, N + 16, **known), object_

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from helpers.datasets import single_patterns
 from helpers.reference import random_complex
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 
 N = 16
 
@@ -86,23 +85,22 @@ class Scan:
             ]
         )
 
-    def dataset(self, rng=None, **changes):
-        """Return the measured scan, with Poisson noise of ``rng``, or without noise (None)."""
-        intensity = self.intensity()
+    def dataset(self, rng=None, intensity=None, **changes):
+        """Return the measured scan, with Poisson noise of ``rng``, or without noise (None).
+
+        ``intensity``: another one than :meth:`intensity`.
+        """
+        intensity = self.intensity() if intensity is None else np.asarray(intensity)
         counts = intensity if rng is None else rng.poisson(intensity)
         values = {
-            "amplitudes": np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32),
-            "positions": self.positions.astype(np.float32),
-            "image": np.zeros(len(intensity), np.int32),
-            "groups": np.arange(len(intensity), dtype=np.int32)[:, None],
-            "probe": self.modes.astype(np.complex64),
-            "photon_scale": 1.0,
+            "amplitudes": np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)),
+            "positions": self.positions,
+            "probe": self.modes,
             "object_size": len(self.object),
-            "region_size": N + 2,
         }
-        values |= changes
-        beam = Beam(*(values.pop(key, None) for key in ("probe", "positions", "flux", "background")))
-        return Dataset(beam=beam, **values)
+        beam = {key: changes.pop(key) for key in ("flux", "background") if key in changes}
+        data = single_patterns(**(values | changes))
+        return replace(data, beam=replace(data.beam, **beam))
 
     def estimate(self, f):
         """The truth as an estimate in the units of a normalisation f."""

@@ -4,11 +4,11 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.simulation.simulate import noise_free_amplitudes
 
 from . import reference
+from .datasets import single_patterns
 
 N = 32
 
@@ -36,12 +36,7 @@ def scan_with(probe, seed=0, side=8, step=3.5, jitter=0.6, photons=1e5):
     exact = noise_free_amplitudes(phase_object(size, rng), Beam(probe, positions)).astype(float)
     scale = np.sqrt(photons / np.mean(np.sum(exact**2, axis=(1, 2))))
     groups = np.arange(len(positions), dtype=np.int32)[:, None]
-    return Dataset(
-        amplitudes=np.sqrt(rng.poisson((scale * exact) ** 2)).astype(np.float32),
-        beam=Beam(probe, positions),
-        image=np.zeros(len(positions), np.int32),
-        groups=groups,
-        photon_scale=float(scale),
-        object_size=size,
-        region_size=smallest_region(positions, groups, N),
-    )
+    amplitudes = np.sqrt(rng.poisson((scale * exact) ** 2))
+    region_size = smallest_region(positions, groups, N)
+    scales = {"photon_scale": float(scale), "region_size": region_size}
+    return single_patterns(amplitudes, probe, positions, size, **scales)

@@ -12,13 +12,8 @@ from ptycho.reconstruction.causes import CAUSES, Causes
 from ptycho.scan.finding import Finding, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
 
-DOUBT = Alternative(
-    np.eye(2),
-    None,
-    False,
-    Finding("affine position correction", "", ""),
-    Finding.warning("another scale", "scale_doubtful"),
-)
+DRIFT = Finding("affine position correction", "", "")
+DOUBT = Alternative(np.eye(2), None, False, DRIFT, Finding.warning("another scale", "scale_doubtful"))
 MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
 
 
@@ -29,9 +24,8 @@ def flags_of(gains, other=DOUBT, deviance=1.0):
     """
     causes = None
     if gains is not None:
-        causes = Causes(
-            dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}, 20_000.0, np.ones((4, 4))
-        )
+        every, sizes = dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}
+        causes = Causes(every, sizes, 20_000.0, np.ones((4, 4)))
     fits = {"solver": SimpleNamespace(causes=causes, used=SimpleNamespace(mean_deviance=deviance))}
     made, flags = pipeline._confirmed(SimpleNamespace(alternative=other), MADE, fits, "solver")
     return flags, tuple(warnings_of(made["solver"].decisions))

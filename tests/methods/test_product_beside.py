@@ -163,15 +163,6 @@ def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
     assert raw.detector_pixel_m == (None if unit == "px" else pytest.approx((75e-6, 75e-6)))
 
 
-def test_our_product_says_how_frames_are_turned(tmp_path):
-    run_product(tmp_path / "product.h5", "px", transpose=True, flip_cols=True)
-    with h5py.File(tmp_path / "product.h5") as file:
-        assert "reoriented as by data.transpose=true data.flip_cols=true." in file.attrs["comments"]
-    run_product(tmp_path / "straight.h5", "px")
-    with h5py.File(tmp_path / "straight.h5") as file:
-        assert "reoriented" not in file.attrs["comments"]
-
-
 @pytest.mark.parametrize("kind", ["npz", "hdf5"])
 def test_a_product_numbers_patterns_as_their_file_does(made, kind, tmp_path):
     """Of patterns 0, 2, … 12 those with the numbers 2, 6 and 10 have positions: rows 1, 3 and 5."""

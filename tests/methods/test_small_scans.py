@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.datasets import single_patterns
+from helpers.reference import random_complex
 
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
 from ptycho.preparation.dataset import number_held_out, training_and_validation
 from ptycho.run.scan_plan import plan
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 from ptycho.scan.split import split_patterns
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
@@ -39,19 +39,10 @@ def scan_of(tmp_path_factory):
 def dataset(count, group_size=3, tiles=True):
     """Patterns 3 px apart on a line, of 16 × 16."""
     rng = np.random.default_rng(count)
-    positions = np.stack([np.zeros(count), 3.0 * np.arange(count)], axis=1).astype(np.float32)
-    probe = (rng.normal(size=(16, 16)) + 1j * rng.normal(size=(16, 16))).astype(np.complex64)
-    single = Dataset(
-        amplitudes=rng.poisson(9, (count, 16, 16)).astype(np.float32),
-        beam=Beam(probe, positions),
-        image=np.zeros(count, np.int32),
-        groups=np.arange(count, dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=16 + 3 * count,
-        region_size=16,
-        tiles=tiles,
-    )
-    return single.regrouped(group_size)
+    positions = np.stack([np.zeros(count), 3.0 * np.arange(count)], axis=1)
+    probe = random_complex(rng, (16, 16))
+    patterns = rng.poisson(9, (count, 16, 16))
+    return single_patterns(patterns, probe, positions, 16 + 3 * count, tiles=tiles).regrouped(group_size)
 
 
 @pytest.mark.parametrize("tiles", [False, True])

@@ -1,4 +1,4 @@
-"""A run that starts from an earlier one: refined quantities and regulariser."""
+"""Options of the solver: of a run that starts from an earlier one, and of a near field."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from ptycho.align.align_scan import StartingPoint
-from ptycho.methods.solver import warm_start_of
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.config.waves import Fresnel
+from ptycho.methods.solver import options_for, warm_start_of
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.model_selection import ModelOptions
 
@@ -53,3 +56,22 @@ def test_what_is_specified_goes_before():
 )
 def test_what_is_not_known_is_selected(model, options):
     assert warm_start(model, **options).refine is None
+
+
+NEAR = Fresnel(12.0, 12.0)
+
+
+@pytest.mark.parametrize(
+    ("fresnel", "specified", "learn", "refined"),
+    [
+        (NEAR, False, None, True),
+        (NEAR, False, False, False),
+        (NEAR, True, None, None),
+        (None, False, None, None),
+    ],
+)
+def test_a_missing_near_field_probe_is_refined_by_default(fresnel, specified, learn, refined):
+    scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if specified else None)
+    prepared = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
+    config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=learn))
+    assert options_for(prepared, config).probe is refined

@@ -177,15 +177,6 @@ def test_the_cnns_receive_the_misfit(name, bad, monkeypatch):
         assert np.ptp(features[b, ..., 0]) > 0.01
 
 
-def test_eager_and_compiled_agree_with_a_start():
-    form, batch = batch_of("modes", measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
-    network = network_of(geometry_of_form(form), trained=True, stages=1)
-    arguments = [batch[key] for key in ("x", "offsets", "probe", "start")]
-    eager = network(*arguments).numpy()
-    compiled = tf.function(lambda *a: network(*a), jit_compile=True)(*arguments)
-    np.testing.assert_allclose(compiled, eager, atol=1e-4 * np.abs(eager).max())
-
-
 # ---- physics alone, and features between stages
 
 

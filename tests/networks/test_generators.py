@@ -113,21 +113,6 @@ def test_the_true_object_explains_its_neighbours(clean, build_network, within):
     within("misfit of neighbours", relative(predicted, batch["near_x"]), below=0.03)
 
 
-def test_the_truth_is_a_fixed_point_of_the_untrained_iteration(clean, build_network):
-    model, data = build_network("unrolled", clean)
-    x, offsets, probe = arguments(data)
-    generator = model.generator
-    margin = (data.region_size - generator.side) // 2
-    inner = slice(margin, margin + generator.side)
-    truth = true_regions(data, GROUPS)[:, inner, inner]
-    positions = offsets + (generator.side - data.N) / 2
-    illumination = generator._illumination(positions, probe)
-    change = generator._change(tf.constant(truth), physics.uncentre(x), positions, probe)
-    g = generator._update(change, positions, probe, illumination).numpy()
-    illuminated = illumination > 0.05 * np.max(illumination)
-    assert np.abs(g[illuminated]).max() < 1e-3
-
-
 @pytest.mark.parametrize("name", ["unrolled", "unet_big"])
 def test_projective_translation_gives_the_same_regions(build_network, small_config, name):
     data = simulate(small_config(scan=ScanConfig(0.8)))["train"]

@@ -54,8 +54,6 @@ def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path):
 WRONG = [
     (lambda values: "", r"is damaged \(it must hold a configuration"),
     (lambda values: values.replace("N: 64", "N: [64"), r"is damaged \(.* line \d"),
-    (lambda values: "\x00" + values, r"is damaged \(unacceptable character"),
-    (lambda values: "a: 2001-13-01", r"is damaged \(month must be in 1..12"),
     (
         lambda values: values.replace("stages:", "stage:"),
         r"model.stage=8: unknown key; did you mean model.st",
@@ -75,13 +73,8 @@ def test_a_wrong_configuration_is_refused_in_one_line(tmp_path, text, message):
 
 
 def test_a_missing_or_unreadable_configuration_is_refused(tmp_path):
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ConfigError, match=rf"{folder}: holds no run; there is no config.yaml in it"):
-            read_config(folder)
-    (tmp_path / "config.yaml").mkdir()
-    with pytest.raises(ConfigError, match=r"config.yaml: cannot be read \(Is a directory\)"):
+    with pytest.raises(ConfigError, match=rf"{tmp_path}: holds no run; there is no config.yaml in it"):
         read_config(tmp_path)
-    (tmp_path / "config.yaml").rmdir()
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match=r"is damaged"):
         read_config(tmp_path)
@@ -163,9 +156,6 @@ def test_a_damaged_history_is_refused(run):
     path = run / "pinn" / "history.csv"
     path.write_text(path.read_text() + "3,none\n")
     with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(could not convert"):
-        read_history(run, "pinn")
-    path.write_text("no history\n")
-    with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(it has no column epoch"):
         read_history(run, "pinn")
     path.unlink()
     with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(.*No such file"):

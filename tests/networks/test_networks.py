@@ -32,13 +32,6 @@ def arguments(data, groups=GROUPS):
 
 
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
-def test_untrained_residual_cnn_is_zero_and_takes_odd_sides(coarsening):
-    features = tf.random.stateless_normal((2, 13, 13, 5), seed=(1, 2))
-    correction, _ = ResidualCNN(width=4, blocks=1, coarsening=coarsening, seed=0)(features)
-    np.testing.assert_array_equal(correction, np.zeros((2, 13, 13, 2)))
-
-
-@pytest.mark.parametrize("coarsening", [1, 2, 3])
 def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
     """With kernels that copy channels, the output is the first two features on every grid."""
     features = tf.random.stateless_uniform((2, 13, 11, 5), seed=(1, 2))
@@ -99,9 +92,6 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
     for size in others.keys() - set(config.fixed_sizes(name)):
         other = COMPETITORS[name].build(config, Geometry(**(sizes | others[size])))
         set_weights(other, weights)  # names and shapes agree, or it is refused
-
-
-# ---- geometry and inputs of each model
 
 
 @pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
@@ -169,27 +159,6 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
         assert gradient is not None and np.isfinite(gradient).all(), variable.path
     assert sum(float(tf.reduce_sum(tf.abs(g))) for g in gradients) > 0
-
-
-def test_neighbours_count_in_the_loss_as_patterns_do(built):
-    """The loss is the mean over own and neighbouring patterns; the object comes from own patterns alone."""
-    model, data = built["unrolled"]
-    probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
-    more = data.with_neighbours(2, 10.0, seed=0)
-    batch = batch_of(more, GROUPS)
-    patterns, positions = data.amplitudes[more.neighbours[GROUPS]], data.positions[more.neighbours[GROUPS]]
-    np.testing.assert_allclose(batch["near_x"], data.normalisation * patterns, rtol=1e-6)
-    np.testing.assert_array_equal(batch["near_offsets"], positions - data.centres[GROUPS][:, None])
-    regions = model(batch["x"], batch["offsets"], probe)
-    own = np.abs(model.predict_amplitudes(regions, batch["offsets"], probe) - batch["x"]).mean()
-    near = np.abs(model.predict_amplitudes(regions, batch["near_offsets"], probe) - batch["near_x"]).mean()
-    losses = model.losses_of(batch, probe, f)
-    C = data.group_size
-    assert float(losses["mae"]) == pytest.approx((C * own + 2 * near) / (C + 2), rel=1e-4)
-    assert float(model.losses_of(batch_of(data, GROUPS), probe, f)["mae"]) == pytest.approx(own, rel=1e-4)
-
-
-# ---- weights
 
 
 @pytest.mark.parametrize("name", ALL)

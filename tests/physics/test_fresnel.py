@@ -1,4 +1,4 @@
-"""Near fields: closed forms, Fresnel's integral, adjoint, energy, direction, and positions between pixels."""
+"""Near fields: Fresnel's integral, adjoint, energy, and positions between pixels."""
 
 import numpy as np
 import pytest
@@ -31,28 +31,10 @@ def at_detector(wave, way=WAY, moved=None):
     return physics.centre(physics.at_detector(waves, fresnel=way, moved=shifts)[..., 0, :, :]).numpy()
 
 
-def test_a_gaussian_beam_grows_as_it_does():
-    """``w(z)² = w₀² (1 + (z/z_R)²)``, z/z_R = F/(π w₀²), and its middle falls to ``w₀/w`` along each axis."""
-    found = np.abs(at_detector(np.exp(-(axes()[0] ** 2 / 16 + axes()[1] ** 2 / 9)))) ** 2
-    for axis, (waist, number) in enumerate([(4.0, 30.0), (3.0, 21.0)]):
-        wide = waist * np.sqrt(1 + (number / (np.pi * waist**2)) ** 2)
-        profile = found.sum(axis=1 - axis)
-        variance = np.sum(profile * (np.arange(N) - N // 2) ** 2) / profile.sum()
-        assert variance == pytest.approx(wide**2 / 4, rel=1e-3)
-
-
 def test_by_fresnels_integral():
+    """Of a wave that is tilted and off the centre, so that a wrong sign or axis shows."""
     wave = bump(tilt=0.08)
     np.testing.assert_allclose(at_detector(wave), reference.fresnel(wave, WAY.numbers), atol=2e-3)
-
-
-def test_a_lens_focuses_ahead_and_not_behind():
-    """The phase ``exp(−iπ x²/F)`` of a converging lens: focused after F, spread after −F."""
-    rows, cols = axes()
-    lens = np.exp(-1j * np.pi * (rows**2 / WAY.row + cols**2 / WAY.col) - (rows**2 + cols**2) / 60)
-    ahead, behind = (np.abs(at_detector(lens, way)) ** 2 for way in (WAY, WAY.reversed))
-    assert np.unravel_index(ahead.argmax(), ahead.shape) == (N // 2, N // 2)
-    assert ahead.max() > 20 * behind.max()
 
 
 def test_adjoint_and_energy():
@@ -64,11 +46,7 @@ def test_adjoint_and_energy():
     assert np.vdot(there, phi) == pytest.approx(np.vdot(psi, back), rel=1e-10)
     assert np.linalg.norm(there) == pytest.approx(np.linalg.norm(psi), rel=1e-12)
     np.testing.assert_allclose(at_detector(there, WAY.reversed, -shift), psi, atol=1e-11)
-
-
-def test_numpy_and_tensorflow_are_alike():
-    wave = random_complex(np.random.default_rng(1), (2, N, N))
-    np.testing.assert_allclose(at_detector(wave), WAY.propagated(wave), atol=1e-11)
+    np.testing.assert_allclose(at_detector(psi), WAY.propagated(psi), atol=1e-11)  # the same in NumPy
 
 
 def image(place):
@@ -102,18 +80,3 @@ def test_the_sample_moves_and_the_beam_stays():
     )
     for other in intensity[0, 1:]:
         np.testing.assert_allclose(other, intensity[0, 0], atol=2e-4)
-
-
-def test_a_beam_that_diverges():
-    """Fresnel's integral of a spherical wave times an object, at M x, is that of a parallel beam at z12/M."""
-    z01, z12, wavelength = 3.0, 9.0, 12.0  # in pixels of the object, and of its square
-    M, x = (z01 + z12) / z01, np.arange(N) - N // 2
-    wave = np.exp(-((x + 2) ** 2) / 30 + 0.4j * np.sin(x / 3))
-    fine = np.linspace(-30, 30, 6001)
-    there = np.interp(fine, x, wave.real) + 1j * np.interp(fine, x, wave.imag)
-    phases = np.pi / wavelength * (fine**2 / z01 + np.subtract.outer(M * x, fine) ** 2 / z12)
-    cone = np.abs(np.exp(1j * phases) @ there) ** 2
-    number = wavelength * z12 / M
-    parallel = np.abs(Fresnel(number, number).propagated(np.outer(wave, np.ones(N)))[:, 0]) ** 2
-    cone, parallel = (profile[8:-8] / profile[8:-8].sum() for profile in (cone, parallel))
-    np.testing.assert_allclose(cone, parallel, atol=0.02 * parallel.max())

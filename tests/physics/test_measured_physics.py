@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import reference
+from helpers.datasets import single_patterns
+from helpers.likelihood import smooth_object
 from helpers.measurement import diffract
-from scipy.special import xlogy
 
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
@@ -14,8 +16,7 @@ from ptycho.networks import build_pinn
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.refinement import refine
 from ptycho.scan.batches import batch_of
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import cut_windows
 from ptycho.training.competitors import geometry_of
 
 N, M = 24, 60
@@ -28,13 +29,6 @@ def gaussian(row=0.0, col=0.0):
     return np.exp(-(r**2 + 1.3 * c**2) / 10 + 0.03j * (r**2 - 0.5 * c**2) + 0.1j * c)
 
 
-@pytest.mark.parametrize("shift", [(0.3, -0.4), (0.5, 0.9), (-0.25, 0.0), (2.0, -3.0)])
-def test_a_shifted_probe_is_the_beam_somewhere_else(shift):
-    probe = tf.constant(gaussian()[None], tf.complex64)
-    moved = physics.shifted_probe(probe, tf.constant([shift], tf.float32))
-    np.testing.assert_allclose(moved.numpy()[0, 0], gaussian(*shift), atol=1e-4)
-
-
 def test_a_position_just_below_a_whole_one_is_that_one():
     """float32 offsets of 65.99999 must not cut another window and shift the probe by a whole pixel."""
     probe = tf.constant(gaussian()[None], tf.complex64)
@@ -42,28 +36,11 @@ def test_a_position_just_below_a_whole_one_is_that_one():
     assert whole.numpy().ravel().tolist() == [66, 0]
 
 
-def smooth_object(seed=0):
-    """Complex, band-limited, ``(M, M)``: amplitude 0.5 to 1, phase ±1 rad."""
-    rng = np.random.default_rng(seed)
-    q = np.hypot(*np.meshgrid(np.fft.fftfreq(M), np.fft.fftfreq(M), indexing="ij"))
-    noise = [
-        np.fft.ifft2(np.fft.fft2(rng.normal(size=(M, M))) * np.exp(-((q / 0.2) ** 2))).real for _ in "ab"
-    ]
-    amplitude, phase = (n / abs(n).max() for n in noise)
-    return ((0.75 + 0.25 * amplitude) * np.exp(1j * phase)).astype(np.complex64)
-
-
-def fourier_shifted(image, row, col):
-    """``image(x + r)`` by a phase ramp on its transform: exact for a periodic band-limited image."""
-    q = [np.fft.fftfreq(side) for side in image.shape]
-    return np.fft.ifft2(np.fft.fft2(image) * np.exp(2j * np.pi * (row * q[0][:, None] + col * q[1][None, :])))
-
-
 def test_a_moved_probe_is_a_moved_object():
     """The oracle shifts the object exactly; bilinear interpolation has a far larger error."""
-    truth, probe = smooth_object(), gaussian()
+    truth, probe = smooth_object(np.random.default_rng(0), M, 0.2).astype(np.complex64), gaussian()
     position = np.array([14.37, 17.81])
-    window = fourier_shifted(truth, *position)[:N, :N]
+    window = reference.moved(truth, -position)[:N, :N]
     expected = np.abs(np.fft.fftshift(np.fft.fft2(probe * window))) / N
     objects, at = tf.constant(truth[None]), tf.constant(position[None, None], tf.float32)
     modes = tf.constant(probe[None], tf.complex64)
@@ -78,24 +55,16 @@ def test_a_moved_probe_is_a_moved_object():
 @pytest.fixture(scope="module")
 def scan():
     """100 patterns at irregular positions by the oracle above, 10⁶ photons each; and the truth."""
-    truth, probe, rng = smooth_object(1), gaussian(), np.random.default_rng(2)
+    truth, probe = smooth_object(np.random.default_rng(1), M, 0.2).astype(np.complex64), gaussian()
+    rng = np.random.default_rng(2)
     grid = np.stack(np.meshgrid(np.arange(10), np.arange(10), indexing="ij"), -1).reshape(-1, 2)
     positions = np.clip(3.6 * grid + rng.uniform(-1, 1, grid.shape), 0, M - N - 1)
-    waves = np.stack([probe * fourier_shifted(truth, *p)[:N, :N] for p in positions])
+    waves = np.stack([probe * reference.moved(truth, -p)[:N, :N] for p in positions])
     clean = np.abs(np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))) / N
     scale = np.sqrt(1e6 / np.mean(np.sum(clean**2, axis=(1, 2))))
     counts = rng.poisson((scale * clean) ** 2)
-    return Dataset(
-        amplitudes=np.sqrt(counts).astype(np.float32),
-        beam=Beam(probe.astype(np.complex64), positions.astype(np.float32)),
-        image=np.zeros(100, np.int32),
-        groups=np.arange(100, dtype=np.int32)[:, None],
-        photon_scale=float(scale),
-        object_size=M,
-        region_size=N + 1,
-        objects=truth[None],
-        exact=True,
-    )
+    known = {"photon_scale": float(scale), "objects": truth[None], "exact": True}
+    return single_patterns(np.sqrt(counts), probe, positions, M, region_size=N + 1, **known)
 
 
 def with_bad_pixels(data, value):
@@ -116,7 +85,7 @@ def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
 
 
 def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
-    """By a slow sum over one pattern, and by its expectation for Poisson counts over all patterns."""
+    """By a slow sum over one pattern."""
     good = np.random.default_rng(4).random((N, N)) > 0.1
     found = misfit(scan.objects, replace(scan, good=good), np.array([17]))
     found_ones = next(predictions(scan.objects[0], scan, np.array([17])))
@@ -127,19 +96,13 @@ def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
             total += 2 * (rate - n + (n * np.log(n / rate) if n > 0.5 else 0))
     assert found.pixels[0] == good.sum()
     assert found.mean_deviance == pytest.approx(total / good.sum(), rel=1e-3)
-    whole = misfit(scan.objects, scan)
-    rates = np.concatenate([a.numpy() ** 2 for _, a in predictions(scan.objects[0], scan, np.arange(30))])
-    rates = rates.ravel() / scan.normalisation**2
-    drawn = np.random.default_rng(6).poisson(rates)
-    expected = np.mean(2 * (xlogy(drawn, drawn / np.maximum(rates, 1e-9)) - drawn + rates))
-    assert whole.mean_deviance == pytest.approx(expected, rel=0.12)
 
 
 def test_the_misfit_by_a_loop(scan):
     patterns = np.array([3, 50, 97])
     found = misfit(scan.objects, scan, patterns)
     for k, j in enumerate(patterns):
-        window = fourier_shifted(scan.objects[0], *scan.positions[j].astype(float))[:N, :N]
+        window = reference.moved(scan.objects[0], -scan.positions[j].astype(float))[:N, :N]
         predicted = scan.photon_scale * np.abs(np.fft.fftshift(np.fft.fft2(scan.probe[0] * window))) / N
         measured = np.asarray(scan.amplitudes)[j].astype(float)
         f = scan.normalisation
@@ -169,31 +132,10 @@ def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
     batch = batch_of(data, np.arange(4))
     assert float(tf.reduce_min(batch["x"])) == -1
     probe = tf.constant(data.model_probe)
-    regions = tf.constant(
-        np.stack(
-            [
-                np.pad(scan.objects[0], 40)[
-                    r + 40 : r + 40 + data.region_size, c + 40 : c + 40 + data.region_size
-                ]
-                for r, c in data.origins[:4]
-            ]
-        )
-    )
+    regions = tf.constant(cut_windows(np.pad(scan.objects[0], 40), data.origins[:4] + 40, data.region_size))
     predicted = pinn.predict_amplitudes(regions, batch["offsets"], probe)
     valid = batch["x"] >= 0
     error = tf.boolean_mask(tf.abs(predicted - batch["x"]), valid)
     assert float(tf.reduce_mean(error)) < 0.01
     losses = pinn.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
     assert np.isfinite(float(losses["loss"]))
-
-
-def test_an_unmeasured_pixel_keeps_its_far_field():
-    rng = np.random.default_rng(0)
-    waves = (rng.normal(size=(2, N, N)) + 1j * rng.normal(size=(2, N, N))).astype(np.complex64)
-    measured = rng.uniform(0.5, 2, (2, N, N)).astype(np.float32)
-    measured[:, 4:9, 3] = -1
-    change = physics.modulus_change(tf.constant(waves)[:, None], tf.constant(measured), True).numpy()[:, 0]
-    before, after = (np.fft.fft2(w) / N for w in (waves, waves + change))
-    bad = measured < 0
-    np.testing.assert_allclose(after[bad], before[bad], atol=1e-5)
-    np.testing.assert_allclose(np.abs(after[~bad]), measured[~bad], atol=2e-3)

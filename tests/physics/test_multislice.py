@@ -39,19 +39,6 @@ def test_forward_by_loops():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * expected.mean())
 
 
-def test_slices_without_a_distance_are_their_product():
-    scan, slices = thick_scan()
-    here = FreeSpace(0.0, BETWEEN.row, BETWEEN.col)
-    thin = replace(scan, object=slices.prod(axis=0)).dataset(object_size=slices.shape[-1])
-    f = thin.normalisation
-    thick = replace(scan.estimate(f), object=slices.astype(np.complex64))
-    one = replace(thick, object=thick.projection)
-    move = 1.02 * thick.modes  # away from the minimum, where the deviance is not nought
-    found = likelihood_of(replace(thin, between=here)).evaluate(replace(thick, modes=move))
-    expected = likelihood_of(thin).evaluate(replace(one, modes=move))
-    np.testing.assert_allclose(found.deviance, expected.deviance, rtol=1e-3)
-
-
 def test_a_thin_object_is_not_touched_by_a_distance():
     scan, _ = thick_scan()
     data = scan.dataset(np.random.default_rng(0))

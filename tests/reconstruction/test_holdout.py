@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
@@ -28,9 +29,6 @@ def split(scans, kind, seed=0, **changes):
     return scan, whole, *hold_out(whole, seed)
 
 
-# ---- comparing
-
-
 def test_compare_is_the_paired_mean_and_its_error():
     rng = np.random.default_rng(3)
     new, old = rng.normal(1, 0.3, 23), rng.normal(1.2, 0.3, 23)
@@ -45,14 +43,14 @@ def test_compare_is_the_paired_mean_and_its_error():
     assert compare(np.array([1.0]), np.array([5.0])).error == np.inf, "one pattern proves nothing"
 
 
+# ---- holding out
+
+
 def test_what_is_clear_and_what_matters():
     assert Comparison(0.11, 0.1).passes(CLEAR) and not Comparison(0.09, 0.1).passes(CLEAR)
     assert not Comparison(-1, 0.1).passes(CLEAR)
     assert Comparison(0.21, 0.1).passes(REFINED) and not Comparison(0.19, 0.1).passes(REFINED)
     assert not Comparison(0.004, 0.0001).passes(REFINED) and Comparison(0.006, 0.0001).passes(REFINED)
-
-
-# ---- holding out
 
 
 def test_patterns_are_held_out_whole(scans):
@@ -86,17 +84,6 @@ def test_photons_are_held_out_of_every_count(scans, unit):
     deviates = (out - 0.1 * counts)[counts > 0] / np.sqrt(0.1 * (1 - 0.1) * counts[counts > 0])
     assert deviates.var() == pytest.approx(1, abs=0.1)
     assert holdout.likelihood.unit == kept.unit == whole.unit
-
-
-def test_photons_held_out_are_independent_of_the_rest():
-    """Poisson counts: the maps are uncorrelated; they would not be if the total were fixed."""
-    plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
-    data, mean = plain.dataset(np.random.default_rng(4)), plain.intensity()
-    kept, holdout = hold_out(likelihood_of(data), 1)
-    stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, holdout.likelihood))
-    bright = mean > 20
-    a, b = (stay - (1 - 0.1) * mean)[bright], (out - 0.1 * mean)[bright]
-    assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(bright.sum())
 
 
 def test_noise_held_out_is_independent_of_the_rest(scans):
@@ -135,20 +122,13 @@ def test_a_sparse_scan_keeps_its_patterns(monkeypatch):
     assert hold_out(likelihood_of(data), 0)[1].kind == "photons"
 
 
-def test_coverage_is_how_many_beams_overlap(dataset_of):
+def test_coverage_is_how_many_beams_overlap():
     """Of a disk of radius r on a lattice of step d: πr²/d²."""
     axis = np.arange(32) - 16
     disk = (np.hypot(axis[:, None], axis) <= 8).astype(np.complex64)
     rows, cols = np.divmod(np.arange(900), 30)
     for step in (2, 3):
-        data = dataset_of(
-            step * np.stack([rows, cols], 1),
-            np.arange(900)[:, None],
-            N=32,
-            object_size=150,
-            region_size=32,
-            probe=disk,
-        )
+        data = single_patterns(np.ones((900, 32, 32)), disk, step * np.stack([rows, cols], 1), 150)
         assert coverage(data) == pytest.approx(np.pi * 8**2 / step**2, rel=0.3)
 
 
@@ -195,19 +175,6 @@ def test_patterns_held_out_find_their_own_places(scans):
     refine = Refine(False, True, True)
     expected = holdout.likelihood.evaluate(holdout.places(estimate, refine)).deviance + 2 * 3
     np.testing.assert_allclose(holdout.score(estimate, refine), expected / N**2, rtol=1e-5)
-
-
-def test_flux_that_is_known_is_used(scans):
-    flux = np.random.default_rng(8).uniform(0.7, 1.3, 64).astype(np.float32)
-    scan = replace(scans[8], flux=flux.astype(float))
-    data = scan.dataset(np.random.default_rng(2), flux=flux)
-    whole = likelihood_of(data)
-    _, holdout = hold_out(whole, 0)
-    estimate = scan.estimate(whole.normalisation)
-    np.testing.assert_array_equal(
-        holdout.places(estimate, Refine(False)).flux, holdout.likelihood.data.beam.flux
-    )
-    assert holdout.score(estimate, Refine(False)).mean() < 1.1
 
 
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):

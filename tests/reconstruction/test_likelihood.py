@@ -15,11 +15,7 @@ from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import (
-    NOISE,
-    deviance,
-    likelihood_step,
-)
+from ptycho.reconstruction.likelihood import NOISE, deviance, likelihood_step
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -76,22 +72,6 @@ def test_gaussian_excess_and_robust_by_their_formulas():
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
 
 
-def test_all_noise_models_agree_near_the_truth():
-    """A deviation of one standard deviation, √n, costs one unit under each."""
-    n = np.array([1e4, 1e6])
-    for noise in NOISE:
-        found = deviance_of(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: below the threshold of the Huber loss
-        np.testing.assert_allclose(found, 0.01, rtol=0.02)
-
-
-def test_poissons_deviance_is_chi_square_on_average():
-    """Counts drawn from the rate have a mean deviance of one, if there are more than a few photons."""
-    rates = np.full(200_000, 30.0)
-    counts = np.random.default_rng(0).poisson(rates)
-    assert deviance_of(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
-    assert deviance_of(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
-
-
 # ---- the likelihood of a scan
 
 
@@ -109,23 +89,13 @@ def data(scan):
 
 
 def test_forward_by_loops(scan):
-    """Modes, flux, background, and fractions of positions, which shift the probe; also on patches."""
-    estimate, whole = scan.estimate(1.0), np.floor(scan.positions + 0.5).astype(int)
-    known = tf.constant(estimate.modes), tf.constant(estimate.flux), tf.constant(estimate.background)
+    """Modes, flux, background, and fractions of positions, which shift the probe."""
+    estimate = scan.estimate(1.0)
+    objects, modes = tf.constant(estimate.object[None]), tf.constant(estimate.modes)
     places = tf.constant(scan.positions[None], tf.float32)
-    found = physics.forward(
-        tf.constant(estimate.object[None]),
-        places,
-        known[0],
-        flux=known[1][None],
-        background=known[2],
-        exact=True,
-    )
+    beam = {"flux": tf.constant(estimate.flux[None]), "background": tf.constant(estimate.background)}
+    found = physics.forward(objects, places, modes, exact=True, **beam)
     np.testing.assert_allclose(found[0], scan.intensity(), rtol=2e-4, atol=2e-3)
-    windows = np.array([estimate.object[r : r + N, c : c + N] for r, c in whole])
-    probe = physics.shifted_probe(known[0], tf.constant(scan.positions - whole, tf.float32))
-    same = physics.expected_intensity(tf.constant(windows), probe, known[1], known[2])
-    np.testing.assert_allclose(same, scan.intensity(), rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -174,14 +144,6 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
 def test_gradient_of_every_part(scan, data, noise, part):
     likelihood = likelihood_of(data, noise=noise, excess=0.1, unit=1.2)
     check_gradient(likelihood, scan, data.normalisation, part)
-
-
-def test_several_gradients_at_once_are_those_of_each(scan, data):
-    likelihood, estimate = likelihood_of(data), scan.estimate(data.normalisation)
-    together = likelihood.evaluate(estimate, PARTS).gradients
-    for part in PARTS:
-        alone = likelihood.evaluate(estimate, (part,)).gradients[part]
-        np.testing.assert_allclose(together[part], alone, rtol=1e-4, atol=1e-4 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("most", [3, 7, 24, 25])
@@ -251,14 +213,9 @@ def test_a_compiled_step_asks_nothing_of_its_host(scan, data):
 
 
 def test_where_nothing_is_expected_gradients_are_finite():
-    dark = np.zeros((2, N, N), np.float32)
+    windows, patterns, small = tf.zeros((2, N, N), tf.complex64), 3 + tf.zeros((2, N, N)), tf.constant(0.1)
     for noise in NOISE:
         step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
-        _, found = step(
-            *map(tf.constant, (dark.astype(np.complex64), np.zeros((2, 2), np.float32))),
-            tf.ones(2),
-            *map(tf.constant, (dark[:1].astype(np.complex64), dark[0], dark + 3)),
-            tf.constant(0.1),
-            tf.constant(0.1),
-        )
+        beam = tf.zeros((2, 2)), tf.ones(2), windows[:1], tf.zeros((N, N))
+        _, found = step(windows, *beam, patterns, small, small)
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())

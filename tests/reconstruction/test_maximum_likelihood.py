@@ -5,20 +5,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
-from helpers.reference import random_complex
 
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
-from ptycho.reconstruction.model_selection import (
-    HYPOTHESES,
-    ModelOptions,
-    SelectionOptions,
-    select_model,
-)
+from ptycho.reconstruction.model_selection import HYPOTHESES, ModelOptions, SelectionOptions, select_model
 from ptycho.reconstruction.prior import Prior
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe_support import ProbeSupport
 
 run = partial(solve, compile_xla=False)
@@ -132,16 +125,8 @@ def scan_by_an_optic(side=32, count=10, step=2, photons=1e4):
     image = smooth_object(rng, side + corners.max() + 2)
     waves = np.stack([probe * image[row : row + side, col : col + side] for row, col in corners])
     counts = rng.poisson(np.abs(np.fft.fft2(waves, norm="ortho")) ** 2)
-    data = Dataset(
-        amplitudes=np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32),
-        beam=Beam(probe.astype(np.complex64)[None], corners.astype(np.float32)),
-        image=np.zeros(len(grid), np.int32),
-        groups=np.arange(len(grid), dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=len(image),
-        region_size=side + 2,
-    )
-    return data, probe
+    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(1, 2))
+    return single_patterns(amplitudes, probe[None], corners, len(image)), probe
 
 
 def test_a_pupil_limits_a_refined_probe():
@@ -154,13 +139,6 @@ def test_a_pupil_limits_a_refined_probe():
     assert errors[0] < 0.9 * errors[1]
     far = np.abs(np.fft.fft2(found.estimate.modes[0])) ** 2
     assert np.count_nonzero(far > 1e-6 * far.max()) < 0.5 * far.size
-
-
-def test_a_probe_that_fills_the_far_field_has_no_pupil(scan):
-    wave = (random_complex(np.random.default_rng(3), (1, N, N)) * np.abs(scan.modes)).astype(np.complex64)
-    data = replace(scan, modes=wave).dataset(np.random.default_rng(2))
-    options = replace(EDGES, probe=True, positions=False, flux=False, background=False, modes=1)
-    assert "pupil" not in decided(run(data, replace(options, steps=20), 0))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -223,13 +201,8 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
     inside = np.hypot(axis[:, None], axis) < 6
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * inside)
-    found = run(
-        data,
-        ModelOptions(
-            True, False, False, False, support=ProbeSupport(inside), modes=1, prior="none", steps=30
-        ),
-        0,
-    )
+    options = replace(NOTHING, probe=True, support=ProbeSupport(inside), modes=1, steps=30)
+    found = run(data, options, 0)
     assert not found.estimate.modes[:, ~inside].any()
 
 
@@ -273,13 +246,6 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
         units.append(found.objective.likelihood.unit)
     assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
-
-
-def test_progress_and_course_are_reported(scan, wrong_probe):
-    data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
-    options = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
-    found = run(data, options, 0, advance=done.append, watch=lambda estimate, value, **_: seen.append(value))
-    assert seen == found.fit.course and set(done) == {64}
 
 
 def test_the_object_alone(scan):

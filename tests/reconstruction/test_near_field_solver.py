@@ -49,9 +49,7 @@ def intensity_of(scan, way):
 
 @pytest.fixture(scope="module")
 def data(scan):
-    amplitudes = np.sqrt(np.random.default_rng(5).poisson(intensity_of(scan, WAY)))
-    shown = np.fft.fftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
-    return scan.dataset(amplitudes=shown, fresnel=WAY, exact=True)
+    return scan.dataset(np.random.default_rng(5), intensity_of(scan, WAY), fresnel=WAY, exact=True)
 
 
 def test_the_intensity_of_every_pattern(scan, data):

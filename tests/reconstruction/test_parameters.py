@@ -46,13 +46,8 @@ def test_the_start_is_the_base(estimate, refine):
         value = getattr(found, part)
         np.testing.assert_allclose(value, getattr(estimate, part), rtol=1e-5, atol=1e-5, err_msg=part)
         assert value.dtype == getattr(estimate, part).dtype
-    held = {
-        "object": refine.object,
-        "modes": refine.probe,
-        "positions": refine.positions,
-        "flux": refine.flux,
-    }
-    for part, is_refined in (held | {"background": refine.background}).items():
+    refined = refine.object, refine.probe, refine.positions, refine.flux, refine.background
+    for part, is_refined in zip(PARTS, refined, strict=True):
         assert (part in parameters.names) == is_refined
         if not is_refined:
             other = parameters.estimate(moved(parameters, np.random.default_rng(1)))
@@ -129,14 +124,15 @@ def test_models_of_the_moves(estimate):
     one = np.ones((25, 1))
     centred = inner.positions - inner.positions.mean(axis=0)
     everything = np.hstack([one, centred])
-    for model in ("independent", "affine", "affine_and_independent", "each"):
+    models = {
+        "independent": lambda wanted: wanted - explained(wanted, everything),
+        "affine": lambda wanted: explained(wanted, centred),
+        "affine_and_independent": lambda wanted: wanted - wanted.mean(axis=0),
+        "each": lambda wanted: wanted,
+    }
+    for model, expect in models.items():
         found, wanted = moves_of(inner, model)
-        expected = {
-            "independent": wanted - explained(wanted, everything),
-            "affine": explained(wanted, centred),
-            "affine_and_independent": wanted - wanted.mean(axis=0),
-            "each": wanted,
-        }[model]
+        expected = expect(wanted)
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)
 
 
@@ -211,19 +207,3 @@ def test_scales_are_roots_of_the_curvature(estimate):
     np.testing.assert_allclose(parameters.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
     np.testing.assert_allclose(parameters.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
     assert illuminated_pixels(estimate) == np.count_nonzero(illumination > 0.1 * illumination.max())
-
-
-def test_scales_of_modes_by_which_the_probe_varies(estimate):
-    """The scale is that of weights of mean power one, even if the initial weights are small."""
-    _, bright, _ = slow_curvatures(estimate)
-    rng = np.random.default_rng(4)
-    varied = random_complex(rng, (2, N, N)).astype(np.complex64)
-    refine = replace(ALL, probe_variation=True)
-    for size in (1e-3, 1.0):
-        weights = size * random_complex(rng, (len(estimate.flux), 2)).astype(np.complex64)
-        scales = Parameters.of(replace(estimate, opr_modes=varied, opr_weights=weights), refine, 0.1).scales
-        np.testing.assert_allclose(scales["opr_modes"][1] ** 2, 4 * bright / 0.01, rtol=1e-3)
-    row, column = np.floor(estimate.positions[3] + 0.5).astype(int)
-    window = np.abs(estimate.object[row : row + N, column : column + N]) ** 2
-    expected = estimate.flux[3] ** 2 * np.sum(window * np.abs(varied[1]) ** 2)
-    assert scales["opr_weights"][3, 1] ** 2 == pytest.approx(4 * expected / 0.01, rel=2e-3)

@@ -75,9 +75,8 @@ def test_what_is_alike_along_depth_is_found_so():
     scan, slices = thick_scan(modes=1, count=7, photons=1e2)
     alike = np.stack([slices[0]] * 2)
     intensity = np.array([thick_intensity(alike, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(6).poisson(100 * intensity / intensity.mean())
-    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
-    data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
+    known = {"object_size": slices.shape[-1], "between": BETWEEN, "exact": True}
+    data = scan.dataset(np.random.default_rng(6), 100 * intensity / intensity.mean(), **known)
     selection = select_model(data, replace(KNOWN, slices=2, prior="edge_preserving", strength=None), 0, True)
     chosen = select_regulariser(selection)
     assert chosen.prior.depth > 0
@@ -109,20 +108,14 @@ def thick():
     """Patterns of two slices, and fits of one slice and of two with a known probe."""
     scan, slices = thick_scan(modes=1, count=7, photons=1e4)
     intensity = np.array([thick_intensity(slices, scan.modes, r) for r in scan.positions])
-    counts = np.random.default_rng(5).poisson(intensity)
-    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32)
-    data = scan.dataset(amplitudes=amplitudes, object_size=slices.shape[-1], between=BETWEEN, exact=True)
+    known = {"object_size": slices.shape[-1], "between": BETWEEN, "exact": True}
+    data = scan.dataset(np.random.default_rng(5), intensity, **known)
     objective = Objective(likelihood_of(data, compile_xla=True))
     start = replace(scan.estimate(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
     one = fit(objective, start, OBJECT_ALONE, 40)
     solved = Solved(one.estimate, OBJECT_ALONE, objective, (), one)
-    two = fit(
-        objective,
-        replace(one.estimate, object=root_of(one.estimate.object, 2)),
-        OBJECT_ALONE,
-        100,
-        FIT.enough / 5,
-    )
+    begin = replace(one.estimate, object=root_of(one.estimate.object, 2))
+    two = fit(objective, begin, OBJECT_ALONE, 100, FIT.enough / 5)
     return scan, slices, data, solved, replace(solved, estimate=two.estimate, fit=two)
 
 

@@ -20,11 +20,10 @@ from helpers.reference import random_complex
 from scipy.optimize import minimize
 
 from ptycho.reconstruction import solver
-from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import FitOptions, Objective, fit, fit_from_constant, normalise
-from ptycho.scan.probe_support import ProbeSupport
 
 OBJECT, PROBE, POSITIONS = Refine(False), Refine(True), Refine(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
@@ -145,48 +144,6 @@ def test_a_fit_tells_its_course(scan, data):
     np.testing.assert_array_equal(found.estimate.positions, start.positions)
 
 
-def test_where_all_is_found_it_ends(scan, data):
-    objective = Objective(likelihood_of(data))
-    first = fit(objective, scan.rough(data.normalisation), OBJECT, 400)
-    again = fit(objective, first.estimate, OBJECT, 400)
-    assert first.converged and again.converged
-    assert len(again.course) < 25 < len(first.course)
-
-
-def test_pixels_that_were_not_measured_have_no_weight(scan, data):
-    good = np.random.default_rng(7).random((N, N)) > 0.15
-    masked = replace(data, good=good)
-    spoilt = data.amplitudes[:].copy()
-    spoilt[:, ~good] = 1e4
-    f, ends = data.normalisation, []
-    for values in (None, spoilt):
-        likelihood = likelihood_of(masked, instead=values)
-        ends.append(fit(Objective(likelihood), scan.rough(f), OBJECT, 150).estimate.object)
-    np.testing.assert_array_equal(*ends)
-    mask = illuminated_mask(scan)
-    assert distance(ends[0], scan.object, mask) < 0.03
-    ignorant = fit(Objective(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).estimate.object
-    assert distance(ignorant, scan.object, mask) > 0.2
-
-
-def test_a_prior_smooths(scan):
-    """At few photons the error is smaller with a prior; a larger weight gives a smoother object."""
-    dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
-    data, mask = dim.dataset(np.random.default_rng(8)), illuminated_mask(scan)
-    found = [
-        fit(
-            Objective(likelihood_of(data), Prior("quadratic", strength)),
-            dim.rough(data.normalisation),
-            OBJECT,
-            150,
-        )
-        for strength in (0.0, 10.0, 1000.0)
-    ]
-    errors = [distance(one.estimate.object, scan.object, mask) for one in found]
-    rough = [np.linalg.norm(np.diff(one.estimate.object, axis=0)) for one in found]
-    assert rough[0] > rough[1] > rough[2] and errors[1] < 0.9 * errors[0] < errors[2]
-
-
 # ---- the beam
 
 
@@ -205,14 +162,6 @@ def test_a_wrong_probe_becomes_right(scan, data):
     assert found.course[-1] < 0.05 * first.course[-1]
     power = np.sum(np.abs(start.modes) ** 2)
     assert np.sum(np.abs(found.estimate.modes) ** 2) == pytest.approx(power, rel=1e-4)
-
-
-def test_a_probe_stays_where_it_may_be(scan, data):
-    axis = np.arange(N) - N // 2
-    inside = np.hypot(axis[:, None], axis) < 6
-    start = with_probe(scan, data.normalisation, beam(width=7) * inside)
-    found = fit(Objective(likelihood_of(data), support=ProbeSupport(inside)), start, PROBE, 60)
-    assert not found.estimate.modes[:, ~inside].any() and found.estimate.modes[:, inside].all()
 
 
 def test_wrong_positions_come_back(scan, data):
@@ -236,49 +185,6 @@ def test_a_scale_of_all_positions_is_kept_or_found(scan, data):
         sizes[moves] = np.vdot(true, centred(found.estimate.positions)) / np.vdot(true, true)
     assert sizes["independent"] == pytest.approx(1.03, abs=1e-3)
     assert sizes["affine"] == pytest.approx(1, abs=6e-3)
-
-
-def test_flux_and_background_are_found():
-    rng = np.random.default_rng(10)
-    plain = Scan.of(rng, 1e5)
-    flux = rng.uniform(0.8, 1.2, 36)
-    axis = np.arange(N) - N // 2
-    background = 30 * np.exp(-(axis[:, None] ** 2 + 2 * axis**2) / 60)
-    scan = replace(plain, flux=flux / np.sqrt(np.mean(flux**2)), background=np.fft.ifftshift(background))
-    data = scan.dataset(rng)
-    start = replace(scan.rough(data.normalisation), flux=np.ones(36, np.float32))
-    start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
-    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
-    found = fit(
-        Objective(likelihood_of(data)), first.estimate, Refine(False, False, True, True), 300
-    ).estimate
-    gains = np.log(found.flux / flux)[
-        :, None
-    ]  # an object that fades along the scan has nearly the same patterns
-    assert np.abs(without_common_moves(gains, scan.positions)).max() < 0.03
-    in_photons = found.background / data.normalisation**2
-    outside = np.hypot(*np.meshgrid(*[np.fft.fftfreq(N)] * 2)) > 0.2  # where the beam does not hide it
-    wrong = np.linalg.norm((in_photons - scan.background)[outside])
-    assert wrong < 0.15 * np.linalg.norm(scan.background[outside])
-
-
-def test_two_modes_of_a_partially_coherent_scan_are_found():
-    first = beam()
-    second = beam(1.5, 2.0, width=6)
-    second = second - first * np.vdot(first, second)
-    modes = np.array([np.sqrt(0.75) * first, np.sqrt(0.25) * second / np.linalg.norm(second)])
-    scan = Scan.of(np.random.default_rng(11), 1e6, modes=modes)
-    data = scan.dataset(np.random.default_rng(12))
-    objective, start = Objective(likelihood_of(data)), scan.rough(data.normalisation)
-    start = replace(start, modes=(start.modes[:1] / np.sqrt(0.75)).astype(np.complex64))
-    one = fit(objective, fit(objective, start, OBJECT, 30).estimate, PROBE, 100)
-    two = fit(objective, replace(one.estimate, modes=more_modes(one.estimate.modes, 2)), PROBE, 400)
-    assert two.course[-1] < 0.2 * one.course[-1]
-    power = np.sum(np.abs(two.estimate.modes) ** 2, axis=(1, 2))
-    assert power[1] / power.sum() == pytest.approx(0.25, abs=0.02)
-    assert abs(np.vdot(*two.estimate.modes)) < 1e-3 * power[0]
-    found, true = (np.einsum("kyx,kvw->yxvw", m, m.conj()) for m in (two.estimate.modes, scan.modes))
-    assert distance(found, true, np.ones(found.shape, bool)) < 0.12
 
 
 # ---- the same far fields in other scales

@@ -9,7 +9,6 @@ from helpers.phase_scans import aberrated, scan_with
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, best_of, constant_object, likelihood_of, middle
-from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -83,29 +82,6 @@ def test_the_scale_of_the_probe_does_not_matter(curved):
     brighter = replace(data, photon_scale=2 * data.photon_scale)
     deviance, same = (tried(one, 3).mean_deviance for one in (data, brighter))
     assert same == pytest.approx(deviance, rel=0.1)  # the prior's weight depends on the scale
-
-
-def test_fractions_of_a_pixel_move_the_probe(curved):
-    """Positions and probe are shifted against each other by the same fraction: the same measurement."""
-    data, shift = middle(curved, 9), np.array([0.25, 0.375])
-    q = np.fft.fftfreq(N)
-    ramp = np.exp(2j * np.pi * (shift[0] * q[:, None] + shift[1] * q))
-    moved = replace(
-        data,
-        beam=Beam(
-            np.fft.ifft2(np.fft.fft2(data.probe) * ramp).astype(np.complex64),
-            (data.positions + shift).astype(np.float32),
-        ),
-        object_size=data.object_size + 1,
-        region_size=N + 1,
-        exact=True,
-    )
-    deviance, same = (tried(one, 6).mean_deviance for one in (data, moved))
-    assert same == pytest.approx(deviance, rel=0.1)  # but for the scales of the parameters
-
-
-def test_trials_come_back_in_order():
-    assert list(side_by_side(lambda k: k**2, range(50)))[:5] == [0, 1, 4, 9, 16]
 
 
 def test_cases_within_cases_are_done_one_after_the_other():

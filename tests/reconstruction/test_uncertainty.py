@@ -136,14 +136,3 @@ def test_without_photons_the_noise_is_that_of_the_likelihood(noise, excess, widt
     drawn = Redrawn(measured, 0.1, noise, excess, (5,))[0:2]
     assert drawn.mean() == pytest.approx(0.1, abs=0.003)
     assert drawn.std() == pytest.approx(width, rel=0.03)
-
-
-def test_it_goes_with_the_noise_of_amplitudes(scan, data):
-    """Twice the unit is twice the noise, if the prior has no effect."""
-    maps = []
-    for unit in (1.0, 2.0):
-        objective, estimate = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
-        maps.append(
-            map_errors(objective, estimate, illuminated_mask(scan), 0).amplitude[0][illuminated_mask(scan)]
-        )
-    assert np.median(maps[1] / maps[0]) == pytest.approx(2, rel=0.15)

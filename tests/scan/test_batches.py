@@ -76,12 +76,7 @@ def test_training_order_is_decided_by_seed_and_epoch(plain):
 
 @pytest.mark.parametrize(
     "batch_size, expected, real",
-    [
-        (3, [[0, 1, 2], [3, 4, 5], [6, 6, 6]], [3, 3, 1]),
-        (7, [[0, 1, 2, 3, 4, 5, 6]], [7]),
-        (9, [[0, 1, 2, 3, 4, 5, 6, 6, 6]], [7]),
-        (1, [[k] for k in range(7)], [1] * 7),
-    ],
+    [(3, [[0, 1, 2], [3, 4, 5], [6, 6, 6]], [3, 3, 1]), (9, [[0, 1, 2, 3, 4, 5, 6, 6, 6]], [7])],
 )
 def test_padded_batches(plain, batch_size, expected, real):
     pairs = list(padded_batches(plain, batch_size))

@@ -18,13 +18,6 @@ def beam():
     return Beam(probe, positions.astype(np.float32), flux, dark)
 
 
-def test_that_of_some_patterns_in_their_order(beam):
-    some = beam.at(np.array([7, 2, 3]))
-    np.testing.assert_array_equal(some.positions, beam.positions[[7, 2, 3]])
-    np.testing.assert_array_equal(some.flux, beam.flux[[7, 2, 3]])
-    assert some.probe is beam.probe and some.background is beam.background
-
-
 def test_parts_are_joined_in_the_order_of_the_scan(beam):
     parts = [np.array([1, 4, 5, 8]), np.array([0, 6]), np.array([2, 3, 7])]
     joined = join_parts([(part, beam.at(part)) for part in parts])

@@ -5,24 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.datasets import single_patterns
 
 from ptycho.reconstruction.misfit import misfit
-from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered, covered_part, photon_noise
-from ptycho.scan.dataset import Dataset
 
 
 def scan_of(probe, positions):
-    count, N = len(positions), len(probe)
-    return Dataset(
-        amplitudes=np.ones((count, N, N), np.float32),
-        beam=Beam(probe.astype(np.complex64), np.array(positions, np.float32)),
-        image=np.zeros(count, np.int32),
-        groups=np.arange(count, dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=60,
-        region_size=N,
-    )
+    return single_patterns(np.ones((len(positions), *probe.shape)), probe, positions, 60)
 
 
 def test_a_noisy_pixel_of_the_probe_covers_nothing_and_a_pattern_apart_does():

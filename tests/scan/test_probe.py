@@ -14,7 +14,6 @@ from ptycho.scan.probe import (
     probe_support,
     probe_widths,
     zone_plate,
-    zone_plate_far_field,
 )
 
 HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
@@ -80,24 +79,10 @@ def test_probe_support_holds_every_illuminated_sample(probe, support):
     assert probe[start : start + support, start : start + support].sum() == probe.sum()
 
 
-# ---- far from the probe of the training
-
-
 def test_a_probe_as_wide_but_curved_is_far():
     r2 = distance(64) ** 2
     flat, curved = np.exp(-r2 / 100.0), np.exp(-r2 / 100.0 + 0.02j * r2)
     assert probe_widths(flat)[0] == probe_widths(curved)[0] and is_far_from(curved, flat)
-
-
-# ---- zone plate
-
-
-@pytest.mark.parametrize("N, window", [(32, 128), (64, 256), (64, 257)])
-def test_pupil_is_the_annulus_that_the_geometry_says(N, window):
-    pixel = 640 / N
-    far_field = zone_plate_far_field(ZonePlateProbe(), N, window)
-    nu = distance(window) / (window * pixel)
-    np.testing.assert_allclose(np.abs(far_field), (nu >= NU_STOP) & (nu <= NU_MAX), atol=1e-12)
 
 
 @pytest.mark.parametrize("z_um", [45.0, -45.0])
@@ -110,13 +95,6 @@ def test_wave_is_the_hankel_transform_of_the_pupil(z_um):
     assert abs(np.angle(scale)) < 0.02
     error = np.abs(probe[near] - scale * wave).max() / np.abs(probe).max()
     assert error < 0.03
-
-
-def test_pupil_must_fit_on_the_detector():
-    with pytest.raises(
-        ConfigError, match=r"outermost_zone_width_nm=30.*larger than the pixel size \(40 nm\)"
-    ):
-        make_probe(ZonePlateProbe(pixel_size_nm=40.0), 32)
 
 
 # ---- from a file
@@ -176,12 +154,6 @@ def test_padding_with_a_quadratic_phase_continues_it(saved, n, curvature, resize
     np.testing.assert_allclose(probe, padded * np.exp(1j * (0.4 + curvature * distance(48) ** 2)), atol=1e-6)
 
 
-@pytest.mark.parametrize("resize", ["pad", "pad_quadratic", "pad_extrapolate"])
-def test_padding_refuses_a_larger_probe(saved, resize):
-    with pytest.raises(ConfigError, match=rf"probe.resize={resize}.*40 × 40, larger than\s+N=32"):
-        make_probe(FileProbe(saved(probeGuess=gaussian_wave(40)), resize), 32)
-
-
 WITH_NAN = np.ones((16, 16))
 WITH_NAN[3, 4] = np.nan
 
@@ -199,22 +171,30 @@ WITH_NAN[3, 4] = np.nan
     ],
 )
 def test_impossible_probes_are_refused(saved, arrays, message):
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=rf"probe.file=.*{message}"):
         load_probe(saved(**arrays))
-    assert "probe.file=" in str(caught.value)
 
 
-def test_unreadable_files_are_refused(tmp_path, saved):
-    with pytest.raises(ConfigError, match=r"nowhere.npz: no such file"):
-        load_probe(str(tmp_path / "nowhere.npz"))
-    (tmp_path / "text.npz").write_text("a probe, honestly")
-    (tmp_path / "empty.npz").touch()
-    np.save(tmp_path / "bare.npy", np.ones((16, 16)))
-    whole = (tmp_path / saved("whole.npz", probeGuess=np.ones((16, 16)))).read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    for name in ("text.npz", "empty.npz", "bare.npy", "cut.npz", ""):
-        with pytest.raises(ConfigError, match=r"not a readable .npz|not a file"):
-            load_probe(str(tmp_path / name))
+RING = (distance(32) > 10).astype(float)
+
+
+@pytest.mark.parametrize(
+    "settings, arrays, message",
+    [
+        ({"pixel_size_nm": 40.0}, None, r"outermost_zone_width_nm=30.*larger than the pixel size \(40 nm\)"),
+        ({"central_stop_diameter_um": 179.99999}, None, r"stop_diameter_um=180: leaves no open pupil"),
+        ({"mask_diameter_px": 12.0}, RING, r"probe: zero everywhere.*inside its mask"),
+        ({"resize": "pad"}, np.ones((40, 40)), r"probe.resize=pad.*40 × 40, larger than\s+N=32"),
+        ({"file": "/nowhere.npz"}, None, r"nowhere.npz: no such file"),
+        ({"file": __file__}, None, r"not a readable .npz"),
+        ({"file": "."}, None, r"not a file"),
+    ],
+)
+def test_a_probe_that_cannot_be_made_is_refused(saved, settings, arrays, message):
+    if arrays is not None:
+        settings = settings | {"file": saved(probeGuess=arrays)}
+    with pytest.raises(ConfigError, match=message):
+        make_probe((FileProbe if "file" in settings else ZonePlateProbe)(**settings), 32)
 
 
 def test_damaged_bytes_never_escape_as_another_error(tmp_path):
@@ -230,18 +210,6 @@ def test_damaged_bytes_never_escape_as_another_error(tmp_path):
         except ConfigError:
             continue
         assert probe.shape == (16, 16)
-
-
-def test_a_mask_that_hides_the_whole_probe_is_an_error(saved):
-    ring = (distance(32) > 10).astype(float)
-    with pytest.raises(ConfigError, match=r"probe: zero everywhere.*inside its mask"):
-        make_probe(FileProbe(saved(probeGuess=ring), mask_diameter_px=12.0), 32)
-
-
-def test_a_stop_that_closes_the_pupil_is_refused() -> None:
-    config = ZonePlateProbe(central_stop_diameter_um=179.99999)
-    with pytest.raises(ConfigError, match=r"probe\.central_stop_diameter_um=180: leaves no open pupil"):
-        make_probe(config, 64)
 
 
 def test_intensity_at_the_edge_of_a_disk():

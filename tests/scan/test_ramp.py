@@ -58,17 +58,6 @@ def test_patterns_stay_and_the_object_is_flat(random):
     assert np.array_equal(flat.mask, made.mask) and not flat.object[~flat.covered].any()
 
 
-def test_rows_and_columns_are_distinguished(random):
-    made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 0.4, -0.7), complex_noise(random, N, N)))
-    assert made.decisions[0].value == "0.40, -0.70 detector pixels"
-
-
-def test_the_probe_gets_it_in_the_same_direction():
-    made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 1, 0), np.ones((N, N))))
-    far_field = np.abs(np.fft.fft2(made.beam.probe[0]))
-    assert np.unravel_index(np.argmax(far_field), far_field.shape) == (1, 0)
-
-
 def test_an_empty_object_stays(random):
     made = reconstruction(np.zeros((SIDE, SIDE)), complex_noise(random, N, N))
     assert move_ramp(made) is made

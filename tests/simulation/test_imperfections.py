@@ -12,7 +12,7 @@ from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
-from ptycho.simulation.imperfections import HOT, misstate_probe
+from ptycho.simulation.imperfections import misstate_probe
 from ptycho.simulation.measured_like import (
     PATHS,
     MeasuredLike,
@@ -21,7 +21,7 @@ from ptycho.simulation.measured_like import (
     state_scan,
 )
 from ptycho.simulation.truth import read_truth
-from workflows.convert.simulate_scan import SimulateConfig, export, simulate_scan
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 N = 32
 FRESNEL = 0.155e-9 * 1e-6 / 20e-9**2  # of 8 keV and the pixels of 20 nm that N = 32 has
@@ -69,22 +69,6 @@ def test_settings_are_checked(wrong, message):
 # Independence
 
 
-def test_without_imperfections_nothing_is_added(perfect):
-    """The counts are those of one Poisson call with the expected photons."""
-    made = replace(perfect.made, hot=np.eye(N) > 0)
-    rng, first = np.random.default_rng(0), made._sampled
-    expected = made.scale * made.intensities(made.positions) + np.where(
-        made.hot, HOT * made.scale * first.max(), 0
-    )
-    np.testing.assert_array_equal(counts(made), rng.poisson(expected))
-    out = export(
-        SimulateConfig(N=N, n_positions=50, output="a.cxi", seed=3), perfect.made, {}, lambda n: None
-    )
-    assert out.truth is None and out.comments.endswith("with its truth.")
-    np.testing.assert_array_equal(out.positions, perfect.made.positions)
-    np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))
-
-
 # Modes
 
 
@@ -101,18 +85,6 @@ def test_modes_of_a_gaussian_are_its_hermite_functions():
         assert abs(overlap) > 1 - 1e-3  # 4 standard deviations from edge to edge
 
 
-def test_two_modes_give_the_sum_of_two_scans(perfect):
-    made = scan(modes=2, coherence=0.85)
-    assert made.probe.shape == (2, N, N)
-    each = [replace(made, probe=mode).intensities(made.positions) for mode in made.probe]
-    np.testing.assert_allclose(made.intensities(made.positions), each[0] + each[1], rtol=1e-12)
-    np.testing.assert_allclose(
-        each[0], 0.85 * perfect.made.intensities(made.positions), rtol=1e-9, atol=1e-12
-    )
-    intensity = counts(made).sum(axis=(1, 2))
-    assert intensity.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
-
-
 # The nominal probe
 
 
@@ -120,16 +92,6 @@ def test_a_shift_by_whole_pixels_moves_the_samples():
     probe = np.random.default_rng(0).normal(size=(N, N)) + 1j
     given = misstate_probe(probe, Imperfections(probe_shift_px=(3.0, -2.0)), FRESNEL, 0)
     np.testing.assert_allclose(given, np.roll(probe, (3, -2), (0, 1)), atol=1e-12)
-
-
-def test_defocus_is_that_of_a_zone_plate_further_away():
-    near, far = (make_probe(ZonePlateProbe(defocus_um=z), N).astype(complex) for z in (20.0, 32.0))
-    given = misstate_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
-
-    def overlap(one, two):
-        return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
-
-    assert overlap(given, far) > 0.999 > 0.93 > overlap(near, far)
 
 
 def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():

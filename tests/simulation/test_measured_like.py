@@ -20,26 +20,6 @@ def scan_of(sample, probe, positions, q=2, **changes):
     return replace(made, **changes)
 
 
-@pytest.mark.parametrize("q", [1, 2, 3])
-def test_a_band_limited_object_on_whole_pixels_gives_the_coarse_far_field(q):
-    rng, N, M = np.random.default_rng(2), 16, 48
-    k = np.arange(-3, 4)
-    coefficients = rng.normal(size=(2, 7, 7)) + 1j * rng.normal(size=(2, 7, 7))
-
-    def at(points, c):  # Σ_k c_k exp(2πi k·x/N)
-        each = np.exp(2j * np.pi * np.outer(points, k) / N)
-        return each @ c @ each.T
-
-    sample, coarse = (at(points, coefficients[0]) for points in (np.arange(q * M) / q, np.arange(M)))
-    probe = at(np.arange(N), coefficients[1])
-    positions = rng.integers(0, M - N + 1, (5, 2))
-    made = scan_of(sample, probe, positions, q)
-    np.testing.assert_allclose(made.object, coarse, atol=1e-11)
-    for (row, col), seen in zip(positions, made.intensities(made.positions), strict=True):
-        far = np.fft.fftshift(np.fft.fft2(probe * coarse[row : row + N, col : col + N])) / N
-        np.testing.assert_allclose(seen, np.abs(far) ** 2, atol=1e-10 * np.max(np.abs(far) ** 2))
-
-
 @pytest.mark.parametrize(("N", "q", "M"), [(8, 2, 13), (6, 3, 11), (5, 2, 9)])
 def test_between_pixels_the_pattern_is_the_sum_over_the_fine_sample(N, q, M):
     """By brute force: the probe is a trigonometric polynomial at its position, a far-field sample a sum."""
@@ -61,21 +41,6 @@ def test_between_pixels_the_pattern_is_the_sum_over_the_fine_sample(N, q, M):
     far = back @ wave @ back.T / (q**2 * N)
     seen = scan_of(sample, probe, [position], q).intensities(position[None])[0]
     np.testing.assert_allclose(seen, np.abs(far) ** 2, rtol=1e-9)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_a_position_further_on_sees_the_object_further_on(axis):
-    """A narrow probe is darkest where its middle, N//2 beyond the position, is at an absorber."""
-    N, q, M, at = 16, 2, 48, (20.0, 27.5)
-    fine = np.arange(q * M) / q
-    sample = 1 - 0.9 * np.exp(-((fine[:, None] - at[0]) ** 2 + (fine - at[1]) ** 2) / 8) + 0j
-    grid = np.arange(N) - N // 2
-    probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 8)
-    steps = np.arange(5, 28, 0.5)
-    positions = np.tile(np.array(at) - N // 2, (len(steps), 1))
-    positions[:, axis] = steps
-    intensity = scan_of(sample, probe, positions, q).intensities(positions).sum(axis=(1, 2))
-    assert steps[np.argmin(intensity)] == at[axis] - N // 2
 
 
 def test_slices_by_loops():

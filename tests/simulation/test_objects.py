@@ -8,21 +8,6 @@ from ptycho.config import ConfigError
 from ptycho.simulation.objects import line_amplitude
 
 
-def test_one_horizontal_line_gives_the_sum_of_three_gaussians():
-    class OneLine:
-        """End points (60, 0) and (60, 119) on the canvas of 120: row 30 of the object."""
-
-        @staticmethod
-        def integers(low, high, shape):
-            assert (low, high, shape) == (0, 120, (1, 4))
-            return np.array([[60, 0, 60, 119]])
-
-    column = line_amplitude(60, 1, OneLine)[:, 30]
-    distance = np.arange(60) - 30.0
-    expected = sum(w / s * np.exp(-(distance**2) / (2 * s**2)) for s, w in ((1, 1), (5, 2), (10, 5)))
-    np.testing.assert_allclose(column, expected / expected.max(), atol=2e-3)
-
-
 def test_canvas_is_cropped_to_its_centre_rows_before_columns():
     class ShortLine:
         """A vertical segment, rows 30–50 of column 55 on the canvas of 80: rows 10–30, column 35."""

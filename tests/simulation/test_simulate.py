@@ -10,11 +10,7 @@ from helpers import reference
 from ptycho.config import IdealDiskProbe, UNetModel, ZonePlateProbe
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
-from ptycho.simulation.simulate import (
-    ROLES,
-    noise_free_amplitudes,
-    simulate,
-)
+from ptycho.simulation.simulate import ROLES, noise_free_amplitudes, simulate
 
 ARRAYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
 

@@ -5,7 +5,6 @@ fails. Each test here names the loss.
 """
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,8 +22,7 @@ from ptycho.config import (
 )
 from ptycho.datasets import load_dataset
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.weights import get_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
@@ -180,36 +178,6 @@ def test_gradients_are_clipped(datasets, small_config, eagerly):
     assert moved[1.0] > 1e-3
 
 
-@pytest.fixture(scope="module")
-def unrolled():
-    config = replace(CONFIG, gridsize=2, size=128, model=UnrolledModel(stages=1, width=8))
-    geometry = Geometry(32, 36, 4, 32)
-    pinn = build_pinn(config, geometry)
-    rng = np.random.default_rng(3)
-    set_weights(pinn, {k: rng.normal(0, 0.1, v.shape).astype("f4") for k, v in get_weights(pinn).items()})
-    x = tf.constant(rng.gamma(1.0, 1.0, (2, 4, 32, 32)), tf.float32)
-    axis = np.arange(32) - 16
-    probe = tf.constant(np.exp(-(axis[:, None] ** 2 + axis**2) / 40 + 0.05j * axis**2)[None], tf.complex64)
-    steps = np.array([[-2, -2], [-2, 2], [2, -2], [2, 2]], np.float32)
-    return pinn, x, np.stack([steps, steps]), probe
-
-
-def test_the_cnns_see_the_update_g(unrolled):
-    """Fed with the object alone, a CNN would have to guess where the patterns disagree with it."""
-    pinn, x, offsets, probe = unrolled
-    head = "pinn/generator/stage_0/head/kernel"
-    weights = get_weights(pinn)
-    plain = pinn(x, offsets, probe).numpy()
-    kernel = weights[head].reshape(3, 3, -1, 5, 8)  # (row, col, place in the block, feature, filter)
-    for feature in range(5):
-        without = kernel.copy()
-        without[:, :, :, feature] = 0
-        set_weights(pinn, weights | {head: without.reshape(weights[head].shape)})
-        changed = np.abs(pinn(x, offsets, probe).numpy() - plain).max()
-        assert changed > 1e-4, f"feature {feature} of Re O, Im O, Re g, Im g, illumination has no effect"
-    set_weights(pinn, weights)
-
-
 def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, within):
     """Bare objects are of order 0.3 and their updates of 0.03; unscaled, they train several times slower."""
     config = small_config(model=UnrolledModel(stages=1, width=4))
@@ -236,15 +204,6 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, 
     centre = objects[:, margin:-margin, margin:-margin] if margin else objects
     imaginary = np.median(centre.imag)
     within("correction", imaginary, above=0.1, below=0.5)
-
-
-def test_a_group_does_not_depend_on_what_else_is_in_its_batch(unrolled):
-    """The floor ε₂ is a fraction of the group's own strongest illumination, not of the batch's."""
-    pinn, x, offsets, probe = unrolled
-    together = offsets.copy()
-    together[1] = 0  # four patterns on one place illuminate it more than the spread ones of the other group
-    alone = pinn(x[:1], offsets[:1], probe).numpy()
-    np.testing.assert_allclose(pinn(x, together, probe).numpy()[:1], alone, atol=1e-6)
 
 
 def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):

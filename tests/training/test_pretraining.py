@@ -143,7 +143,6 @@ def weights_in(run):
     "overrides, message",
     [
         ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
-        ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
         ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be removed; known are"),
         ("model=unet", r"error: model.kind=unet: must be one of unrolled"),
         ("network=nets", r"error: network=nets: must be one of denoiser, group"),

@@ -3,21 +3,18 @@
 import json
 import random
 import re
-from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.cli import ROOT, fresh
+from helpers.datasets import single_patterns
 
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.weights import get_weights
 from ptycho.reconstruction.inference import predict_regions
-from ptycho.scan.batches import batch_of
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
@@ -92,17 +89,10 @@ class Follower(keras.Model):
 
 def flat_data(normalisation, n_groups, N=8):
     """Groups of one pattern of constant amplitude ``1/(2f)``, whose normalisation is ``f``."""
-    positions = np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32)
-    return Dataset(
-        amplitudes=np.full((n_groups, N, N), 1 / (2 * normalisation), np.float32),
-        beam=Beam(np.ones((N, N), np.complex64), positions),
-        image=np.zeros(n_groups, np.int32),
-        groups=np.arange(n_groups, dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=N + n_groups,
-        region_size=N,
-        objects=np.ones((1, N + n_groups, N + n_groups), np.complex64),
-    )
+    positions, side = np.stack([np.arange(n_groups), np.zeros(n_groups)], 1), N + n_groups
+    amplitudes = np.full((n_groups, N, N), 1 / (2 * normalisation))
+    truth = np.ones((1, side, side), np.complex64)
+    return single_patterns(amplitudes, np.ones((N, N)), positions, side, region_size=N, objects=truth)
 
 
 def follow(model, train_data, val, epochs, **changes):
@@ -184,23 +174,12 @@ def test_only_a_supervised_model_is_given_the_truth():
         assert model.seen == [wanted, wanted]  # traced once for training and once for validation
 
 
-def test_the_pinn_trains_without_the_truth(data):
-    blind = {role: replace(part, objects=None) for role, part in data.items()}
-    model = untrained_pinn(blind["train"])
-    fit(model, blind["train"], blind["val"])
-    with pytest.raises(ValueError, match="no true objects"):
-        fit(model, blind["train"], blind["val"], supervised=True)
-
-
 def test_the_baseline_learns(data, within):
     single = {role: part.single_patterns(1) for role, part in data.items()}
     model = build_baseline(CONFIG, training_geometry(CONFIG, single["train"]))
     history = fit(model, single["train"], single["val"], epochs=3, supervised=True)
     fall = history.rows[-1]["loss"] / history.rows[0]["loss"]
     within("third over first loss of the baseline", fall, below=0.7)
-
-
-# ---- the schedule
 
 
 def test_schedule_by_hand():
@@ -214,14 +193,6 @@ def test_schedule_by_hand():
 
 
 # ---- the network
-
-
-def test_the_validation_loss_is_that_of_the_weights_kept(pinn, data, within):
-    model, history = pinn[:2]
-    val = data["val"]
-    losses = model.losses_of(batch_of(val, np.arange(4)), tf.constant(val.model_probe), val.normalisation)
-    best = min(row["val_loss"] for row in history.rows)
-    within("loss of the weights kept, relatively", abs(float(losses["loss"]) / best - 1), below=1e-4)
 
 
 def test_the_global_generators_are_untouched(pinn):
