@@ -264,7 +264,11 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 
 
 def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Read the scan again with frames late or early by one, if that explains it clearly better."""
+    """Read the scan again with frames late or early by one, if that explains it clearly better.
+
+    Position jumps then must not remain: a backlash of about a step looks like an offset, and is left to
+    :func:`correct_jumps`.
+    """
     view, config = coarser(aligned.data), aligned.config
     found = find_frame_offset(aligned.data if view is None else view.data, aligned.scan.frames)
     if found is None:
@@ -273,6 +277,9 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
     again = read_again(aligned, replace(config.data, frame_offset=offset), context)
     if aligned.estimated:
         again = again.under(aligned.data.probe)
+    if _may_jump(again) and (left := _jumps(again.data, config.probe.learn is not False)).moved.any():
+        log.info("frame offset: %d leaves %s; the positions are as stored", offset, left.text)
+        return aligned
     text = (
         f"deviance {trial.mean_deviance:.3g} of a short reconstruction, against {none.mean_deviance:.3g} as "
         "stored; data.frame_offset=0 keeps that"
@@ -336,7 +343,7 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
 def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Move patterns whose positions err by tens of pixels; what is found but not applied raises flags."""
     config = aligned.config
-    if not config.data.position_jumps or config.solver.positions is False:
+    if not _may_jump(aligned):
         return aligned
     refine_probe, other = config.probe.learn is not False, aligned.alternative
     if other is None:
@@ -351,6 +358,11 @@ def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned
     log.warning("%s", other.applied)
     return _moved(replace(mapped, steps=(*mapped.steps, other.applied)), behind)
+
+
+def _may_jump(aligned: AlignedScan) -> bool:
+    """Return whether positions may be corrected."""
+    return aligned.config.data.position_jumps and aligned.config.solver.positions is not False
 
 
 def _jumps(data: Dataset, refine_probe: bool) -> Jumps:

@@ -8,8 +8,12 @@ import pytest
 from helpers.phase_scans import N, scan_with
 from helpers.scans import Frames
 
+import ptycho
+from ptycho.align import align_scan
+from ptycho.align.context import RunContext
 from ptycho.align.frame_offset import find_frame_offset
-from ptycho.config import ConfigError, ZonePlateProbe
+from ptycho.align.position_jumps import Jumps
+from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.start import decided_reading
@@ -84,3 +88,23 @@ def test_a_run_that_was_read_otherwise_is_exported_and_begun_from_so(tmp_path):
     expected = replace(given, transpose=True, position_sign=-1, frame_offset=-1)
     assert decided_reading(tmp_path, given) == expected
     assert decided_reading(tmp_path / "none", given) == given
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps):
+    """A backlash of about a step looks like an offset; the jumps are then searched for as stored."""
+    counts = np.rint(with_frames(scan, -1).amplitudes[:].astype(float) ** 2)
+    given = ptycho.Scan.from_arrays(counts, scan.positions, scan.probe[0], counts=True)
+    context = RunContext(tmp_path)
+    moves = np.full((63, 2), 9.0 * jumps)
+    monkeypatch.setattr(align_scan, "find_jumps", lambda *_: Jumps(moves, np.zeros(63, bool)))
+    as_read = align_scan.read(given.geometry, ScanRunConfig(data=given.data), context)
+    aligned = align_scan.correct_frame_offset(as_read, context)
+    if jumps:
+        assert aligned is as_read
+        return
+    assert [finding.value for finding in aligned.steps] == ["data.frame_offset=-1"]
+    assert aligned.config.data.frame_offset == -1 and len(aligned.data.positions) == 63
+    true = scan.positions[:63] - scan.positions[0]
+    np.testing.assert_array_equal(aligned.data.positions - aligned.data.positions[0], true)
+    np.testing.assert_array_equal(aligned.data.amplitudes[:], scan.amplitudes[:63])
