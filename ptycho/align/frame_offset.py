@@ -7,6 +7,7 @@ common shift and does no harm.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,8 +65,16 @@ def find_frame_offset(
         return sample.trial(offset, sample.fit_object(options.object_steps, options.probe_steps))
 
     none, *others = side_by_side(tried, list(places))
+    best = clearly_better(none, others, options)
+    return None if best is None else (best.hypothesis, best, none)
+
+
+def clearly_better(
+    none: Trial, others: Sequence[Trial], options: FrameOffsetOptions = OPTIONS
+) -> Trial | None:
+    """Return the better trial of two opposite offsets, if it leaves clearly less than the other and none."""
     best, other = sorted(others, key=lambda one: one.score)
     better = best.gain_over(none).passes(options.rule) and best.gain_over(other).passes(options.rule)
     if not better or best.mean_deviance - 1 > options.excess * (none.mean_deviance - 1):
         return None
-    return best.hypothesis, best, none
+    return best

@@ -11,14 +11,14 @@ from helpers.scans import Frames
 import ptycho
 from ptycho.align import align_scan
 from ptycho.align.context import RunContext
-from ptycho.align.frame_offset import find_frame_offset
+from ptycho.align.frame_offset import clearly_better, find_frame_offset
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.start import decided_reading
 from ptycho.readers.raw_scan import RawScan
-from ptycho.reconstruction.trial import TrialOptions
+from ptycho.reconstruction.trial import Trial, TrialOptions
 from ptycho.scan.probe import make_probe
 
 FORTY = TrialOptions(patterns=40)
@@ -108,3 +108,24 @@ def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps)
     true = scan.positions[:63] - scan.positions[0]
     np.testing.assert_array_equal(aligned.data.positions - aligned.data.positions[0], true)
     np.testing.assert_array_equal(aligned.data.amplitudes[:], scan.amplitudes[:63])
+
+
+def trial(offset, deviance):
+    spread = np.exp(np.random.default_rng(3).normal(0, 0.1, 48))  # the same for all: differences are exact
+    return Trial(offset, None, deviance * spread[:40], deviance * spread[40:])
+
+
+@pytest.mark.parametrize(
+    ("none", "later", "earlier", "expected"),
+    [
+        (9.0, 1.5, 9.0, 1),
+        (9.0, 9.0, 1.5, -1),
+        (1.6, 1.5, 9.0, None),  # hardly better than none
+        (0.16, 0.15, 0.9, None),  # the same of amplitudes in an unknown unit
+        (9.0, 1.55, 1.5, None),  # hardly better than the opposite offset
+        (9.0, 7.0, 9.0, None),  # most stays unexplained
+    ],
+)
+def test_what_counts_as_clearly_better(none, later, earlier, expected):
+    found = clearly_better(trial(0, none), [trial(1, later), trial(-1, earlier)])
+    assert (found and found.hypothesis) == expected
