@@ -3,9 +3,10 @@
 The object of the core is replaced by two slices equal to its square root, half a depth of field ``5 dx²/λ``
 apart, and object and probe are fitted for some steps. For a thin object the slices explain held-out patterns
 worse (measured: by 3 to 60 %), because the fit must undo them; for a thick one better (by 20 to 75 %). Only
-then are the distance and the number of slices selected: each distance is tried from the same slices, for
-as many steps, and each number has the thickness of two slices at the best distance. A further mode of the
-probe must not explain as much; with slices, no modes are selected. Later hypotheses include the slices.
+then, and if a further mode of the probe does not explain more, are the distance and the number of slices
+selected: each distance is tried from the same slices, for as many steps, and each number has the thickness of
+two slices at the best distance. The further mode must not explain as much in the end, either; with slices, no
+modes are selected. Later hypotheses include the slices.
 
 The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
 of wrapped phases ends in a wrong minimum. Patterns hardly depend on phases of low spatial frequency that have
@@ -92,17 +93,30 @@ def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return
+    mode = _with_further_mode(selection, refine)
+    if mode is not None and compare_shares(mode, best.scores).passes(REFINED):
+        # with the mode, slices are tried again
+        why = selection.describe(gain, False)
+        selection.record("slices", "1", f"two: {why}; a further mode explains more")
+        return
     if not options.thickness_specified:
         best = _distance(selection, best, refine, limits)
     best = _number(selection, thin, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
-    if options.modes is None:
-        start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
-        mode = selection.fit(start, refine, selection.prior)
-        if not compare_shares(best.scores, selection.holdout.score(mode.estimate, refine)).passes(REFINED):
-            selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
-            return
+    if mode is not None and not compare_shares(best.scores, mode).passes(REFINED):
+        selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
+        return
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+
+
+def _with_further_mode(selection: Selection, refine: Refine) -> np.ndarray | None:
+    """Return the scores ``(J,)`` of a thin object under one mode more; None: modes are specified."""
+    thin = selection.estimate
+    if selection.options.modes is not None:
+        return None
+    start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
+    fitted = selection.fit(start, refine, selection.prior)
+    return selection.holdout.score(fitted.estimate, refine)
 
 
 def root_of(image: np.ndarray, count: int) -> np.ndarray:

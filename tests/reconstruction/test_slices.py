@@ -14,6 +14,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import Fresnel
 from ptycho.preparation.dataset import space_between_slices
+from ptycho.reconstruction import slice_selection
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import ModelOptions, select_model
@@ -145,6 +146,22 @@ def test_their_number_and_distance_are_found(thick):
     none = select_model(flat, options, 0, True)
     assert none.estimate.slices == 1 and none.kept.data.between == BETWEEN
     assert none.decisions[-1].why.startswith("two: deviance of held-out")
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(0.01, 1), (1.0, 2)])
+def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, factor, expected):
+    """A thin object under a second mode leaves a hundredth of what it leaves under one, or as much."""
+    options = replace(KNOWN, slices=None, modes=None, thickness_specified=True)
+    monkeypatch.setattr(
+        slice_selection, "_with_further_mode", lambda selection, refine: factor * selection.scores
+    )
+    searched = []
+    number = slice_selection._number
+    monkeypatch.setattr(slice_selection, "_number", lambda *given: searched.append(1) or number(*given))
+    found = select_model(thick[2], options, 0, True)
+    assert (found.estimate.slices, len(searched)) == (expected, expected - 1)
+    (decision,) = (finding for finding in found.decisions if finding.what == "slices")
+    assert ("a further mode explains more" in decision.why) == (expected == 1)
 
 
 def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
