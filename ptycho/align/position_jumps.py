@@ -35,7 +35,8 @@ class JumpOptions:
     registration: RegistrationOptions = RegistrationOptions()
     convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
     at_random: float = 0.5  # of the patterns, moved otherwise than the one before: nothing is accepted
-    pixels: int = 2**22  # of the patterns by which a large scan is tried first, a strip
+    pixels: int = 2**20  # of the patterns by which a large scan is tried first, a strip
+    larger: float = 1.5  # times as many patterns make a scan large
     longest: int = 512  # pixels long: its object is as wide as it is long
     most_pixels: int = 2**26  # of all patterns that are registered
     object_steps: int = 20  # of the fits that are compared
@@ -101,9 +102,9 @@ class Jumps:
 def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
     """Return moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
-    A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
-    something is wrong there, all of it is registered; a scan of more than ``options.most_pixels`` counts as
-    lost.
+    A scan of clearly more than ``options.pixels`` is tried first by a strip through its middle, across its
+    rows. If something is wrong there, all of it is registered; a scan of more than ``options.most_pixels``
+    counts as lost.
 
     Args:
         data: patterns of a far field; in a near field, or in too few patterns, nothing is found.
@@ -113,7 +114,7 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
     nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool), limits=options.registration)
     if count < options.registration.fewest or data.fresnel is not None:
         return nothing
-    if count > most:
+    if count > options.larger * most:
         tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
         if not tried.lost and not tried.moved.any():
             return nothing

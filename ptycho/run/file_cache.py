@@ -40,7 +40,7 @@ class FileCache:
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
             log.warning("%s: cannot be used (%s); it is computed again", path, error)
             return None
-        log.info("%s: taken from the run that was stopped", path.name)
+        log.info("%s: computed before, and not again", path.name)
         return arrays
 
     def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
