@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
 from benchmarks.tables import markdown
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.model_selection import SelectionOptions
+from ptycho.reconstruction.model_options import SelectionOptions
 from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood

@@ -24,7 +24,7 @@ from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut, is_sparse
 from ptycho.reconstruction.maximum_likelihood import Solved, WarmStart, fit_object, solve
-from ptycho.reconstruction.model_selection import ModelOptions
+from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood

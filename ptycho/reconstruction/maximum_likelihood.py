@@ -26,18 +26,15 @@ from ptycho.reconstruction.blocks import (
     fit_in_blocks,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import (
-    ModelOptions,
-    Selection,
-    first_background,
-    first_noise,
-    select_model,
-)
+from ptycho.reconstruction.hypotheses import first_background
+from ptycho.reconstruction.model_options import ModelOptions
+from ptycho.reconstruction.model_selection import first_noise, select_model
 from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.selection import Selection
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network
-from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
+from ptycho.reconstruction.selection import Selection
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit_learned
 from ptycho.reconstruction.trial import Trial, best_of
 from ptycho.scan.comparison import CLEAR, EQUAL

@@ -28,7 +28,7 @@ from ptycho.reconstruction.solver import Objective, fit
 from ptycho.scan.comparison import REFINED, compare_shares
 
 if TYPE_CHECKING:  # which knows this hypothesis
-    from ptycho.reconstruction.model_selection import Selection
+    from ptycho.reconstruction.selection import Selection
 
 
 @dataclass(frozen=True)

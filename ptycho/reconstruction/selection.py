@@ -1,0 +1,195 @@
+"""The core of a scan while its model is selected: the estimate, what is refined, and its score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.model_options import Choice, ModelOptions, SelectionOptions
+from ptycho.reconstruction.parameters import illuminated_pixels
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import (
+    FIT,
+    OBJECT_ALONE,
+    Fit,
+    Objective,
+    fit,
+)
+from ptycho.reconstruction.trial import Trial
+from ptycho.scan.comparison import REFINED, Comparison, compare_shares
+from ptycho.scan.finding import Finding
+from ptycho.scan.probe_support import ProbeSupport
+
+
+@dataclass(eq=False)
+class Selection:
+    """The core while its model is selected.
+
+    Attributes:
+        noise: likelihood of the core.
+        kept: likelihood of what is fitted of it.
+        holdout: what is held out.
+        options: what is specified.
+        estimate, refine, last: the estimate, what is refined in it, and the fit that gave it.
+        scores: deviance per pixel of the held-out patterns, ``(J,)``.
+        projected: the object begins with the difference map.
+        support: of the probe.
+        decisions: in order; each is passed to ``on_decision``.
+        tried: trials of regularisers.
+        refused: the mean log-deviance at which a part of the beam was refused, by its name.
+        explained: for each part that was taken, the mean log-deviance below which what was refined later
+            has brought more than that part.
+    """
+
+    noise: ScanLikelihood
+    kept: ScanLikelihood
+    holdout: HoldOut
+    options: ModelOptions
+    estimate: Estimate
+    refine: Refine = OBJECT_ALONE
+    last: Fit | None = None
+    projected: bool = False
+    support: ProbeSupport | None = None
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    decisions: list[Finding] = field(default_factory=list)
+    tried: list[Trial] = field(default_factory=list)
+    refused: dict[str, float] = field(default_factory=dict)
+    explained: dict[str, float] = field(default_factory=dict)
+    on_decision: Callable[[Finding], object] = lambda decision: None
+
+    def record(self, what: str, value: str, why: str) -> None:
+        """Keep a decision, and pass it to ``on_decision``."""
+        self.decisions.append(Finding(what, value, why))
+        self.on_decision(self.decisions[-1])
+
+    def forget(self, what: str) -> None:
+        """Drop the decisions of this name: another one takes their place."""
+        self.decisions = [finding for finding in self.decisions if finding.what != what]
+
+    def fit(
+        self,
+        estimate: Estimate,
+        refine: Refine,
+        prior: Prior,
+        steps: int | None = None,
+        enough: float = FIT.preliminary,
+        support: ProbeSupport | None = None,
+    ) -> Fit:
+        """Fit what is not held out; ``support``: None: that of the selection."""
+        options, support = self.options, support or self.support
+        objective = Objective(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
+        return fit(objective, estimate, refine, min(steps or self.limits.steps, self.options.steps), enough)
+
+    @property
+    def limits(self) -> SelectionOptions:
+        """The options of the selection."""
+        return self.options.selection
+
+    @property
+    def prior(self) -> Prior:
+        """The regulariser while the model is selected."""
+        return self.options.weak_prior
+
+    @property
+    def deviance(self) -> float:
+        """Mean log-deviance of what is held out."""
+        return float(np.log(self.scores).mean())
+
+    def take(self, fitted: Fit, refine: Refine, scores: np.ndarray | None = None) -> None:
+        """Make a fit the estimate; ``scores (n,)``: log-deviances of the held-out patterns, if known."""
+        self.estimate, self.refine, self.last = fitted.estimate, refine, fitted
+        self.scores = self.holdout.score(fitted.estimate, refine) if scores is None else scores
+
+    def try_model(
+        self,
+        what: str,
+        start: Estimate,
+        refine: Refine,
+        specified: Choice,
+        values: tuple[str, str] = ("refined", "not refined"),
+        support: ProbeSupport | None = None,
+        simpler: bool = False,
+    ) -> None:
+        """Try another model: it is taken if it is specified, or if it explains what is held out better.
+
+        A ``simpler`` one is taken unless it explains that clearly worse.
+        """
+        if specified is False:
+            return
+        fitted = self.fit(start, refine, self.prior, support=support)
+        scores = self.holdout.score(fitted.estimate, refine)
+        gain = compare_shares(scores, self.scores)
+        more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
+        if specified is None and not simpler and gain.passes(REFINED) and (more_steps or self.last is None):
+            # as many steps without it: that they were more explains nothing
+            self.take(self.fit(self.estimate, self.refine, self.prior, len(fitted.course)), self.refine)
+            gain = compare_shares(scores, self.scores)
+        apart = self._exceeds_errors(fitted.estimate)
+        if simpler:
+            taken = not Comparison(-gain.gain, gain.error).passes(REFINED)
+        else:
+            taken = bool(specified or (gain.passes(REFINED) and apart))
+        why = self.describe(gain, taken)
+        if not (taken or simpler) and gain.gain > 0:
+            why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
+        self.record(what, values[not taken], why if specified is None else f"specified; {why}")
+        if taken:
+            self.take(fitted, refine, scores)
+            self.support = support or self.support
+            self.explained[what] = self.deviance - gain.gain
+        elif specified is None:
+            self.refused[what] = self.deviance
+
+    def _exceeds_errors(self, estimate: Estimate) -> bool:
+        """Return whether a background exceeds what errors of the object alone would produce.
+
+        p parameters of the object leave a pattern's expectation uncertain by about p/J photons, and most
+        where it is dark; there any intensity that is added predicts better.
+        """
+        photons = float(estimate.background.sum()) / self.noise.photon**2
+        return (
+            not photons
+            or photons
+            > self.limits.background_excess
+            * 2
+            * estimate.slices
+            * illuminated_pixels(estimate)
+            / len(estimate.positions)
+        )
+
+    def describe(self, gain: Comparison, taken: bool) -> str:
+        """Return how the deviance of what is held out changes, as a line for the log."""
+        middle = float(np.exp(self.deviance))
+        after = middle * np.exp(-gain.gain)
+        change = (("falls", "rises") if taken else ("would fall", "would rise"))[int(after >= middle)]
+        return (
+            f"deviance of held-out {self.holdout.kind} {change} {middle:.4f} → {after:.4f} ± "
+            f"{after * gain.error:.4f}"
+        )
+
+    def learn_noise(self) -> None:
+        """Take the noise from the residuals where photons are not known, once more is refined."""
+        if self.noise.data.counts:
+            return
+        ratio = noise_ratio(self.kept, self.estimate)
+        self.noise = replace(self.noise, unit=self.noise.unit * ratio)
+        self.kept = replace(self.kept, unit=self.kept.unit * ratio)
+        likelihood = self.holdout.likelihood
+        self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
+        self.scores = self.holdout.score(self.estimate, self.refine)
+        change = 2 * np.log(ratio)
+        self.refused = {what: before - change for what, before in self.refused.items()}
+        self.explained = {what: before - change for what, before in self.explained.items()}
+        self.last = None  # its objective is in other units
+
+
+def noise_ratio(likelihood: ScanLikelihood, estimate: Estimate) -> float:
+    """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
+    measured = len(estimate.positions) * likelihood.pixels
+    degrees_of_freedom = max(measured - 2 * estimate.slices * illuminated_pixels(estimate), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(estimate).deviance.sum() / degrees_of_freedom))
