@@ -35,9 +35,7 @@ class JumpOptions:
     registration: RegistrationOptions = RegistrationOptions()
     convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
     at_random: float = 0.5  # of the patterns, moved otherwise than the one before: nothing is accepted
-    patterns: int = 256  # by which a large scan is tried first, a strip,
-    pixels: int = 2**22  # of so many pixels at most
-    larger: float = 1.5  # times as many patterns make a scan large
+    pixels: int = 2**22  # of the patterns by which a large scan is tried first, a strip
     longest: int = 512  # pixels long: its object is as wide as it is long
     most_pixels: int = 2**26  # of all patterns that are registered
     object_steps: int = 20  # of the fits that are compared
@@ -103,22 +101,20 @@ class Jumps:
 def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
     """Return moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
-    A scan of clearly more than ``options.patterns`` is tried first by a strip through its middle, across its
-    rows. If something is wrong there, all of it is registered; a scan of more than ``options.most_pixels``
-    counts as lost.
+    A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
+    something is wrong there, all of it is registered; a scan of more than ``options.most_pixels`` counts as
+    lost.
 
     Args:
         data: patterns of a far field; in a near field, or in too few patterns, nothing is found.
         refine_probe: the probe is corrected along with the object.
     """
-    count = len(data.positions)
-    most = min(options.patterns, data.held_by(options.pixels, options.registration.seed))
+    count, most = len(data.positions), data.held_by(options.pixels, options.registration.seed)
     nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool), limits=options.registration)
     if count < options.registration.fewest or data.fresnel is not None:
         return nothing
-    if count > options.larger * most:
-        part = data.cut_out(strip(data.positions, most, options.longest))
-        tried, _ = _registered(part, refine_probe, options)
+    if count > most:
+        tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
         if not tried.lost and not tried.moved.any():
             return nothing
         if count > data.held_by(options.most_pixels, most):

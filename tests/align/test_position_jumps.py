@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, intensity_of
 
-from ptycho.align import position_jumps
 from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
 from ptycho.align.sections import bring_together, sections
@@ -77,21 +76,6 @@ def test_a_large_scan_is_tried_by_a_strip(scan):
     assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
     found = find_jumps(data, False, replace(small, most_pixels=99 * data.N**2))
     assert found.lost and not found.moves.any()
-
-
-@pytest.mark.parametrize("moved", [False, True])
-def test_all_of_a_large_scan_is_registered_if_anything_moves_in_its_strip(scan, monkeypatch, moved):
-    """A drift looks like another scale in the strip, and like a drift in the whole."""
-    sizes = []
-
-    def registered(data, refine_probe, options):
-        sizes.append(len(data.positions))
-        moves = 0.5 * data.positions.astype(float) * moved
-        return Jumps(moves - moves.mean(axis=0), np.zeros(len(moves), bool)), 1.0
-
-    monkeypatch.setattr(position_jumps, "_registered", registered)
-    assert not find_jumps(recorded(scan, 0), False, JumpOptions(patterns=60)).moves.any()
-    assert sizes == ([60, 100] if moved else [60])
 
 
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
