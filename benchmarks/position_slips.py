@@ -191,7 +191,10 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "initial" if initial_probe else "guessed",
-        "positions, px": [off(positions, true) for positions in (data.positions, prepared.whole.positions)],
+        "positions, px": [
+            off(data.positions, true),
+            off(prepared.whole.positions, true[prepared.scan.frames]),
+        ],
         "reported as": [
             decision.value for decision in prepared.decisions if decision.what.startswith("positions")
         ],

@@ -274,9 +274,7 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
     if found is None:
         return aligned
     offset, trial, none = found
-    again = read_again(aligned, replace(config.data, frame_offset=offset), context)
-    if aligned.estimated:
-        again = again.under(aligned.data.probe)
+    again = _turned(aligned, replace(config.data, frame_offset=offset), context)
     if _may_jump(again) and (left := _jumps(again.data, config.probe.learn is not False)).moved.any():
         log.info("frame offset: %d leaves %s; the positions are as stored", offset, left.text)
         return aligned
@@ -284,9 +282,7 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
         f"deviance {trial.mean_deviance:.3g} of a short reconstruction, against {none.mean_deviance:.3g} as "
         "stored; data.frame_offset=0 keeps that"
     )
-    decision = Finding(FRAME_OFFSET, f"data.frame_offset={offset}", text)
-    kept = replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
-    return kept.decided(decision)
+    return again.decided(Finding(FRAME_OFFSET, f"data.frame_offset={offset}", text))
 
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -330,14 +326,22 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
     if config.data.orientation != "auto":
         return aligned.decided(Finding.warning(f"{text}; or data.orientation=auto", ORIENTATION))
     way: Orientation = clear.hypothesis[0]
-    again = read_again(aligned, way.on(config.data), context)
+    earlier = [finding for finding in aligned.steps if finding.what == ORIENTED]  # a transposition
+    words = " ".join([*(finding.value for finding in earlier), way.keys(config.data)]).split()
+    keys = {word.partition("=")[0]: word for word in words}  # of a key, the last value
+    turned = _turned(aligned, way.on(config.data), context)
+    turned = replace(turned, steps=tuple(step for step in turned.steps if step not in earlier))
+    return turned.decided(Finding(ORIENTED, " ".join(keys.values()), text))
+
+
+def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
+    """Return an aligned scan as another ``config`` reads it, with its map and its estimated probe."""
+    again = read_again(aligned, config, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
     if aligned.estimated:
-        again = again.under(data.probe)
-    decision = Finding(ORIENTED, way.keys(config.data), text)
-    turned = replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
-    return turned.decided(decision)
+        again = again.under(aligned.data.probe)
+    return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
 
 
 def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:

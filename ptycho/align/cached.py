@@ -18,7 +18,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import at_positions
-from ptycho.preparation.prepare import ScanGeometry
+from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.start import decided_reading, product_file, read_start
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import program_version
@@ -32,11 +32,11 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
 
     A run that begins from an earlier result (key ``start``) takes its alignment.
     """
-    as_read = read(scan, config, context)
     if config.start is not None:
         reading = decided_reading(product_file(config.start).parent, config.data)
-        read_so = as_read if reading == config.data else read_again(as_read, reading, context)
-        return begin_from(read_so, read_start(config.start, read_so.scan))
+        as_started = read(interpret(scan.raw, reading), replace(config, data=reading), context)
+        return begin_from(as_started, read_start(config.start, as_started.scan))
+    as_read = read(scan, config, context)
     if isinstance(context.cache, NoCache):
         return align_scan(as_read, context)
     name = name_of(as_read)

@@ -161,9 +161,13 @@ def _of_all_frames(
 
 
 def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
-    """Return the section ``data`` by which a run read its scan, which its alignment may have changed."""
+    """Return the section ``data`` by which a run read its scan, which its alignment may have changed.
+
+    A frame offset that ``config`` specifies stays.
+    """
     findings = _findings(folder)
-    words = " ".join(findings.get(name, "") for name in (ORIENTED, FRAME_OFFSET)).split()
+    names = (ORIENTED, FRAME_OFFSET) if config.frame_offset is None else (ORIENTED,)
+    words = " ".join(findings.get(name, "") for name in names).split()
     pairs = (word.removeprefix("data.").partition("=") for word in words)
     return replace(config, **{key: parse_json(value) for key, _, value in pairs})
 

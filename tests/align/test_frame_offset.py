@@ -88,6 +88,7 @@ def test_a_run_that_was_read_otherwise_is_exported_and_begun_from_so(tmp_path):
     expected = replace(given, transpose=True, position_sign=-1, frame_offset=-1)
     assert decided_reading(tmp_path, given) == expected
     assert decided_reading(tmp_path / "none", given) == given
+    assert decided_reading(tmp_path, replace(given, frame_offset=0)).frame_offset == 0
 
 
 @pytest.mark.parametrize("jumps", [False, True])

@@ -16,7 +16,8 @@ def missing() -> list[str]:
 
 def require(package: str) -> None:
     """End the process with the exit code 2 and the remedy, unless a part is installed."""
-    if (folder := PARTS[package]) in missing():
+    if find_spec(package) is None:
+        folder = PARTS[package]
         sys.stderr.write(
             f"error: this command is an optional part, {folder}, which is not installed: "
             f"pip install -c constraints.txt -e {folder} in a checkout of the program\n"
