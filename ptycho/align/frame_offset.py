@@ -26,7 +26,6 @@ class FrameOffsetOptions:
     object_steps: int = 3  # of the object alone
     probe_steps: int = 4  # then with the probe
     rule: Rule = Rule(5.0, 0.1)  # of an offset over none, and over the opposite one
-    excess: float = 0.64  # of the deviance above one, that an offset may leave
 
 
 OPTIONS = FrameOffsetOptions()
@@ -74,7 +73,5 @@ def clearly_better(
 ) -> Trial | None:
     """Return the better trial of two opposite offsets, if it leaves clearly less than the other and none."""
     best, other = sorted(others, key=lambda one: one.score)
-    better = best.gain_over(none).passes(options.rule) and best.gain_over(other).passes(options.rule)
-    if not better or best.mean_deviance - 1 > options.excess * (none.mean_deviance - 1):
-        return None
-    return best
+    better = best.clearly_better_than(none, options.rule) and best.gain_over(other).passes(options.rule)
+    return best if better else None

@@ -56,7 +56,6 @@ class OrientationOptions:
     # the true probe could not distinguish.
     same_axes: Rule = Rule(5.0, 0.2)
     equal: Rule = Rule(5.0)  # two orientations that differ by less are equally good
-    excess: float = 0.64  # of the mean deviance above one, that the better may leave; of photons only
 
 
 OPTIONS = OrientationOptions()
@@ -221,12 +220,7 @@ def clearly_better(trial: Trial, other: Trial, options: OrientationOptions = OPT
     """Return whether ``trial`` leaves clearly less unexplained than ``other``, by the options' limits."""
     rule = options.same_axes if _same_axes(trial, other) else options.other_axes
     enough = len(trial.deviance) >= TrialOptions.least
-    return enough and trial.gain_over(other).passes(rule) and _excess(trial) < options.excess * _excess(other)
-
-
-def _excess(trial: Trial) -> float:
-    """Return the mean deviance per pixel above what photon noise leaves."""
-    return trial.mean_deviance - 1.0
+    return enough and trial.clearly_better_than(other, rule)
 
 
 def _same_axes(trial: Trial, other: Trial) -> bool:

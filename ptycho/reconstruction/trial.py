@@ -22,7 +22,7 @@ from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
-from ptycho.scan.comparison import Comparison, compare_shares
+from ptycho.scan.comparison import Comparison, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.optics import measured_power
@@ -84,6 +84,14 @@ class Trial:
     def gain_over(self, other: Trial) -> Comparison:
         """Return the mean decrease of the log-deviance of the same patterns from ``other`` to this."""
         return compare_shares(self.deviance, other.deviance)
+
+    def clearly_better_than(self, other: Trial, rule: Rule, excess: float = 0.64) -> bool:
+        """Return whether this explains the same patterns better by a rule, and most of the rest as well.
+
+        ``excess``: share of the mean deviance above one that it may leave, of photons (measured).
+        """
+        less = self.mean_deviance - 1 < excess * (other.mean_deviance - 1)
+        return self.gain_over(other).passes(rule) and less
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:

@@ -12,6 +12,7 @@ import ptycho
 from ptycho.align import align_scan
 from ptycho.align.context import RunContext
 from ptycho.align.frame_offset import clearly_better, find_frame_offset
+from ptycho.align.orientation import Orientation
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -19,6 +20,7 @@ from ptycho.preparation.prepare import interpret
 from ptycho.preparation.start import decided_reading
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.trial import Trial, TrialOptions
+from ptycho.scan.finding import Finding
 from ptycho.scan.probe import make_probe
 
 FORTY = TrialOptions(patterns=40)
@@ -130,3 +132,19 @@ def trial(offset, deviance):
 def test_what_counts_as_clearly_better(none, later, earlier, expected):
     found = clearly_better(trial(0, none), [trial(1, later), trial(-1, earlier)])
     assert (found and found.hypothesis) == expected
+
+
+def test_a_second_change_of_the_orientation_keeps_the_first(scan, tmp_path, monkeypatch):
+    """A scan that was transposed already, by its deflection, and whose rows are then reversed."""
+    counts = np.rint(scan.amplitudes[:].astype(float) ** 2)
+    given = ptycho.Scan.from_arrays(counts, scan.positions, scan.probe[0], counts=True)
+    config = ScanRunConfig(data=replace(given.data, orientation="auto", transpose=True))
+    context = RunContext(tmp_path)
+    as_read = align_scan.read(interpret(given.geometry.raw, config.data), config, context)
+    as_read = as_read.decided(Finding("orientation", "data.transpose=true", "by the deflection"))
+    way = Trial((Orientation(flip_rows=True),), None, np.ones(1), np.ones(1))
+    for name, fake in {"orientations": [way], "better": way, "advice": ""}.items():
+        monkeypatch.setattr(align_scan, name, lambda *_, fake=fake: fake)
+    turned = align_scan.correct_orientation(as_read, context)
+    assert [step.value for step in turned.steps] == ["data.transpose=true data.flip_rows=true"]
+    assert (turned.config.data.transpose, turned.config.data.flip_rows) == (True, True)
