@@ -52,7 +52,7 @@ from ptycho.preparation.dataset import (
     map_positions,
     place_patterns,
 )
-from ptycho.preparation.prepare import ScanGeometry, interpret
+from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.progress import Progress
 from ptycho.reconstruction.trial import TrialOptions
@@ -213,7 +213,7 @@ def _transposed(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
     """Read a scan as another ``config`` says."""
-    return read(interpret(aligned.scan.raw, config), replace(aligned.config, data=config), context)
+    return read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:

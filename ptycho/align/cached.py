@@ -18,7 +18,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import at_positions
-from ptycho.preparation.prepare import ScanGeometry, interpret
+from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.preparation.start import decided_reading, product_file, read_start
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import program_version
@@ -34,7 +34,8 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
     """
     if config.start is not None:
         reading = decided_reading(product_file(config.start).parent, config.data)
-        as_started = read(interpret(scan.raw, reading), replace(config, data=reading), context)
+        as_run = scan if reading == config.data else interpret_again(scan, reading)
+        as_started = read(as_run, replace(config, data=reading), context)
         return begin_from(as_started, read_start(config.start, as_started.scan))
     as_read = read(scan, config, context)
     if isinstance(context.cache, NoCache):

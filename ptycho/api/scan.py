@@ -106,7 +106,7 @@ class Scan:
                 "detector_pixel_m=; or positions= in object pixels"
             )
         geometry = interpret(raw, data)
-        return cls(ARRAYS, data, geometry if pixel is None else _with_pixel(geometry, pixel), raw.object)
+        return cls(ARRAYS, data, geometry if pixel is None else geometry.with_pixel(pixel), raw.object)
 
     @property
     def findings(self) -> list[Finding]:
@@ -319,10 +319,3 @@ def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
     pitch, N = data.stated_pitch_m(), data.N or 1
     pair = None if pitch is None else (pitch, pitch)
     return object_pixel(data.stated_energy_eV(), data.stated_distance_m(), pair, N).metres
-
-
-def _with_pixel(scan: ScanGeometry, pixel: PixelSize) -> ScanGeometry:
-    """A scan whose pixel is stated."""
-    finding = Finding("object pixel", pixel.text, "pixel_m")
-    rest = tuple(finding if old.what == finding.what else old for old in scan.decisions)
-    return replace(scan, pixel=pixel, decisions=rest)

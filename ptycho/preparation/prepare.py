@@ -117,6 +117,12 @@ class ScanGeometry:
         pitch, b = _exchanged(self.raw.detector_pixel_m, self.detector.transpose), self.detector.bin
         return None if pitch is None else (b * pitch[0], b * pitch[1])
 
+    def with_pixel(self, pixel: PixelSize) -> ScanGeometry:
+        """Return the scan with an object pixel that is stated for arrays, whose positions are in pixels."""
+        finding = Finding("object pixel", pixel.text, "pixel_m")
+        rest = tuple(finding if old.what == finding.what else old for old in self.decisions)
+        return replace(self, pixel=pixel, decisions=rest)
+
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
         """Return amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
@@ -232,6 +238,15 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         config.saturation,
         config.zingers,
     )
+
+
+def interpret_again(scan: ScanGeometry, config: DataConfig) -> ScanGeometry:
+    """Return a scan as another ``config`` reads it, with the pixel that was stated for arrays."""
+    again, pixel = interpret(scan.raw, config), scan.pixel.metres
+    if pixel is None or again.pixel.metres is not None:
+        return again
+    turned = config.transpose != scan.detector.transpose
+    return again.with_pixel(PixelSize(pixel[::-1] if turned else pixel))
 
 
 def _placed(raw: RawScan, frames: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from ptycho.align.orientation import Orientation
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.preparation.prepare import interpret
+from ptycho.preparation.prepare import interpret, interpret_again
 from ptycho.preparation.start import decided_reading
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.trial import Trial, TrialOptions
@@ -148,3 +148,12 @@ def test_a_second_change_of_the_orientation_keeps_the_first(scan, tmp_path, monk
     turned = align_scan.correct_orientation(as_read, context)
     assert [step.value for step in turned.steps] == ["data.transpose=true data.flip_rows=true"]
     assert (turned.config.data.transpose, turned.config.data.flip_rows) == (True, True)
+
+
+def test_a_pixel_that_is_stated_for_arrays_stays(scan):
+    given = ptycho.Scan.from_arrays(
+        np.rint(scan.amplitudes[:].astype(float) ** 2), scan.positions, counts=True, pixel_m=(2e-8, 3e-8)
+    )
+    late, turned = replace(given.data, frame_offset=-1), replace(given.data, transpose=True)
+    assert interpret_again(given.geometry, late).pixel.metres == (2e-8, 3e-8)
+    assert interpret_again(given.geometry, turned).pixel.metres == (3e-8, 2e-8)

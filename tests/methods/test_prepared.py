@@ -244,7 +244,7 @@ def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
 
     scan = SimpleNamespace(probe=prepared.whole.probe, raw=None)
     fakes = {
-        "interpret": lambda raw, config: scan,
+        "interpret_again": lambda read, config: scan,
         "read": read,
         "check_probe": lambda aligned: aligned,
         "coarse_rotation": lambda data, is_open: CoarseRotation(transposed=True),
