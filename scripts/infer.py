@@ -19,8 +19,7 @@ import sys
 from functools import partial
 
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.jobs import leave, perform
 from workflows.command_line.words import quote_paths
 from workflows.reconstruct.infer_config import InferConfig, infer
 

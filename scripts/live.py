@@ -23,9 +23,8 @@ import sys
 from functools import partial
 
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
-from workflows.command_line.parts import require
+from workflows.command_line.console import require
+from workflows.command_line.jobs import leave, perform
 
 require("ptycho_live")
 

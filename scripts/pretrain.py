@@ -22,8 +22,8 @@ from __future__ import annotations
 from ptycho.config import ConfigError, JobConfig, KindsConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
+from workflows.command_line.console import require
 from workflows.command_line.jobs import leave
-from workflows.command_line.parts import require
 from workflows.command_line.training_jobs import Workflow, main
 
 require("ptycho_pretrain")

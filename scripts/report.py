@@ -12,8 +12,8 @@ versions, and the command that repeats the run. Of a run that did not end it sho
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
 """
 
-from workflows.command_line.one_shot import run_program
-from workflows.read.report import ReportConfig, write_report
+from workflows.command_line.jobs import run_program
+from workflows.pages import ReportConfig, write_report
 
 if __name__ == "__main__":
     run_program("report", ReportConfig, write_report, __doc__, "run")

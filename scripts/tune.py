@@ -23,13 +23,13 @@ import sys
 
 from ptycho.files.text import printable
 from workflows.command_line.config import explained
+from workflows.command_line.console import require
 from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
-from workflows.command_line.parts import require
 from workflows.command_line.words import place_words
 
 require("ptycho_tune")
 
-from workflows.tune.main import tune
+from workflows.tune import tune
 
 
 def main() -> int:

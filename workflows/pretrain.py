@@ -13,6 +13,7 @@ from ptycho.config.messages import show
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
+from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import write_network
 from ptycho.training.callbacks import standard_callbacks
@@ -21,7 +22,6 @@ from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import Training
 from ptycho_pretrain.denoiser_training import DenoiserTraining
 from ptycho_pretrain.pretraining import KindsTraining, Pretraining
-from workflows.command_line.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from ptycho.iterative.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
 from workflows.command_line.config import explained, run_config
-from workflows.command_line.jobs import CONF
-from workflows.command_line.one_shot import config_of
+from workflows.command_line.jobs import CONF, config_of
 from workflows.convert.simulate_scan import SimulateConfig
 
 CLEAN, SCAN, RUN = "clean", "scan.cxi", "run"

@@ -187,7 +187,7 @@ class ZeroShot:
         """Return the bench; TensorFlow is imported here."""
         start_tensorflow()
         from benchmarks.study.zero_shot_methods import Bench
-        from workflows.command_line.device import prepare_tensorflow
+        from ptycho.run.environment import prepare_tensorflow
 
         prepare_tensorflow()
         return Bench(self)

@@ -175,8 +175,6 @@ def show(value: Any) -> str:
 def unknown_key(cls: type, name: str, value: str) -> str:
     """Return the message on a dotted key that ``cls`` lacks, or lacks with the chosen option of its group."""
     section, _, last = name.rpartition(".")
-    if removed := getattr(cls, "REMOVED", {}).get(name.partition(".")[0]):
-        return f"{name}={value}: {removed}"
     owners = {"": cls}
     for part in filter(None, section.split(".")):
         fields = [fields_of(owner) for owner in owners.values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from ptycho.config.data import DataConfig
@@ -36,11 +35,6 @@ class ScanRunConfig(TrainedConfig):
     """
 
     stitch: ClassVar[StitchConfig] = StitchConfig("probe")
-    REMOVED: ClassVar[Mapping[str, str]] = {
-        "stitch": "is a key of grid lines and inference; the results of a measured scan are solver and, with "
-        "a network, pinn: remove it",
-        "denoise": "was removed; solver.regulariser=learned, the default, denoises within the fit",
-    }
     run: Text | None = key(
         None,
         "pretrained, or the folder of a run, whose network is used, or trained further with nepochs=…; "

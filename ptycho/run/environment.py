@@ -1,4 +1,4 @@
-"""What a process runs on, for the manifest."""
+"""What a process runs on, for the manifest; TensorFlow is imported only where it is asked for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import platform
 import resource
 import sys
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from ptycho.config import XlaConfig
 
 PACKAGES = ("ptychopinn", "tensorflow", "keras", "numpy", "scipy", "scikit-image", "hydra-core", "matplotlib")
 
@@ -28,3 +31,21 @@ def environment() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "peak_memory_mib": round(peak),
     }
+
+
+def prepare_tensorflow() -> None:
+    """Forget earlier models of the process, and keep float32 at 24 bits on every device."""
+    import keras
+    import tensorflow as tf
+
+    keras.backend.clear_session()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def device_facts(xla: XlaConfig) -> dict[str, Any]:
+    """Return the devices of TensorFlow and the effective switches, for the manifest."""
+    import tensorflow as tf
+
+    devices = [f"{d.device_type}:{i}" for i, d in enumerate(tf.config.list_logical_devices())]
+    first = next((d for d in devices if d.startswith("GPU")), devices[0])
+    return {"device": first, "devices": devices, "xla": asdict(xla)}

@@ -244,7 +244,7 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
     "values, message",
     [
         ({"data": {"file": "-"}, "train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
-        ({"data": {"file": "-"}, "stitch": {}}, "results of a measured scan are solver and, with"),
+        ({"data": {"file": "-"}, "stitch": {}}, "stitch={}: unknown key"),
         ({"network": "group", "train": {"patience": 5}}, "train.patience=5: unknown key"),
         ({"network": "group", "batches": {"many": {"reech": 1}}}, "did you mean batches.many.reach"),
         ({"network": "group", "batches": {"many": {"N": 64}}}, "batches.many.C=null: must be an integer"),

@@ -11,7 +11,7 @@ from ptycho.config.sections import EpochsConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
-from workflows.command_line.foreign import check_programs
+from workflows.command_line.config import check_programs
 
 EVIL = "import pathlib; pathlib.Path('ran').touch()\ndef run(**all): ...\n"
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from workflows.command_line import console
 from workflows.command_line.config import explained
-from workflows.command_line.training_job import format_command
+from workflows.command_line.training_jobs import format_command
 
 
 def test_every_program_is_a_script_and_every_script_a_program():

@@ -2,9 +2,8 @@
 
 from helpers.cli import ROOT
 
-from workflows.doctor import checks
-from workflows.doctor.checks import BAD, DoctorConfig, report
-from workflows.doctor.health import Step, failing_step
+from workflows import doctor
+from workflows.doctor import BAD, DoctorConfig, Step, failing_step, report
 
 
 def test_here_nothing_fails(tmp_path):
@@ -16,7 +15,7 @@ def test_here_nothing_fails(tmp_path):
 
 
 def test_what_breaks_in_a_check_is_its_line_and_the_exit_code(monkeypatch, in_process):
-    monkeypatch.setattr(checks, "physical_memory", lambda: 1 / 0)
+    monkeypatch.setattr(doctor, "physical_memory", lambda: 1 / 0)
     code, out, _ = in_process(ROOT / "scripts" / "doctor.py", "xla=false")
     assert code == 1 and "FAIL  machine    ZeroDivisionError: division by zero\n" in out
     assert "→ unset limits that are not intended" in out

@@ -6,9 +6,8 @@ from helpers.configuration import composed
 
 from ptycho.config import ConfigError, LsqmlConfig, RunConfig
 from ptycho.run.folder import RunFolder
-from workflows.command_line.config import resumed_config, run_config
-from workflows.command_line.foreign import check_folder
-from workflows.command_line.training_job import Job
+from workflows.command_line.config import check_folder, resumed_config, run_config
+from workflows.command_line.training_jobs import Job
 
 CONF = ROOT / "conf"
 
@@ -32,7 +31,7 @@ def test_the_program_that_a_run_names_is_refused(given_run):
 
 def test_the_command_that_goes_on_names_the_program_again(given_run):
     run, config = given_run
-    words = Job(config, run, (), resumed=True).going_on
+    words = Job(config, run, (), resumed=True).overrides_to_go_on()
     assert words == [f"resume={run}", f'iterative.python="{run}/evil.sh"']
     assert resumed(run, *words[1:]) == config
 

@@ -16,7 +16,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.scan_table import COLUMNS, check_table, write_table
-from workflows.command_line.training_job import row_of
+from workflows.command_line.training_jobs import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"

@@ -6,14 +6,14 @@ import sys
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line import parts
+from workflows.command_line import console
 
 WITHOUT = """
 import runpy, sys
-from workflows.command_line import parts
+from workflows.command_line import console
 
-found = parts.find_spec
-parts.find_spec = lambda name: None if name in parts.PARTS else found(name)
+found = console.find_spec
+console.find_spec = lambda name: None if name in console.PARTS else found(name)
 sys.argv = [sys.argv[1], "--help"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -36,7 +36,7 @@ def test_a_command_without_its_part(script, folder):
 
 
 def test_every_part_is_a_package_in_its_folder():
-    for package, folder in parts.PARTS.items():
+    for package, folder in console.PARTS.items():
         assert (ROOT / folder / package / "__init__.py").is_file()
         assert (ROOT / folder / "pyproject.toml").is_file()
-    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(parts.PARTS)
+    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(console.PARTS)

@@ -10,6 +10,7 @@ import difflib
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +20,8 @@ HERE = Path(__file__).resolve()
 
 
 class Program(NamedTuple):
-    """A script, and what it does in a line."""
-
     script: str
-    text: str
+    text: str  # what it does, in a line
 
 
 PROGRAMS: dict[str, Program] = {
@@ -44,6 +43,8 @@ PROGRAMS: dict[str, Program] = {
     "pretrain": Program("pretrain", "train the networks that are installed"),
     "doctor": Program("doctor", "check this machine: what works, what is missing"),
 }
+PARTS = {f"ptycho_{name}": f"extras/{name}" for name in ("live", "export", "images", "pretrain", "tune")}
+"""Optional parts: packages in ``extras/``, installed separately."""
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""
 
@@ -102,3 +103,19 @@ def typed_words() -> list[str] | None:
     if len(original) > 1 and Path(original[0]).name == NAME and original[1] in PROGRAMS:
         return [NAME, original[1]]
     return None
+
+
+def missing() -> list[str]:
+    """Return the folders of the parts that are not installed."""
+    return [folder for package, folder in PARTS.items() if find_spec(package) is None]
+
+
+def require(package: str) -> None:
+    """End the process with the exit code 2 and the remedy, unless a part is installed."""
+    if find_spec(package) is None:
+        folder = PARTS[package]
+        sys.stderr.write(
+            f"error: this command is an optional part, {folder}, which is not installed: "
+            f"pip install -c constraints.txt -e {folder} in a checkout of the program\n"
+        )
+        raise SystemExit(EXIT_USAGE)

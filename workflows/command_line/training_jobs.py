@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -16,20 +18,21 @@ from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.backend import require_tensorflow
-from ptycho.config.mapping import differences, to_mapping
+from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import is_locked, locked
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import start_tensorflow
-from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
+from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder
-from ptycho.run.record import check_links
-from ptycho.run.replacing import check_inputs
-from ptycho.run.scan_table import check_table
-from ptycho.run.stored_config import read_job
+from ptycho.run.record import check_links, damaged
+from ptycho.run.replacing import check_inputs, waits
+from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
+from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
+from workflows.command_line.console import typed_words
 from workflows.command_line.jobs import (
     fail,
     in_turn,
@@ -37,20 +40,144 @@ from workflows.command_line.jobs import (
     log_to_stderr,
     plan_and_perform,
 )
-from workflows.command_line.training_job import (
-    DONE,
-    FAILED,
-    STARTED,
-    Job,
-    Means,
-    Progress,
-    explain_going_on,
-    format_command,
-    is_done,
-)
 from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)
+
+WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A validated run, the folder that it will fill, and the overrides that specify it."""
+
+    config: JobConfig
+    path: Path
+    overrides: tuple[str, ...]
+    resumed: bool = False  # the folder holds this run, or a part of it
+    together: Path | None = None  # the folder of all jobs of a sweep, or of the scans of a pattern
+    scan: str = ""  # the name of a scan of a pattern
+    problem: ConfigError | None = None  # why such a scan cannot be done
+
+    @property
+    def go_on(self) -> str:
+        """The command that resumes the job, if it has begun, or starts it."""
+        return format_command(*self.overrides_to_go_on())
+
+    def overrides_to_go_on(self) -> list[str]:
+        """The overrides of that command; a run that this one is to replace is not resumed."""
+        programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
+        return [f"resume={self.path}", *programs] if self.begun else self.starting
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds this run, or a part of it."""
+        try:
+            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
+        except (OSError, ValueError):
+            return False
+
+    @property
+    def now(self) -> Job:
+        """The job as it is when its turn comes: another process may have begun its scan, or ended it."""
+        shared = bool(self.scan) and not self.config.overwrite
+        return replace(self, resumed=self.begun) if shared else self
+
+    @property
+    def starting(self) -> list[str]:
+        """The overrides of the command that starts this job alone."""
+        own = [text for text in self.overrides if not text.startswith("output_dir=")]
+        return [*own, f"output_dir={quoted(str(self.path))}"]
+
+
+def format_command(*overrides: str) -> str:
+    """This program with other overrides, as typed into a shell."""
+    return shlex.join([*(typed_words() or [sys.executable, sys.argv[0]]), *overrides])
+
+
+def is_done(job: Job) -> bool:
+    """Return whether a job resumes a run that is finished and whole; log this, and what is damaged."""
+    if not (job.resumed and is_finished(job.path)):
+        return False
+    if problems := damaged(job.path):
+        log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
+        return False
+    log.info("%s: is finished; nothing is left to do", job.path)
+    return True
+
+
+def explain_going_on(jobs: list[Job], again: str = "") -> str:
+    """Return how to resume after the first of ``jobs`` was stopped; ``again`` resumes scans of a pattern."""
+    if again and jobs[0].scan:
+        return f"resume with:\n{again}"
+    lines = ["resume with:", jobs[0].go_on]
+    if waits(jobs[0].path):
+        lines.append(kept_aside(jobs[0].path))
+    if len(jobs) > 1:
+        lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
+        lines += [format_command(*job.starting) for job in jobs[1:]]
+    return "\n".join(lines)
+
+
+def row_of(run: Path) -> dict[str, str]:
+    """Return the cells of a finished run, as in ``ptycho compare``; none if it is not finished."""
+    if not is_finished(run):
+        return {}
+    from ptycho.report.entries import entry_of
+    from ptycho.report.gather import gather
+    from ptycho.report.page import score_text
+
+    cells = entry_of("", gather(run)).cells
+    return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
+
+
+class Progress:
+    """How far all jobs have come, written into a table after each; for jobs on measured scans."""
+
+    def __init__(self, jobs: list[Job], explain: Callable[[Exception], str]) -> None:
+        self._jobs, self._explain = jobs, explain
+        self._states = {job.path: (WAITING, "") for job in jobs}
+        self._rows: dict[Path, dict[str, Any]] = {}  # of jobs that are done
+        self._texts: dict[Path, str] = {}  # of the tables, by folder
+
+    def refuse(self) -> tuple[list[Job], list[int]]:
+        """Say which jobs cannot be done; the others, and the exit codes so far."""
+        codes = [0]
+        for job in self._jobs:
+            if job.problem is not None:
+                codes.append(fail(job.problem, (ConfigError,), self._explain))
+                self.note(job, FAILED, self._explain(job.problem))
+        return [job for job in self._jobs if job.problem is None], codes
+
+    def note(self, job: Job, state: str, reason: str = "") -> None:
+        """Note how it stands with a job, and write the table; a run goes on where that cannot be written."""
+        self._states[job.path] = (state, reason)
+        if state == DONE:
+            self._rows[job.path] = row_of(job.path)
+        if job.together is not None and isinstance(job.config, ScanRunConfig):
+            try:
+                self._texts[job.together] = write_table(job.together, self._table(job.together))
+            except WriteError as error:
+                log.warning("%s", error)
+
+    def tell(self) -> None:
+        """The tables in the log."""
+        for folder, text in self._texts.items():
+            log.info("%s:\n%s", folder / MARKDOWN, text.rstrip())
+
+    def _table(self, folder: Path) -> list[dict[str, Any]]:
+        """The rows of the jobs in a folder."""
+        jobs = [job for job in self._jobs if job.together == folder]
+        table: list[dict[str, Any]] = []
+        for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
+            state, reason = self._states[job.path]
+            if state == WAITING and job.now.resumed:  # another process has begun it, or an earlier one
+                self._rows[job.path] = row_of(job.path)
+                state = DONE if self._rows[job.path] else STARTED
+            known = cells | {"state": state, "folder": str(job.path), "error": reason}
+            name = job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""
+            table.append({"scan": name} | self._rows.get(job.path, {}) | known)
+        return table
 
 
 @dataclass(frozen=True)
@@ -85,10 +212,10 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
     explain = partial(explained, schema=schema)
     with StopRequest() as stop:
-        means = Means(stop, format_command(*(text for text in given if text != "overwrite=true")), explain)
-        words, plan = quote_paths(given, "resume"), partial(plan_jobs, workflow)
-        do = partial(perform, workflow, means=means)
-        return plan_and_perform(workflow.name, words, plan, do, explain)
+        again = format_command(*(text for text in given if text != "overwrite=true"))
+        do = partial(perform, workflow, stop=stop, again=again, explain=explain)
+        words = quote_paths(given, "resume")
+        return plan_and_perform(workflow.name, words, partial(plan_jobs, workflow), do, explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -199,7 +326,7 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
 
 def write_page(run: Path) -> None:
     """Write the report of a run, and say where; a run without one is done nevertheless."""
-    from workflows.read.report import ReportConfig, write_report
+    from workflows.pages import ReportConfig, write_report
 
     try:
         write_report(ReportConfig(run=str(run)))
@@ -209,26 +336,29 @@ def write_page(run: Path) -> None:
         log.info("report: %s", run / REPORT)
 
 
-def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
+def perform(
+    workflow: Workflow, jobs: list[Job], stop: StopRequest, again: str, explain: Callable[[Exception], str]
+) -> int:
     """Run the jobs one after the other; return the largest exit code.
 
     Scans that another process works on are skipped: several processes share the scans of a pattern.
+    ``again`` is the command that was typed, without ``overwrite``; ``explain`` puts an error on one line.
     """
-    progress = Progress(jobs, means.explain)
+    progress = Progress(jobs, explain)
     todo, codes = progress.refuse()
     for number, planned in enumerate(in_turn(todo)):
         if planned.scan and is_locked(planned.path):
             log.info("%s: another process works on it", planned.path)
             continue
         job = planned.now
-        words, clear = partial(explain_going_on, todo[number:], means.again), partial(remove_traces, job.path)
-        with means.stop.end_with(words, clear):
+        words, clear = partial(explain_going_on, todo[number:], again), partial(remove_traces, job.path)
+        with stop.end_with(words, clear):
             progress.note(job, STARTED)
             try:
-                execute(workflow, job, means.stop)
+                execute(workflow, job, stop)
                 progress.note(job, DONE)
             except Exception as error:
-                progress.note(job, FAILED, means.explain(error))
+                progress.note(job, FAILED, explain(error))
                 full = f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
                 codes.append(fail(error, (ConfigError,), advice=full))
     progress.tell()

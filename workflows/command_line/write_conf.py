@@ -34,12 +34,11 @@ from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
-from workflows.doctor.checks import DoctorConfig
-from workflows.read.compare import CompareConfig
-from workflows.read.report import ReportConfig
+from workflows.doctor import DoctorConfig
+from workflows.pages import CompareConfig, ReportConfig
 from workflows.reconstruct.infer_config import InferConfig
 from workflows.reconstruct.live_config import LiveConfig
-from workflows.tune.config import TuneConfig
+from workflows.tune import TuneConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.backend import require_tensorflow
@@ -63,11 +62,6 @@ class ExportModelConfig:
     )
     overwrite: Flag = key(False, "replace an existing output")
     trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")
-
-    REMOVED: ClassVar[Mapping[str, str]] = {
-        "format": "is the ending of output now, .tflite or .onnx",
-        "precision": "weights are stored as float32",
-    }
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")

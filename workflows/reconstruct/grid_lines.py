@@ -24,6 +24,7 @@ from ptycho.progress import Progress
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
+from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
 from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
@@ -36,7 +37,6 @@ from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.competitors import COMPETITORS
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.device import device_facts, prepare_tensorflow
 from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_models, store_recon
 
 log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run import names
+from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.replacing import undo
@@ -36,7 +37,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.command_line.device import device_facts, prepare_tensorflow
 from workflows.reconstruct.assess import draw_comparison, score_models, store_recon
 from workflows.reconstruct.infer_config import InferJob, describe_probe
 

@@ -32,9 +32,8 @@ from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
 from ptycho_live.sources import SourceOptions, open_source
 from ptycho_live.store import Store
-from workflows.command_line.foreign import check_programs
-from workflows.command_line.training_job import Job
-from workflows.command_line.training_jobs import Workflow, execute
+from workflows.command_line.config import check_programs
+from workflows.command_line.training_jobs import Job, Workflow, execute
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)

@@ -234,7 +234,6 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
     [
         (["run=.", "output=a.onnx"], "holds no run; there is no config.yaml in it"),
         (["run=RUN", "output=mine_model"], "output=mine_model: must end with .tflite or .onnx"),
-        (["run=RUN", "precision=float16"], "precision=float16: weights are stored as float32"),
         (["run=RUN", "output=a.onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
         (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
     ],

@@ -11,7 +11,6 @@ from ptycho.scan.comparison import Comparison
 from ptycho_tune import results, study
 from ptycho_tune.space import read_space
 from ptycho_tune.study import Outcome
-from workflows.tune.config import divide
 
 
 def test_ranges_and_choices():
@@ -110,11 +109,6 @@ def test_what_is_known_is_not_done_again_and_none_begins_after_the_time(tmp_path
     assert objective.calls == [{"x": 0.5, "kind": "a"}] and len(made.trials) == 4
     study.run_trials(made, alone, objective, 10, timeout_s=0.0)
     assert len(made.trials) == 4
-
-
-def test_a_key_that_is_gone_names_its_remedy():
-    with pytest.raises(ConfigError, match="processes=2: start the same command several times instead"):
-        divide(["data.file=x", "processes=2"])
 
 
 @pytest.mark.filterwarnings("ignore:Heartbeat")

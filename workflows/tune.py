@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +15,55 @@ from hydra import compose, initialize_config_dir
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.own_code import allow
+from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.scan_plan import plan
-from workflows.command_line.config import COMMANDS, plain
-from workflows.command_line.foreign import check_programs
-from workflows.command_line.jobs import CONF, plan_all
-from workflows.command_line.one_shot import config_of
+from workflows.command_line.config import COMMANDS, check_programs, plain
+from workflows.command_line.jobs import CONF, config_of, plan_all
 from workflows.command_line.words import split_flags
-from workflows.tune.config import TuneConfig, divide
 
 if TYPE_CHECKING:
     from ptycho_tune.space import Space
+
+SPACE = "tune.space."
+
+
+@settings()
+class TuneConfig:
+    """Keys of the search for settings. All other keys are those of the scan workflow."""
+
+    output_dir: Text = key(
+        "outputs/tune",
+        "folder of the study, its table, pictures and best settings; the same command resumes it",
+    )
+    trials: Integer = key(
+        20, "number of reconstructions with settings of the space, beside the one with the defaults", ge=1
+    )
+    timeout_s: Number | None = key(None, "time after which no new trial begins", gt=0, unit="s")
+    seed: Integer = key(0, "seed of the search and of every reconstruction", ge=0)
+    space: Mapping[str, Any] = key(
+        {}, "search space: a range, a list of choices or null for keys of the scan workflow"
+    )
+
+
+def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words for ``conf/tune.yaml``, and those for ``conf/scan.yaml``.
+
+    ``tune.`` before a key of the first may be left out; a key that its space does not have is added.
+    """
+    names = {field.name for field in fields(TuneConfig)}
+    own, scan = [], []
+    for word in words:
+        name = word.split("=", 1)[0]
+        if name.startswith(SPACE):
+            own.append(f"++{word.removeprefix('tune.')}")
+        elif name.startswith("tune."):
+            own.append(word.removeprefix("tune."))
+        elif name in names and name != "space":
+            own.append(word)
+        else:
+            scan.append(word)
+    return own, scan
 
 
 def tune(words: list[str]) -> list[str]:
@@ -81,8 +120,8 @@ def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig,
     if not space:
         raise ConfigError("tune.space={}: must name a key to be tried, as tune.space.probe.modes=[1,4]")
     ends = [(key, value) for key, values_of in space.items() for value in extremes(values_of)]
-    for key, value in ends:
-        with_settings(values, {key: value})
+    for name, value in ends:
+        with_settings(values, {name: value})
     asked = with_settings(values, {})
     check_programs(asked, scan_words, "a file")
     allow(value for _, value in ends)

@@ -1,1 +1,0 @@
-"""The checks of ``ptycho doctor`` on this machine."""

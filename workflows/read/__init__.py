@@ -1,1 +1,0 @@
-"""Programs that read what runs have written, and change nothing in it."""
