@@ -12,8 +12,10 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TypeVar
+
+from ptycho.config.errors import check
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # a GPU's memory as it is needed; else the first process takes all of it
@@ -21,6 +23,7 @@ RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 """Of these variables one tells a process of MPI which of its machine it is."""
 NOTES = r"WARNING: All log messages before absl::InitializeLog|I\d{4} [\d:.]+ +\d+ \w+\.cc:\d+\]"
 NO_DEVICE = r"[WE]\d{4} [\d:.]+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+VARIABLE, NEEDED = "KERAS_BACKEND", "tensorflow"
 Gpu = TypeVar("Gpu")
 DEVICES = ("/dev/nvidia*", "/dev/dxg")
 FILTER = """
@@ -31,6 +34,17 @@ for line in sys.stdin.buffer:
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()
 """
+
+
+def require_tensorflow(environ: MutableMapping[str, str]) -> None:
+    """Set the variable by which Keras chooses its backend; it goes before the file ``~/.keras/keras.json``.
+
+    Raises:
+        ConfigError: the environment asks for another backend.
+    """
+    wanted = environ.get(VARIABLE, "")
+    check(wanted in ("", NEEDED), VARIABLE, wanted, f"{NEEDED}, or unset: the networks are written for it")
+    environ[VARIABLE] = NEEDED
 
 
 def start_tensorflow(every_gpu: bool = False) -> None:

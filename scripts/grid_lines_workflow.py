@@ -38,7 +38,7 @@ from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
-from ptycho.run.own_code import check_own_code
+from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import fail, leave

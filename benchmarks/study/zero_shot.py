@@ -18,10 +18,9 @@ from pydantic.dataclasses import dataclass
 from benchmarks.study.framework import STRICT, Cell, Store, plain
 from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
-from ptycho.config.backend import require_tensorflow
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.iterative.lsqml import available
-from ptycho.quiet_start import start_tensorflow
+from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho_pretrain.kind_scans import KindScan

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.backend import require_tensorflow
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
@@ -23,7 +22,7 @@ from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
-from ptycho.quiet_start import start_tensorflow
+from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.scan_plan import plan_scan
 
 if TYPE_CHECKING:

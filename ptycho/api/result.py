@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,14 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.colours import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
+from ptycho.files.atomic import write_text
+from ptycho.files.npz_writing import write_npz
+from ptycho.report.gather import FINISHED, MEASURED, RunRecord
+from ptycho.report.page import report_page
+from ptycho.report.scans import ScanRecord
 from ptycho.report.wording import advice_of
+from ptycho.run import names
+from ptycho.run.environment import environment
 from ptycho.scan.beam import Beam
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ptycho.methods.prepared import Prepared
-
 
 SHOWN = {"R": "r_factor", "free": "r_free", "noise": "r_noise"}  # of the scores, in a title
 
@@ -153,7 +161,7 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
-        from ptycho.api.result_page import write_page
+        from ptycho.api.result import write_page
 
         return write_page(Path(path), self)
 
@@ -197,3 +205,52 @@ class Result:
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""
         return self.plot()._repr_png_()  # type: ignore[attr-defined]
+
+
+def write_page(path: Path, result: Result) -> Path:
+    """Write the report of a result; what is there is replaced, whole or not at all."""
+    page = to_page(result)
+    write_text(path, page)
+    return path
+
+
+def to_page(result: Result) -> str:
+    """Return the report of a result."""
+    name = Path(result.name).name or "scan"
+    metrics, sizes = _metrics(result), {"patterns": len(result.positions), "N": result.probe.shape[-1]}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / name  # the report reads the arrays from a run's folder
+        file = folder / names.recon(result.method)
+        file.parent.mkdir(parents=True)
+        arrays = {"object": result.object[None], "mask": result.mask[None], **result.beam.arrays()}
+        arrays |= {} if result.errors is None else result.errors.arrays()
+        arrays |= {} if result.slices is None else {"slices": result.slices}
+        with file.open("wb") as stream:
+            write_npz(stream, arrays)
+        scan = ScanRecord(name, folder, metrics, (result.method,), result.assessment)
+        manifest = environment() | {"scans": {name: sizes}}
+        run = RunRecord(
+            folder,
+            MEASURED,
+            FINISHED,
+            datetime.now(UTC),
+            metrics=metrics,
+            manifest=manifest,
+            scan=scan,
+            words=WORDS,
+        )
+        return report_page(run)
+
+
+def _metrics(result: Result) -> dict[str, Any]:
+    """The scores as a run's ``metrics.json`` has them."""
+    return {
+        result.method: dict(result.scores),
+        "product": result.method,
+        "half_scan_frc": result.scores.get("half_scan_frc"),
+        "pixel_m": None if result.pixel_m is None else list(result.pixel_m),
+        "findings": {
+            finding.what: [finding.value, finding.why] for finding in (*result.findings, *result.decisions)
+        },
+        "warnings": list(result.warnings),
+    }

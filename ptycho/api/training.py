@@ -29,7 +29,7 @@ from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.scan_run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, XlaConfig
 from ptycho.progress import OnEvent
-from ptycho.run.own_code import check_own_code
+from ptycho.run.scan_plan import check_own_code
 
 if TYPE_CHECKING:
     from ptycho.run.loaded import LoadedModel
@@ -145,7 +145,7 @@ def train(
     allow(programs_in(config).values())
     check_own_code(config)
     start_tensorflow_exactly()
-    from ptycho.api.scan_training import train_on_scan
+    from ptycho.api.methods import train_on_scan
     from ptycho.training.own_callbacks import TellEvents
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]

@@ -1,4 +1,4 @@
-"""What a process runs on, for the manifest; TensorFlow is imported only where it is asked for."""
+"""What a process runs on, for the manifest; TensorFlow is imported by the functions that need it."""
 
 from __future__ import annotations
 

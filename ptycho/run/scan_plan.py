@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config.mapping import programs_in
 from ptycho.config.memory import block_patterns
+from ptycho.config.own_code import DOORS, is_import_path, load
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.config.solver_config import SolverConfig
@@ -18,9 +20,10 @@ from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.room import check_disk_for, check_memory_for
 from ptycho.preparation.start import read_start
+from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
 
 NETWORK = "pinn"
@@ -166,3 +169,21 @@ def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -
             f"run={run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
             "are fitted; take another network (run=pretrained), or lower holdout_fraction"
         )
+
+
+OF_TENSORFLOW = {"loss", "model.target", "train.callbacks"}
+
+
+def check_own_code(config: JobConfig) -> None:
+    """Import the code that a configuration names, and try what can be tried without data.
+
+    Raises:
+        ConfigError: it cannot be imported, or is not what its key wants.
+    """
+    named = {key: path for key, path in programs_in(config).items() if key in DOORS}
+    if OF_TENSORFLOW & named.keys():
+        start_tensorflow()  # before the user's module imports it, and it prints its messages
+    for key, path in named.items():
+        load(key, path)
+    if isinstance(config, ScanRunConfig) and is_import_path(config.solver.regulariser):
+        kind_of(config.solver.regulariser)

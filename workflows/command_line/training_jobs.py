@@ -17,12 +17,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
-from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import is_locked, locked
 from ptycho.preparation.start import product_file
-from ptycho.quiet_start import start_tensorflow
+from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder

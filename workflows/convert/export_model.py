@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
-from ptycho.config.backend import require_tensorflow
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
-from ptycho.quiet_start import start_tensorflow
+from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.stored_config import read_config

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
-from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show
@@ -19,7 +18,7 @@ from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
 from ptycho.config.sections import Stitching
 from ptycho.datasets import Measurement, inspect
-from ptycho.quiet_start import start_tensorflow
+from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_network
