@@ -35,6 +35,7 @@ class JumpOptions:
     registration: RegistrationOptions = RegistrationOptions()
     convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
     at_random: float = 0.5  # of the patterns, moved otherwise than the one before: nothing is accepted
+    few: float = 0.01  # of the patterns, moved by less than twice the least: left to position refinement
     pixels: int = 2**22  # of the patterns by which a large scan is tried first, a strip
     longest: int = 512  # pixels long: its object is as wide as it is long
     most_pixels: int = 2**26  # of all patterns that are registered
@@ -168,9 +169,11 @@ def _registered(data: Dataset, refine_probe: bool, options: JumpOptions) -> tupl
     if registration.vague:
         return nothing, noise
     registration.extend()
-    if registration.lost or (np.linalg.norm(registration.moves, axis=1) >= limits.least).any():
-        bring_together(registration)
-        registration.refine()
+    far = np.linalg.norm(registration.moves, axis=1)
+    if not registration.lost and far.max() < 2 * limits.least and np.mean(far >= limits.least) < options.few:
+        return Jumps(np.zeros_like(registration.moves), ~registration.placed, limits=limits), noise
+    bring_together(registration)
+    registration.refine()
     places, counts = np.unique(np.rint(registration.moves[registration.placed]), axis=0, return_counts=True)
     moves = (registration.moves - places[counts.argmax()]) * registration.placed[:, None]
     return Jumps(moves, ~registration.placed, limits=limits), noise

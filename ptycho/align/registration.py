@@ -293,16 +293,30 @@ class Registration:
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
-        """Fit object and refined parts to ``patterns (n,)``: positions by a model or at whole pixels."""
+        """Fit object and refined parts to ``patterns (n,)``: positions by a model or at whole pixels.
+
+        Whole pixels need the object's window under these patterns alone.
+        """
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
-        places = self.nominal[patterns] + self.moves[patterns]
+        places, whole = self.nominal[patterns] + self.moves[patterns], self.estimate.object
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
-        start = replace(self.estimate, positions=places, flux=self.estimate.flux[patterns])
+        low, high = np.zeros(2, int), np.asarray(whole.shape)
+        if not refine.positions:
+            low, high = places.min(axis=0).astype(int), places.max(axis=0).astype(int) + self.data.N
+        window = tuple(slice(*ends) for ends in zip(low, high, strict=True))
+        start = replace(
+            self.estimate,
+            object=whole[window],
+            positions=places - low,
+            flux=self.estimate.flux[patterns],
+        )
         fitted = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
-        self.estimate = replace(self.estimate, object=fitted.object, modes=fitted.modes)
+        image = whole.copy()
+        image[window] = fitted.object
+        self.estimate = replace(self.estimate, object=image, modes=fitted.modes)
         if refine.positions:
             change = fitted.positions - places
             self.moves = self.moves.copy()
