@@ -52,8 +52,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.tiling import Tiling
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, training_geometry
-from ptycho.training.fitting import make_train_step
-from ptycho.training.optimizers import learning_rate_schedule
+from ptycho.training.fitting import learning_rate_schedule, make_train_step
 from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"

@@ -13,11 +13,38 @@ from ptycho.config import AdamConfig
 from ptycho.scan.batches import Batch, padded_batches, prefetched, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.training.history import History, Losses
-from ptycho.training.loop import Callback, LossTensors, Optimizer, Task, Training, mean
-from ptycho.training.optimizers import Later, TwoOptimizers, learning_rate_schedule
+from ptycho.training.loop import Callback, LossTensors, Optimizer, Task, Training, TwoOptimizers, mean
 from ptycho.training.probe_learning import ProbeLearner
 
 log = logging.getLogger(__name__)
+
+
+def learning_rate_schedule(
+    config: AdamConfig, peak: float, steps: int
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Return a linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
+    warmup = round(config.warmup_fraction * steps)
+    return keras.optimizers.schedules.CosineDecay(
+        initial_learning_rate=0.0 if warmup else peak,
+        decay_steps=max(steps - warmup, 1),
+        alpha=config.final_learning_rate_fraction,
+        warmup_target=peak if warmup else None,
+        warmup_steps=warmup,
+    )
+
+
+class Later(keras.optimizers.schedules.LearningRateSchedule):
+    """Another schedule times ``factor``, and zero before step ``first``."""
+
+    def __init__(
+        self, schedule: keras.optimizers.schedules.LearningRateSchedule, factor: float, first: int
+    ) -> None:
+        self.schedule, self.factor, self.first = schedule, factor, first
+
+    def __call__(self, step):
+        rate = self.factor * self.schedule(step)
+        return tf.where(step < self.first, tf.zeros_like(rate), rate)
+
 
 Step = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
 

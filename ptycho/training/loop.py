@@ -17,11 +17,40 @@ from ptycho.networks import weights as variables
 from ptycho.networks.weights import Arrays, get_weights, set_weights
 from ptycho.training.checkpoint import Snapshot
 from ptycho.training.history import History, Losses
-from ptycho.training.optimizers import TwoOptimizers
 
 log = logging.getLogger(__name__)
 
 LossTensors = dict[str, tf.Tensor]
+
+
+class TwoOptimizers:
+    """An optimizer of the network, and one of ``own``, which is trained beside it."""
+
+    def __init__(
+        self, network: keras.optimizers.Optimizer, other: keras.optimizers.Optimizer, own: keras.Variable
+    ) -> None:
+        self._network, self._other, self._own = network, other, own
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        self._network.build([v for v in variables if v is not self._own])
+        self._other.build([self._own])
+
+    def apply(self, gradients: list[tf.Tensor], variables: list[keras.Variable]) -> None:
+        pairs = list(zip(gradients, variables, strict=True))
+        for optimizer, theirs in ((self._network, False), (self._other, True)):
+            chosen = [(g, v) for g, v in pairs if (v is self._own) == theirs]
+            optimizer.apply([g for g, _ in chosen], [v for _, v in chosen])
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        return [*self._network.variables, *self._other.variables]
+
+    @property
+    def learning_rate(self) -> keras.Variable:
+        """Learning rate of the network."""
+        return self._network.learning_rate
+
+
 Optimizer: TypeAlias = keras.optimizers.Optimizer | TwoOptimizers
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 INTEGER_DTYPES = (tf.uint8, tf.uint16, tf.int8, tf.int16, tf.int32, tf.int64)
@@ -46,41 +45,6 @@ def by_parts(
             operator(tf.math.real(images), fill.real), operator(tf.math.imag(images), fill.imag)
         )
     return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype)), fill.real), images.dtype)
-
-
-def channels_as_real(images: tf.Tensor) -> tf.Tensor:
-    """Turn ``(…, C)`` complex into ``(…, 2C)`` real, the imaginary parts last; anything else is unchanged."""
-    if not images.dtype.is_complex:
-        return images
-    return tf.concat([tf.math.real(images), tf.math.imag(images)], axis=-1)
-
-
-def channels_as_complex(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Invert :func:`channels_as_real`, ``(…, 2C)`` → ``(…, C)``; a real ``dtype`` is a cast."""
-    if dtype.is_integer and images.dtype.is_floating:
-        return _as_integer(images, dtype)
-    if not dtype.is_complex:
-        return tf.cast(images, dtype)
-    return tf.complex(*tf.split(images, 2, axis=-1))
-
-
-def _as_integer(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Floating images without their fraction; the end of the range for what lies beyond it.
-
-    There a cast gives whatever the device does, and ``tf.saturate_cast`` is wrong for int64.
-    """
-    top = np.asarray(dtype.max, images.dtype.as_numpy_dtype)
-    top = np.nextafter(top, 0) if int(top) > dtype.max else top  # 2³¹ − 1 is no float32
-    return tf.cast(tf.clip_by_value(images, dtype.min, top), dtype)
-
-
-def fill_as_real(fill_value: complex, channels: int | tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return the fill value for :func:`channels_as_real` images: a scalar, or ``(2C,)`` if complex."""
-    real = compute_dtype(dtype)
-    if not dtype.is_complex:
-        return tf.cast(fill_value, real)
-    value = tf.cast(fill_value, dtype)
-    return tf.repeat(tf.stack([tf.math.real(value), tf.math.imag(value)]), channels)
 
 
 def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False) -> tf.Tensor:

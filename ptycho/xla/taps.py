@@ -16,7 +16,16 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ptycho.xla.gather import round_half_away
+
+def round_half_away(points: tf.Tensor) -> tf.Tensor:
+    """Round ``points (…)`` of either sign to the nearest integer, halves away from zero.
+
+    ``tf.round`` takes halves to the even neighbour, and ``floor(p + 0.5)`` is wrong for the largest number
+    below one half, where the sum rounds up.
+    """
+    size = tf.abs(points)
+    below = tf.floor(size)
+    return tf.sign(points) * tf.where(size - below >= 0.5, below + 1, below)
 
 
 class Tap(NamedTuple):

@@ -9,9 +9,9 @@ from helpers import reference
 from helpers.pretraining import CLEAN, FORMS, batch_of
 
 from ptycho.config import UnrolledModel
-from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
+from ptycho_pretrain.example_losses import amplitude_error, object_error
 from ptycho_pretrain.pretraining import geometry_of_form
 
 

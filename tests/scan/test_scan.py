@@ -16,7 +16,7 @@ from ptycho.scan.groups import (
     tiled_groups,
 )
 from ptycho.scan.positions import nested_grid
-from ptycho.simulation.nested import make_scan
+from ptycho.simulation.simulate import make_scan
 
 
 def scan_of(config, role, n_images=1):

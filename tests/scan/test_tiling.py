@@ -9,7 +9,7 @@ from ptycho.config import ConfigError, RunConfig, ScanConfig
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.scan.tiling import Tiling, estimated_tiling
-from ptycho.simulation.nested import make_scan, nested_tiling
+from ptycho.simulation.simulate import make_scan, nested_tiling
 
 N = 32
 

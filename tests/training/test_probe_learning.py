@@ -14,8 +14,7 @@ from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import add_neighbours, training_geometry
-from ptycho.training.fitting import FitSettings, train
-from ptycho.training.optimizers import TwoOptimizers
+from ptycho.training.fitting import FitSettings, TwoOptimizers, train
 from ptycho.training.probe_learning import ProbeLearner, find_ambiguities
 
 CONFIG = RunConfig(

@@ -19,9 +19,8 @@ from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
 from ptycho.training.competitors import training_geometry
-from ptycho.training.fitting import FitSettings, train
+from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError
-from ptycho.training.optimizers import learning_rate_schedule
 
 CONFIG = RunConfig(
     N=32,

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ptycho.xla.gather import read_pixels, round_half_away
-from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
+from ptycho.xla.precision import compute_dtype
+from ptycho.xla.taps import round_half_away
 from ptycho_images.boxes import Samples, sample_axis
+from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels
 from ptycho_images.crop_arguments import CropArguments, checked_arguments
 from ptycho_images.crop_matrix import matrix_crop
 

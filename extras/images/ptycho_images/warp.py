@@ -8,16 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.xla.fusion import materialised
-from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import (
     IMAGE_DTYPES,
     INTEGER_DTYPES,
-    channels_as_complex,
-    channels_as_real,
     check_image_dtype,
     compute_dtype,
-    fill_as_real,
 )
+from ptycho.xla.taps import round_half_away
+from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels
 
 INTERPOLATIONS = ("bilinear", "nearest")
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))

@@ -26,9 +26,9 @@ from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, Pretra
 from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.imperfections import incoherent_modes
-from ptycho.simulation.material import transmission
 from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho_pretrain.kinds import choose_entry, draw_values
+from ptycho_pretrain.material import transmission
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 

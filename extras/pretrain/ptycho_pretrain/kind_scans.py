@@ -22,9 +22,9 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
-from ptycho.simulation.material import transmission
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
 from ptycho_pretrain.kinds import Entry, draw_values
+from ptycho_pretrain.material import transmission
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 

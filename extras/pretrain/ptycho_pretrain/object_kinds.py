@@ -1,6 +1,6 @@
 """Kinds of objects, as maps of thickness: 0 where there is nothing, 1 where most is.
 
-A map is turned into a transmission by :mod:`ptycho.simulation.material`. Lengths are in pixels; ``size`` is
+A map is turned into a transmission by :mod:`ptycho_pretrain.material`. Lengths are in pixels; ``size`` is
 the typical length of a kind's structures. NumPy, SciPy and scikit-image alone.
 """
 

@@ -10,16 +10,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ptycho.config import AdamConfig
 from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho.networks import build_pinn
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.run.network import Setup
 from ptycho.scan.batches import Batch
+from ptycho.training.fitting import learning_rate_schedule
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
-from ptycho.training.optimizers import schedule_to_horizon
+from ptycho_pretrain.example_losses import amplitude_error, object_error
 from ptycho_pretrain.examples import Example, Examples
 from ptycho_pretrain.kinds import choose_entry
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
@@ -96,7 +97,7 @@ class Pretraining(KindsTraining):
     """A training of the network of groups on examples that are drawn anew.
 
     The loss is the mean of ``log(e + 0.01) + log(a + 0.01) / 2`` with e and a of
-    :func:`ptycho.networks.losses.object_error` and :func:`~ptycho.networks.losses.amplitude_error`: what is
+    ``object_error`` and ``amplitude_error`` (:mod:`ptycho_pretrain.example_losses`): what is
     nearly right is worth as much as what is still wrong. The loss of a step is e, under the name of its form.
     """
 
@@ -179,3 +180,29 @@ def draw_setup(examples: Examples, transmission: float = 0.5) -> Setup:
 def tensors_of(batch: Example) -> Batch:
     """Return the arrays of a batch as constant tensors."""
     return {key: tf.constant(value) for key, value in batch.items()}
+
+
+class Cooled(keras.optimizers.schedules.LearningRateSchedule):
+    """Another schedule that ends at step ``last``: over ``length`` steps before, times what falls to zero."""
+
+    def __init__(
+        self, schedule: keras.optimizers.schedules.LearningRateSchedule, last: int, length: int
+    ) -> None:
+        self.schedule, self.last, self.length = schedule, last, length
+
+    def __call__(self, step):
+        rate = self.schedule(step)
+        left = (self.last - tf.cast(step, rate.dtype)) / self.length
+        return rate * tf.clip_by_value(left, 0.0, 1.0)
+
+
+def schedule_to_horizon(
+    config: AdamConfig, steps: int, horizon: int | None, cooldown: float = 0.15
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Return :func:`learning_rate_schedule` of ``horizon`` steps (None: ``steps``).
+
+    Where ``steps`` are fewer, it falls to zero over the last share ``cooldown`` of them.
+    """
+    whole = horizon or steps
+    schedule = learning_rate_schedule(config, config.learning_rate, whole)
+    return Cooled(schedule, steps, max(1, round(cooldown * steps))) if steps < whole else schedule
