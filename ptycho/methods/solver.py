@@ -334,10 +334,7 @@ def half_object(
 
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(
-            solved.objective.likelihood,
-            data=part,
-            normalisation=part.normalisation,
-            advance=silent,
+            solved.objective.likelihood, data=part, normalisation=part.normalisation, advance=silent
         )
         objective = Objective(likelihood, solved.objective.prior)
         image = fit_object(objective, part, steps, FIT.preliminary)[0]

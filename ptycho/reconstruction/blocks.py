@@ -32,14 +32,7 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import (
-    OBJECT_ALONE,
-    Fit,
-    Objective,
-    fit,
-    fit_from_constant,
-    fit_learned,
-)
+from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_learned
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.probe import energy_diameter
 

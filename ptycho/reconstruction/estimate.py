@@ -41,11 +41,7 @@ class Estimate:
 
     @classmethod
     def of(
-        cls,
-        data: Dataset,
-        object_: np.ndarray,
-        modes: int | None = None,
-        normalisation: float | None = None,
+        cls, data: Dataset, object_: np.ndarray, modes: int | None = None, normalisation: float | None = None
     ) -> Estimate:
         """Return that of a dataset, with an object ``(M, M)``, or slices of one.
 

@@ -36,14 +36,7 @@ from ptycho.reconstruction.regulariser_selection import Regularisation, select_r
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import Selection
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import (
-    OBJECT_ALONE,
-    Fit,
-    Objective,
-    fit,
-    fit_from_constant,
-    fit_to_the_end,
-)
+from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_to_the_end
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe_support import pupil_of

@@ -23,13 +23,7 @@ from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import Selection, noise_ratio
-from ptycho.reconstruction.solver import (
-    FIT,
-    OBJECT_ALONE,
-    Fit,
-    Objective,
-    fit,
-)
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.scan.comparison import CLEAR, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding

@@ -125,11 +125,7 @@ def _scatters(values: np.ndarray) -> np.ndarray:
 
 
 def residuals(
-    image: np.ndarray,
-    data: Dataset,
-    mean: np.ndarray,
-    patterns: np.ndarray | None = None,
-    dim: float = 0.03,
+    image: np.ndarray, data: Dataset, mean: np.ndarray, patterns: np.ndarray | None = None, dim: float = 0.03
 ) -> Residuals:
     """Return those of ``patterns`` (indices; None: all), under an object ``(M, M)`` complex64 and their beam.
 

@@ -13,13 +13,7 @@ from ptycho.reconstruction.model_options import Choice, ModelOptions, SelectionO
 from ptycho.reconstruction.parameters import illuminated_pixels
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import (
-    FIT,
-    OBJECT_ALONE,
-    Fit,
-    Objective,
-    fit,
-)
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.reconstruction.trial import Trial
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.finding import Finding
