@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import ILLUMINATED, Cell, far_intensity, scan_of
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
-from ptycho.reconstruction.model_options import ModelOptions
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
 from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset

@@ -32,8 +32,7 @@ import tensorflow as tf
 
 from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
-from ptycho.reconstruction.regions import predict_scan
-from ptycho.reconstruction.stitching import stitch
+from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
 from ptycho_export.formats import FORMATS, open_exported

@@ -33,9 +33,8 @@ from ptycho.config import RunConfig, UnrolledModel
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.evaluation import metrics
-from ptycho.reconstruction.refinement import refine
-from ptycho.reconstruction.regions import predict_in_rounds
-from ptycho.reconstruction.stitching import stitch
+from ptycho.reconstruction.inference import refine
+from ptycho.reconstruction.stitching import predict_in_rounds, stitch
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate

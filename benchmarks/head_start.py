@@ -5,7 +5,7 @@
     python benchmarks/head_start.py outputs/mine --model baseline --passes 60
 
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
-ptycho/reconstruction/refinement.py) starts from the objects of the network, stitched with `probe`, and from
+ptycho/reconstruction/inference.py) starts from the objects of the network, stitched with `probe`, and from
 a constant whose amplitude follows from the energy of the patterns. The latter is an iterative solver with a
 known probe. Both are scored as in the workflow after 1, 2, 4, 8 … passes, which are steps of the solver; it
 stops earlier where it converges.
@@ -38,7 +38,7 @@ from benchmarks.timing import machine
 from ptycho.config import MODELS, RunConfig
 from ptycho.evaluation import metrics
 from ptycho.files.npz import read_all
-from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.inference import refine
 from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate

@@ -7,7 +7,7 @@
 A photograph (object ``c`` of ``benchmarks/panel.py``, simulated by NumPy) is measured with a lens whose
 pupil has a radius of 0.03 cycles per pixel, 10⁷ photons per pattern. The beam is known. The object is fitted
 from a constant, and from the downsampled start that
-:func:`ptycho.reconstruction.multiresolution.multiresolution_start` returns. The table has the relative
+:func:`ptycho.reconstruction.blocks.multiresolution_start` returns. The table has the relative
 complex error after numbers of steps, with the seconds until then; those of the downsampled start include it.
 Compilation is not counted.
 """
@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
 from benchmarks.tables import markdown
+from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.model_options import SelectionOptions
-from ptycho.reconstruction.multiresolution import multiresolution_start
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.selection import SelectionOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import coarser

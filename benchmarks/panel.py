@@ -55,9 +55,9 @@ from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.regulariser_selection import select_regulariser
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter

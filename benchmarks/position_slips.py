@@ -42,8 +42,8 @@ from ptycho.align.position_jumps import find_jumps
 from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.parameters import object_illumination
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of, warnings_of
 

@@ -28,7 +28,7 @@ from hydra import compose, initialize_config_dir
 from benchmarks.tables import markdown
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
-from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.inference import refine
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction

@@ -45,8 +45,7 @@ from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import count_parameters
 from ptycho.reconstruction.inference import make_predict_step
-from ptycho.reconstruction.regions import predict_scan
-from ptycho.reconstruction.stitching import stitch
+from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.tiling import Tiling

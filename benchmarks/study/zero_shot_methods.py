@@ -14,7 +14,7 @@ from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.inference import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction

@@ -20,8 +20,8 @@ from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.preparation.start import decided_reading, product_file, read_start
-from ptycho.reconstruction.cache import NoCache
-from ptycho.reconstruction.fit_digest import program_version
+from ptycho.reconstruction.scan_likelihood import NoCache
+from ptycho.reconstruction.solver import program_version
 from ptycho.scan.finding import Finding
 
 READING = (*Orientation._fields, "frame_offset")  # of the section ``data``

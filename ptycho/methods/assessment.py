@@ -32,9 +32,7 @@ from ptycho.methods.prepared import Prepared
 from ptycho.progress import silent
 from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
 from ptycho.reconstruction.maximum_likelihood import Solved
-from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
-from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.misfit import CONVENTIONS, MISSED, Misfit, Residuals, misfit, residuals
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
@@ -114,28 +112,23 @@ class Fit:
 
 def assess_fit(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
     """Assess it by the fitted patterns, and by those that were held out, before they were fitted, too."""
-    before = reconstruction.before or reconstruction
+    before, solved = reconstruction.before or reconstruction, reconstruction.fit
     beam = prepared.beam_under(before)
     used, held_out = prepared.fitted(beam), prepared.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
-    some = spread(len(used.positions))
-    others = None if held_out is None else spread(len(held_out.positions))
-    return Fit(
-        misfit(before.layers[None], used, some),
-        None if held_out is None else misfit(before.layers[None], held_out, others),
-        residuals(before.layers, used, mean, some),
-        None if held_out is None else residuals(before.layers, held_out, mean, others),
-        some,
-        _causes(reconstruction.fit.objective.likelihood, before.layers, used)
-        if isinstance(reconstruction.fit, Solved)
-        else None,
-    )
 
+    def compare(data: Dataset) -> tuple[Misfit, Residuals]:
+        some = spread(len(data.positions))
+        return misfit(before.layers[None], data, some), residuals(before.layers, data, mean, some)
 
-def _causes(likelihood: ScanLikelihood, image: np.ndarray, used: Dataset) -> Causes | None:
-    """Return the score tests of a fit to its patterns, or to some of very many."""
-    some = used.subset(spread(len(used.positions), CauseLimits.patterns), 1)
-    return score_fit(image, replace(likelihood, data=some, advance=silent))
+    explained, missed = compare(used)
+    of_held_out = (None, None) if held_out is None else compare(held_out)
+    causes = None
+    if isinstance(solved, Solved):
+        some = used.subset(spread(len(used.positions), CauseLimits.patterns), 1)
+        likelihood = replace(solved.objective.likelihood, data=some, advance=silent)
+        causes = score_fit(before.layers, likelihood)
+    return Fit(explained, of_held_out[0], missed, of_held_out[1], spread(len(used.positions)), causes)
 
 
 def spread(count: int, most: int = 4096) -> np.ndarray:

@@ -14,14 +14,14 @@ from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
 from ptycho.methods.assessment import Fit, assess_fit, compare_with_truth, probe_caustic, trust_row
 from ptycho.methods.half_scans import Halves, half_scans
-from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
+from ptycho.methods.table import infer as infer_by
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP, Causes
-from ptycho.reconstruction.residuals import find_outliers
+from ptycho.reconstruction.misfit import find_outliers
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, flags_of, report
 from ptycho.scan.ramp import move_ramp

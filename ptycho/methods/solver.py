@@ -24,13 +24,12 @@ from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut, is_sparse
 from ptycho.reconstruction.maximum_likelihood import Solved, WarmStart, fit_object, solve
-from ptycho.reconstruction.model_options import ModelOptions
-from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
-from ptycho.reconstruction.uncertainty import map_errors
+from ptycho.reconstruction.uncertainty import map_errors, phase_left
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding

@@ -21,19 +21,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_learned
+from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood
+from ptycho.reconstruction.solver import (
+    OBJECT_ALONE,
+    Fit,
+    Objective,
+    digest_of,
+    fit,
+    fit_from_constant,
+    fit_learned,
+)
+from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.dataset import MARGIN, Dataset
+from ptycho.scan.patterns import MiddleRows
 from ptycho.scan.probe import energy_diameter
 
 Window = tuple[slice, slice]  # rows and columns
@@ -87,9 +95,7 @@ def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:
     corner = np.maximum(np.floor(positions[inside].min(axis=0)).astype(int) - MARGIN, 0)
     end = np.ceil(positions[inside].max(axis=0)).astype(int) + N + MARGIN
     size = np.minimum(end, estimate.object.shape) - corner
-    return Block(
-        inside, np.isin(inside, part), (int(corner[0]), int(corner[1])), (int(size[0]), int(size[1]))
-    )
+    return Block(inside, np.isin(inside, part), tuple(corner.tolist()), tuple(size.tolist()))
 
 
 def cut(estimate: Estimate, block: Block) -> Estimate:
@@ -102,8 +108,8 @@ def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
     """Return the likelihood of a block's patterns, which are read when they are first needed."""
     assert likelihood.instead is None
     part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
-    part_likelihood = replace(likelihood, data=part)
-    return part_likelihood if part_likelihood.keeps else part_likelihood.in_memory()
+    likelihood = replace(likelihood, data=part)
+    return likelihood if likelihood.keeps else likelihood.in_memory()
 
 
 class Stage(NamedTuple):
@@ -126,11 +132,9 @@ def begin(objective: Objective, start: Estimate, refine: Refine, steps: int, pro
     """Fit the object from a constant or by the ``projected`` start, then with what else is refined."""
     steps = min(steps, objective.options.block_steps)
     fitted = fit_from_constant(objective, start, steps, projected)
-    return (
-        fitted
-        if refine == OBJECT_ALONE
-        else fit(objective, fitted.estimate, refine, steps, objective.options.preliminary)
-    )
+    if refine == OBJECT_ALONE:
+        return fitted
+    return fit(objective, fitted.estimate, refine, steps, objective.options.preliminary)
 
 
 def level(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
@@ -143,14 +147,14 @@ def finish(objective: Objective, start: Estimate, refine: Refine, steps: int) ->
     fitted = fit(objective, start, refine, steps, objective.options.preliminary)
     if objective.learned is None:
         return fitted
-    last = fit_learned(objective, fitted.estimate, objective.learned, 1, steps=objective.options.short_steps)
+    last = fit_learned(objective, fitted.estimate, 1, steps=objective.options.short_steps)
     return replace(last, evaluations=fitted.evaluations + last.evaluations, converged=fitted.converged)
 
 
 def go_on(objective: Objective, start: Estimate, refine: Refine, steps: int) -> Fit:
     """Fit a few steps more, from a fit that has ended, of patterns most of which it was fitted to."""
     if objective.learned is not None:
-        return fit_learned(objective, start, objective.learned, 1, steps=objective.options.short_steps)
+        return fit_learned(objective, start, 1, steps=objective.options.short_steps)
     return fit(objective, start, refine, min(steps, objective.options.short_steps))
 
 
@@ -172,9 +176,8 @@ class Task:
 
     def in_memory(self) -> Task:
         """Return the same task with its patterns read, to be sent to another process."""
-        return replace(
-            self, objective=replace(self.objective, likelihood=self.objective.likelihood.in_memory())
-        )
+        likelihood = self.objective.likelihood.in_memory()
+        return replace(self, objective=replace(self.objective, likelihood=likelihood))
 
 
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
@@ -183,10 +186,8 @@ def solve_task(task: Task, advance: Advance = silent) -> Fit:
     return task.fit(objective, task.start, task.refine, task.steps)
 
 
-class Executor(Protocol):
-    """Runner of fits of blocks, which yields the fits in the order of the tasks."""
-
-    def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance, /) -> Iterator[Fit]: ...
+Executor = Callable[[Sequence[Callable[[], Task]], Advance], Iterator[Fit]]
+"""Runner of fits of blocks, which yields the fits in the order of the tasks."""
 
 
 def serial(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
@@ -230,22 +231,12 @@ def fit_in_blocks(
 ) -> Fit:
     """Fit object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
 
-    Args:
-        objective: what is minimised.
-        start: where it begins.
-        refine: what is refined, of a block: what belongs to all is not, nor is an affine map of all
-            positions.
-        steps: of a fit, at most.
-        blockwise: the blocks.
-        stages: what is done with each.
-        advance: called with a number of patterns, each as often as it was used.
-
-    Returns:
-        The estimate; its course has the sum of the blocks' objectives after each stage.
+    The course has the sum of the blocks' objectives after each stage. What belongs to all of a scan is not
+    refined, nor is an affine map of all positions. ``advance`` is called with a number of patterns, each as
+    often as it was used.
     """
-    own = replace(
-        refine, probe=False, background=False, positions=refine.positions and objective.moves != "affine"
-    )
+    positions = refine.positions and objective.moves != "affine"
+    own = replace(refine, probe=False, background=False, positions=positions)
     objective = replace(objective, moves="independent", weight_waves=None)
     estimate, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
@@ -254,31 +245,14 @@ def fit_in_blocks(
                 levelled = stage.fit(objective, estimate, own, steps)
                 estimate, evaluations = levelled.estimate, evaluations + levelled.evaluations
             continue
-        fitted = _all_blocks(objective, estimate, own, steps, stage, blockwise, advance)
-        estimate, converged, evaluations = fitted.estimate, fitted.converged, evaluations + fitted.evaluations
-        course += fitted.course
+        blocks = divide(estimate, blockwise.most(objective.likelihood.data.N))
+        fits = list(_fits(objective, estimate, own, steps, stage, blocks, blockwise, advance))
+        scale = _together(fits, blocks, own.flux) if stage.alone else np.ones(len(blocks), np.complex64)
+        estimate = _joined(estimate, fits, blocks, scale)
+        course.append(sum(fitted.course[-1] for fitted in fits))
+        converged = stage.alone or all(fitted.converged for fitted in fits)
+        evaluations += max(fitted.evaluations for fitted in fits)
     return Fit(estimate, course, evaluations, converged)
-
-
-def _all_blocks(
-    objective: Objective,
-    estimate: Estimate,
-    refine: Refine,
-    steps: int,
-    stage: Stage,
-    blockwise: Blockwise,
-    advance: Advance,
-) -> Fit:
-    """A stage of every block, and the blocks joined."""
-    blocks = divide(estimate, blockwise.most(objective.likelihood.data.N))
-    fits = list(_fits(objective, estimate, refine, steps, stage, blocks, blockwise, advance))
-    scale = _together(fits, blocks, refine.flux) if stage.alone else np.ones(len(blocks), np.complex64)
-    return Fit(
-        _joined(estimate, fits, blocks, scale),
-        [sum(fitted.course[-1] for fitted in fits)],
-        max(fitted.evaluations for fitted in fits),
-        stage.alone or all(fitted.converged for fitted in fits),
-    )
 
 
 def _fits(
@@ -344,15 +318,12 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
             weights[a, b] = weights[b, a] = illumination.sum()
     vector = np.linalg.eigh(products)[1][:, -1]
     phases = np.exp(-1j * np.angle(vector * np.conj(vector[0])))
-    logs = _least_squares(ratios, weights) if scaled else np.zeros(count)
+    logs = np.zeros(count)
+    if scaled:  # x with x_a − x_b nearest to the ratios, and a mean of zero
+        laplacian = np.diag(weights.sum(axis=1)) - weights
+        logs = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
+        logs = logs - logs.mean()
     return (phases * np.exp(-logs)).astype(np.complex64)
-
-
-def _least_squares(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """x with ``x_a − x_b`` nearest to the ratios ``(B, B)``, and a mean of zero."""
-    laplacian = np.diag(weights.sum(axis=1)) - weights
-    logarithms = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
-    return logarithms - logarithms.mean()
 
 
 def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
@@ -373,9 +344,8 @@ def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
 def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> Estimate:
     """The blocks' objects weighted by their illumination, and of each its own positions and flux."""
     total, weight = np.zeros_like(estimate.object), np.zeros(estimate.object.shape, np.float32)
-    positions, flux, weights = (
-        part.copy() for part in (estimate.positions, estimate.flux, estimate.opr_weights)
-    )
+    positions, flux = estimate.positions.copy(), estimate.flux.copy()
+    weights = estimate.opr_weights.copy()
     for fitted, block, factor in zip(fits, blocks, scale, strict=True):
         illumination = object_illumination(fitted.estimate)
         illumination = np.square(illumination / max(illumination.max(), 1e-30)) + np.float32(1e-12)
@@ -385,7 +355,39 @@ def _joined(estimate: Estimate, fits: Sequence[Fit], blocks: Sequence[Block], sc
         positions[mine] = fitted.estimate.positions[block.own] + np.array(block.corner, float)
         flux[mine] = fitted.estimate.flux[block.own] / abs(factor)
         weights[mine] = fitted.estimate.opr_weights[block.own]
-    reached = weight > 0
-    image = np.divide(total, weight, out=estimate.object.copy(), where=reached)
-    image = image.astype(np.complex64)
+    image = np.divide(total, weight, out=estimate.object.copy(), where=weight > 0).astype(np.complex64)
     return replace(estimate, object=image, positions=positions, flux=flux, opr_weights=weights)
+
+
+def multiresolution_start(
+    objective: Objective, start: Estimate, steps: int, blockwise: Blockwise | None = None
+) -> Estimate | None:
+    """Return an estimate with the object of the middle of the patterns, from a constant; the beam stays.
+
+    Most steps of a large pattern are spent on low frequencies, so they come first. None: patterns cannot be
+    downsampled; see :func:`~ptycho.scan.coarser.coarser`.
+    """
+    view = coarser(objective.likelihood.data)
+    if view is None:
+        return None
+    likelihood, good = objective.likelihood, view.data.good
+    assert good is not None
+    other = None if likelihood.instead is None else MiddleRows(likelihood.instead[:], good)
+    likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
+    there, objective = estimate_of(view, start), Objective(likelihood, objective.prior)
+    if blockwise is not None and blockwise.divides(view.data):
+        fitted = fit_in_blocks(objective, there, OBJECT_ALONE, steps, blockwise, FROM_NOTHING)
+    else:
+        fitted = fit(objective, there, OBJECT_ALONE, steps, objective.options.preliminary)
+    return replace(start, object=view.finer_object(fitted.estimate.object))
+
+
+def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
+    """Return a constant object under the beam of an estimate of the finer scan."""
+    return Estimate(
+        np.ones((view.data.object_size,) * 2, np.complex64),
+        view.modes(fine.modes),
+        fine.positions * view.ratio,
+        fine.flux,
+        view.background(fine.background),
+    )

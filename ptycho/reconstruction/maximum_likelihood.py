@@ -4,7 +4,7 @@
 2. On the whole scan the object begins as it did, under the beam of the core. All that is refined is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
-   patterns, it starts from downsampled ones (:mod:`~ptycho.reconstruction.multiresolution`).
+   patterns, it starts from downsampled ones (:mod:`~ptycho.reconstruction.blocks`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from ptycho.reconstruction.blocks import (
     Blockwise,
     Stage,
     fit_in_blocks,
+    multiresolution_start,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.hypotheses import first_background
-from ptycho.reconstruction.model_options import ModelOptions
-from ptycho.reconstruction.model_selection import first_noise, select_model
-from ptycho.reconstruction.multiresolution import multiresolution_start
+from ptycho.reconstruction.model_selection import first_background, first_noise, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.selection import Selection
+from ptycho.reconstruction.selection import ModelOptions, Selection
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_to_the_end
 from ptycho.scan.dataset import Dataset

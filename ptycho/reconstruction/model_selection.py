@@ -2,7 +2,7 @@
 
 The core is a set of neighbouring patterns in the middle of the scan. The object is fitted with the initial
 beam: large patterns are downsampled first, and a sparse scan starts from a constant and the difference map.
-Then the :mod:`~.hypotheses` are tried, the simplest first. Each is kept if the held-out patterns (or photons)
+Then the :data:`HYPOTHESES` are tried, the simplest first. Each is kept if the held-out patterns (or photons)
 are explained better by the rule ``REFINED``. The regulariser follows (:mod:`~.regulariser_selection`).
 """
 
@@ -13,20 +13,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.reconstruction.cache import Cache, NoCache
+from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.difference_map import difference_map
-from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.estimate import Estimate, more_modes
 from ptycho.reconstruction.holdout import hold_out, is_sparse
-from ptycho.reconstruction.hypotheses import HYPOTHESES
-from ptycho.reconstruction.model_options import ModelOptions
-from ptycho.reconstruction.multiresolution import multiresolution_start
-from ptycho.reconstruction.refinement import noise_unit
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.selection import Selection, noise_ratio
+from ptycho.reconstruction.inference import noise_unit
+from ptycho.reconstruction.probe_variation import add_variation
+from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood
+from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions, noise_ratio
+from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.scan.comparison import CLEAR, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe_support import pupil_of
 
 
 def select_model(
@@ -122,3 +122,185 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
     padded = np.pad(image, margin, mode="edge")
     row, column = corner + margin
     return padded[row : row + side, column : column + side]
+
+
+def _try_part(part: str) -> Callable[[Selection], None]:
+    """Return the hypothesis that a part of the beam is to be refined."""
+
+    def hypothesis(selection: Selection) -> None:
+        refine = replace(selection.refine, **{part: True})
+        selection.try_model(part, selection.estimate, refine, getattr(selection.options, part))
+
+    return hypothesis
+
+
+def _try_modes(selection: Selection) -> None:
+    """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
+    wanted, limits = selection.options.modes, selection.limits
+    if wanted is None and selection.estimate.slices > 1:
+        return
+    most = max(limits.modes, len(selection.kept.data.probe) + 1) if wanted is None else wanted
+    while selection.refine.probe and (before := len(selection.estimate.modes)) < most:
+        count = before + 1 if wanted is None else wanted
+        start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
+        specified = None if wanted is None else True
+        selection.try_model("modes", start, selection.refine, specified, (str(count), str(before)))
+        if len(selection.estimate.modes) == before:
+            return
+
+
+def _try_background(selection: Selection) -> None:
+    if selection.options.background is not False:
+        start = replace(
+            selection.estimate,
+            background=first_background(selection.kept, selection.estimate, selection.limits),
+        )
+        refine = replace(selection.refine, background=True)
+        selection.try_model("background", start, refine, selection.options.background)
+
+
+def _try_fewer_modes(selection: Selection) -> None:
+    """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
+    known, refine = len(selection.kept.data.probe), selection.refine
+    if selection.options.modes is not None or not refine.background:
+        return
+    while (count := len(selection.estimate.modes)) > known:
+        start = replace(selection.estimate, modes=selection.estimate.modes[:-1])
+        selection.try_model("modes", start, refine, None, (str(count - 1), str(count)))
+        if len(selection.estimate.modes) == count:
+            return
+
+
+def _try_less_variation(selection: Selection) -> None:
+    """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
+    if selection.options.probe_variation is not None:
+        return
+    while count := len(selection.estimate.opr_modes):
+        kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
+        start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
+        refine = replace(selection.refine, probe_variation=count > 1)
+        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)))
+        if len(selection.estimate.opr_modes) == count:
+            return
+
+
+def _try_pupil(selection: Selection) -> None:
+    """Limit the far field of the probe to where it is bright, in far fields, if no support is specified.
+
+    Weak modes, which then explain less of the noise, are tried again.
+    """
+    specified = selection.options.pupil
+    near = selection.kept.data.fresnel is not None
+    if near or not selection.refine.probe or selection.options.support is not None:
+        return
+    pupil = pupil_of(selection.estimate.modes)
+    if specified or pupil.region.mean() < selection.limits.pupil:
+        estimate, values = selection.estimate, ("limited", "not limited")
+        start = replace(
+            estimate, modes=pupil.project(estimate.modes), opr_modes=pupil.project(estimate.opr_modes)
+        )
+        selection.try_model("pupil", start, selection.refine, specified, values, pupil)
+        if selection.support is pupil:
+            _try_modes(selection)
+
+
+def _try_slices_again(selection: Selection) -> None:
+    """Try slices under further modes, without which they may have explained too little."""
+    if len(selection.estimate.modes) > len(selection.kept.data.probe):
+        try_slices(selection)
+
+
+def _try_variation(selection: Selection) -> None:
+    """Let the probe vary by one OPR mode more, as long as that helps; or by as many as are specified.
+
+    Probe and flux are refined, too: the flux takes what varies along the probe itself.
+    """
+    wanted, limits = selection.options.probe_variation, selection.limits
+    most = limits.opr_modes if wanted is None else wanted
+    if selection.estimate.slices > 1:  # which have a constant probe
+        return
+    while selection.options.probe is not False and (before := len(selection.estimate.opr_modes)) < most:
+        count = 1 if wanted is None else most - before
+        start, strength = add_variation(selection.kept, selection.estimate, count)
+        if wanted is None and strength < limits.variation:
+            if not before:
+                why = (
+                    f"score test of a probe that varies {strength:.2f}; must be at least {limits.variation:g}"
+                )
+                selection.record("OPR modes", "0", why)
+            return
+        flux = selection.options.flux is not False
+        refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
+        names, fixed = (str(before + count), str(before)), selection.refine
+        selection.try_model("OPR modes", start, refine, None if wanted is None else True, names)
+        if len(selection.estimate.opr_modes) == before:
+            return
+        for part in ("probe", "flux"):
+            if getattr(refine, part) and not getattr(fixed, part):
+                selection.forget(part)
+                selection.record(part, "refined", "as the probe varies")
+
+
+def _try_again(selection: Selection) -> None:
+    """Try positions and flux again where they were refused under a beam that explained clearly less.
+
+    A wrong probe hides errors of the positions.
+    """
+    for part in ("positions", "flux"):
+        hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
+        if hidden and not getattr(selection.refine, part):
+            selection.forget(part)
+            _try_part(part)(selection)
+
+
+def _try_nominal(selection: Selection) -> None:
+    """Return to nominal positions and flux where what was refined later brought more than they did.
+
+    They may have stood for a mode or a background.
+    """
+    data, options = selection.kept.data, selection.options
+    nominal = {"positions": data.positions.astype(np.float64), "flux": data.beam.flux}
+    for part, values in nominal.items():
+        needed = part == "flux" and selection.refine.probe_variation
+        explained = selection.deviance < selection.explained.get(part, -np.inf)
+        if explained and getattr(selection.refine, part) and getattr(options, part) is None and not needed:
+            selection.forget(part)
+            start = replace(selection.estimate, **{part: values})
+            refine = replace(selection.refine, **{part: False})
+            selection.try_model(part, start, refine, None, ("not refined", "refined"), simpler=True)
+
+
+HYPOTHESES = (
+    _try_part("probe"),
+    _try_part("positions"),
+    _try_part("flux"),
+    try_slices,
+    _try_modes,
+    _try_slices_again,
+    _try_variation,
+    _try_background,
+    _try_fewer_modes,
+    _try_nominal,
+    _try_again,
+    _try_less_variation,
+    _try_pupil,
+)
+"""What is tried, in order; a new one is an entry."""
+
+
+def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: SelectionOptions) -> np.ndarray:
+    """Return ``(N, N)`` where the search for a background starts: dark pixels, then expectation maximisation.
+
+    b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
+    """
+    data, f = likelihood.data, likelihood.normalisation
+    mean = data.amplitudes.statistics.mean_intensity
+    counted = np.sort(mean.ravel() if data.good is None else mean[data.good])
+    dark = counted[: max(1, round(limits.darkest * len(counted)))].mean()
+    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * counted.mean()), np.float32)
+    for _ in range(limits.background_steps):
+        there = replace(estimate, background=background)
+        slope = likelihood.evaluate(there, ("background",)).gradients["background"]
+        excess = slope * np.float32(likelihood.photon**2) / len(estimate.positions)  # 1 − ⟨n/λ⟩
+        background = background * (1 - np.minimum(excess, 0.9))
+    return background

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,10 +48,6 @@ class Prior:
     @property
     def _in_planes(self) -> bool:
         return self.kind != "none" and self.strength > 0
-
-    def weaker(self, share: float = 0.1) -> Prior:
-        """Return the same prior with a smaller λ."""
-        return replace(self, strength=share * self.strength)
 
     def stiffness(self, image: np.ndarray) -> np.ndarray | None:
         """Return the curvature by spatial frequency, about ``c s(k)^p (M, M)``, or None if there is none.

@@ -128,10 +128,11 @@ def _try_classical(selection: Selection) -> list[Trial]:
 def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
     """Try weights of the learned prior beside another, as long as a larger one explains more."""
     prior = start.hypothesis.prior
-    objective, estimate, tried = Objective(selection.kept, prior), start.estimate, list[Trial]()
+    estimate, tried = start.estimate, list[Trial]()
     for strength in STRENGTHS:
         learned = Learned(selection.options.network, strength)
-        estimate = fit_learned(objective, estimate, learned, selection.limits.learned_rounds).estimate
+        objective = Objective(selection.kept, prior, learned=learned)
+        estimate = fit_learned(objective, estimate, selection.limits.learned_rounds).estimate
         tried.append(_trial(selection, Regularisation(prior, learned), estimate))
         if len(tried) > 1 and tried[-1].score > tried[-2].score:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -14,11 +14,36 @@ import tensorflow as tf
 
 from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches hold
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.scan.dataset import Dataset
+
+
+class Cache(Protocol):
+    """Arrays by name; what takes less than ``least_seconds`` is computed again rather than kept."""
+
+    @property
+    def least_seconds(self) -> float: ...
+
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays ``(…)`` kept under a name; None: there are none."""
+
+    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep ``arrays (…)`` under a name."""
+
+
+class NoCache:
+    """Cache that keeps nothing."""
+
+    least_seconds = float("inf")
+
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        return None
+
+    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        return None
+
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -111,9 +136,8 @@ class ScanLikelihood:
         shared, background = tf.constant(estimate.modes), tf.constant(estimate.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(estimate.object, N)
-        total = {
-            name: np.zeros_like(getattr(estimate, name), order="C") for name in parts if name != "object"
-        }
+        own = [name for name in parts if name != "object"]
+        total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
             places, offsets, flux = self.filled(corners[part], fractions[part], estimate.flux[part])
@@ -122,12 +146,8 @@ class ScanLikelihood:
             values, gradients = step(patches, *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
-            slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in total}
-            return (
-                values.numpy(),
-                _of_varied_probe(slopes, estimate, part) if estimate.varies else slopes,
-                piece,
-            )
+            slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in own}
+            return values.numpy(), _of_varied_probe(slopes, estimate, part), piece
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
@@ -155,9 +175,8 @@ class ScanLikelihood:
         """
         corners, fractions = self.places(estimate)
         between = self.data.between if estimate.slices > 1 else None
-        step = likelihood_step(
-            self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel, between
-        )
+        moved, fresnel = bool(fractions.any()), self.data.fresnel
+        step = likelihood_step(self.noise, ("modes",), moved, None, fresnel, between)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
         gradients = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
@@ -197,30 +216,23 @@ class ScanLikelihood:
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
     def measured(self, part: slice) -> tf.Tensor:
-        """Return a chunk of measured amplitudes, ``(chunk, N, N)`` float32, in units of one (effective)
-        photon.
-        """
-        return self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
+        """Return a chunk of amplitudes ``(chunk, N, N)`` float32 in units of one (effective) photon."""
+        return self._chunks[part.start // self.chunk] if self.keeps else self._read(part)
 
     @cached_property
     def _chunks(self) -> list[tf.Tensor]:
         """All patterns, where TensorFlow computes."""
-        return [self._read_chunk(part) for part in self.slices]
+        return [self._read(part) for part in self.slices]
 
-    def _read_chunk(self, part: slice) -> tf.Tensor:
-        """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""
-        amplitudes, short = self._read(part), self.chunk - (part.stop - part.start)
-        if short:
-            amplitudes = np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
-        return tf.constant(amplitudes)
-
-    def _read(self, part: slice) -> np.ndarray:
-        """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""
+    def _read(self, part: slice) -> tf.Tensor:
+        """Zero frequency at sample 0, UNMEASURED where nothing was and in what fills the last chunk."""
         source = self.data.amplitudes if self.instead is None else self.instead
-        amplitudes = source[part] / np.float32(self.unit)
-        good = self.data.good
-        amplitudes = amplitudes if good is None else np.where(good, amplitudes, np.float32(UNMEASURED))
-        return np.fft.ifftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
+        amplitudes, good = source[part] / np.float32(self.unit), self.data.good
+        if good is not None:
+            amplitudes = np.where(good, amplitudes, np.float32(UNMEASURED))
+        amplitudes = np.fft.ifftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
+        short = self.chunk - (part.stop - part.start)
+        return tf.constant(np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED))
 
 
 def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: slice) -> dict[str, np.ndarray]:
@@ -228,6 +240,8 @@ def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: sl
 
     With g_j by ``P_0 + Σ_k w_jk V_k`` they are ``Σ_j g_j``, ``Σ_j conj(w_jk) g_j`` and ``⟨V_k, g_j⟩``.
     """
+    if not estimate.varies:
+        return slopes
     weights, gradients = estimate.opr_weights[part], dict(slopes)
     for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
         own = slopes[name][: len(weights)]
@@ -241,10 +255,7 @@ def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: sl
 
 
 def computed_with(wanted: set[str]) -> tuple[str, ...]:
-    """Return which gradients are computed where some are wanted: few sets, for few compiled functions.
-
-    All of them take a fifth longer than the fewest.
-    """
+    """Return which gradients are computed where some are wanted: few sets, for few compiled functions."""
     every = tuple(dict.fromkeys(ARGUMENTS.values()))
     sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), every)
     return next(names for names in sets if wanted <= set(names))

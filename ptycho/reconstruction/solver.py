@@ -8,27 +8,35 @@ over the refined parameters, by :mod:`~ptycho.reconstruction.quasi_newton` in th
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from ptycho.reconstruction.cache import NoCache
+from ptycho.files.atomic import sha256
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, denoiser_term
+from ptycho.reconstruction.learned import Learned, StoredNetwork, denoiser_term
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import NoCache, ScanLikelihood
 from ptycho.scan.probe import orthogonal_modes
 from ptycho.scan.probe_support import ProbeSupport
 
 OBJECT_ALONE = Refine(False)
+Watch = Callable[[Estimate, float], object]
+"""Observer of estimate and objective after a step."""
+
+
+def unwatched(estimate: Estimate, value: float) -> None:
+    """Do nothing: a :data:`Watch` that sees nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Fit:
     converged: bool
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return it as a :class:`~.cache.Cache` keeps it."""
+        """Return it as a cache keeps it."""
         counts = np.array([self.evaluations, int(self.converged)])
         return dict(vars(self.estimate)) | {"course": np.array(self.course), "counts": counts}
 
@@ -124,7 +132,7 @@ def fit(
     refine: Refine,
     steps: int,
     enough: float | None = None,
-    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
+    watch: Watch = unwatched,
 ) -> Fit:
     """Return the estimate after at most so many steps, or from which no step is clearly better.
 
@@ -159,7 +167,7 @@ def _fit(
     refine: Refine,
     steps: int,
     enough: float,
-    watch: Callable[[Estimate, float], object],
+    watch: Watch,
 ) -> Fit:
     estimate, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), objective.likelihood.data.between, objective.options
@@ -199,12 +207,10 @@ def _fit(
 def fit_from_constant(objective: Objective, start: Estimate, steps: int, projected: bool = False) -> Fit:
     """Fit the object alone from a constant, first under a tenth of the regulariser.
 
-    The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
-
-    Args:
-        projected: the difference map comes first; see :mod:`~.difference_map`.
+    The whole of it would hold back the edges and slopes that a constant lacks. ``projected``: the difference
+    map comes first; see :mod:`~.difference_map`. Other arguments: as :func:`fit`.
     """
-    weak = replace(objective, prior=objective.prior.weaker())
+    weak = replace(objective, prior=replace(objective.prior, strength=0.1 * objective.prior.strength))
     if projected:
         start = difference_map(objective.likelihood, start)
     enough = objective.options.preliminary
@@ -213,11 +219,7 @@ def fit_from_constant(objective: Objective, start: Estimate, steps: int, project
 
 
 def fit_to_the_end(
-    objective: Objective,
-    start: Estimate,
-    refine: Refine,
-    steps: int,
-    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
+    objective: Objective, start: Estimate, refine: Refine, steps: int, watch: Watch = unwatched
 ) -> Fit:
     """Refine the selected parameters until the beam has converged, then the object alone until it has.
 
@@ -228,7 +230,7 @@ def fit_to_the_end(
     left = steps - len(fitted.course) + 1
     if refine != OBJECT_ALONE and left:
         fitted = _joined(fitted, fit(objective, fitted.estimate, OBJECT_ALONE, left, watch=watch))
-    return _with_rounds(objective, fitted, watch)
+    return _joined(fitted, fit_learned(objective, fitted.estimate, watch=watch))
 
 
 def fit_further(
@@ -245,54 +247,34 @@ def fit_further(
         projected: try the difference map as a start, too, and keep the likelier end.
     """
     if objective.learned is not None and not holes:
-        few = min(steps, objective.options.round_steps)
-        return fit_learned(objective, start, objective.learned, 1, steps=few)
+        return fit_learned(objective, start, 1, steps=min(steps, objective.options.round_steps))
     starts = (start, difference_map(objective.likelihood, start)) if projected else (start,)
     fits = [fit(objective, initial, OBJECT_ALONE, steps) for initial in starts]
-    return _with_rounds(objective, min(fits, key=lambda fitted: fitted.course[-1]))
-
-
-def _with_rounds(
-    objective: Objective,
-    fitted: Fit,
-    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
-) -> Fit:
-    """Return a fit with the rounds of the learned prior behind it, if there is one."""
-    if objective.learned is None:
-        return fitted
-    return _joined(fitted, fit_learned(objective, fitted.estimate, objective.learned, watch=watch))
+    fitted = min(fits, key=lambda fitted: fitted.course[-1])
+    return _joined(fitted, fit_learned(objective, fitted.estimate))
 
 
 def fit_learned(
     objective: Objective,
     start: Estimate,
-    learned: Learned,
     rounds: int | None = None,
-    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
+    watch: Watch = unwatched,
     steps: int | None = None,
 ) -> Fit:
-    """Fit the object near a network's output, in so many ``rounds`` of ``steps``; see :mod:`~.learned`.
+    """Fit the object near the output of the objective's network, in ``rounds`` of ``steps``.
 
-    None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
+    See :mod:`~.learned`. None: those of the options. The beam stays as it is; the rest as in :func:`fit`.
+    Without a network nothing changes.
     """
-    fitted = Fit(start, [], 0, True)
-    for _ in range(objective.options.rounds if rounds is None else rounds):
-        fitted = _joined(fitted, _round(objective, fitted.estimate, learned, watch=watch, steps=steps))
+    fitted, learned, options = Fit(start, [], 0, True), objective.learned, objective.options
+    if learned is None:
+        return fitted
+    for _ in range(options.rounds if rounds is None else rounds):
+        anchor = denoiser_term(learned, objective.likelihood, fitted.estimate)
+        there, near = replace(fitted.estimate, object=anchor.target), replace(objective, anchor=anchor)
+        count = options.round_steps if steps is None else steps
+        fitted = _joined(fitted, fit(near, there, OBJECT_ALONE, count, watch=watch))
     return fitted
-
-
-def _round(
-    objective: Objective,
-    start: Estimate,
-    learned: Learned,
-    watch: Callable[[Estimate, float], object] = lambda estimate, value: None,
-    steps: int | None = None,
-) -> Fit:
-    """Apply a network, then fit a few steps near its output."""
-    anchor = denoiser_term(learned, objective.likelihood, start)
-    there = replace(start, object=anchor.target)
-    steps = objective.options.round_steps if steps is None else steps
-    return fit(replace(objective, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
@@ -374,3 +356,34 @@ def normalise(estimate: Estimate, power: float, refine: Refine) -> Estimate:
     return replace(
         estimate, object=image, modes=scale * modes, flux=flux, opr_modes=scale * estimate.opr_modes
     )
+
+
+def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int, *beside: object) -> str:
+    """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
+
+    ``beside``: further values that decide the fit: networks, or values with a unique representation.
+    """
+    noise, data, content = objective.likelihood, objective.likelihood.data, hashlib.sha256()
+    anchor = () if objective.anchor is None else (objective.anchor.target, objective.anchor.weight)
+    region = None if objective.support is None else objective.support.region
+    for array in (*vars(start).values(), *anchor, data.good, region):
+        content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+    patterns, of_patterns = data.amplitudes if noise.instead is None else noise.instead, hashlib.sha256()
+    for first in range(0, len(data.positions), noise.chunk):
+        of_patterns.update(np.ascontiguousarray(patterns[first : first + noise.chunk]).tobytes())
+    content.update(of_patterns.digest())
+    kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
+    others = [sha256(part.file) if isinstance(part, StoredNetwork) else repr(part) for part in beside]
+    far, fits = objective.support is not None and objective.support.far_field, (refine, steps)
+    settings = (far, objective.moves, objective.weight_waves, objective.prior, objective.options, *fits)
+    content.update(repr((kind, settings, others, program_version())).encode())
+    return content.hexdigest()[:24]
+
+
+@cache
+def program_version() -> str:
+    """Return the version of the installed package; empty if it is not installed."""
+    try:
+        return version("ptychopinn")
+    except PackageNotFoundError:
+        return ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array
@@ -14,11 +16,87 @@ from scipy.spatial import cKDTree
 
 from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
+from ptycho.progress import Progress
 from ptycho.scan.coverage import above
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import intensity_of
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.scan.windows import add_windows, placed_windows
+from ptycho.scan.windows import add_windows, inner_windows, placed_windows
+
+PredictStep = Callable[..., Any]
+"""``(x, offsets, probe[, start])`` of a batch → its regions ``(B, R, R)``, an array or a tensor."""
+Inputs = Callable[[np.ndarray], tuple[np.ndarray, ...]]
+
+
+def predict_scan(
+    regions: np.ndarray | FileArray,
+    step: PredictStep,
+    data: Dataset,
+    batch_size: int,
+    start: np.ndarray | None = None,
+) -> None:
+    """Write the object regions of all groups of a dataset into ``regions (G, R, R)``.
+
+    Args:
+        start: objects ``(I, M, M)`` complex64 to begin with, zero where nothing is known; None: a constant.
+    """
+    margin = (data.region_size - data.N + 1) // 2  # a region may reach beyond its object
+    canvas = None if start is None else np.pad(start, ((0, 0), (margin, margin), (margin, margin)))
+
+    def inputs(indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        known = data.normalised(data.groups[indices]), data.offsets[indices]
+        if canvas is None:
+            return known
+        places = zip(data.group_image[indices], data.origins[indices] + margin, strict=True)
+        cut = [inner_windows(canvas[i], place[None], data.region_size)[0] for i, place in places]
+        return *known, np.stack(cut).astype(np.complex64)
+
+    predict_into(regions, step, inputs, data.model_probe, batch_size)
+
+
+def predict_in_rounds(
+    regions: np.ndarray | FileArray,
+    step: PredictStep,
+    data: Dataset,
+    batch_size: int,
+    rounds: int,
+    start: np.ndarray | None = None,
+) -> None:
+    """Run :func:`predict_scan` several times; each round begins with the stitched objects of the last.
+
+    The first begins with ``start (I, M, M)``, or with zeros: the generator's constant.
+    """
+    shape = (data.n_images, data.object_size, data.object_size)
+    start = np.zeros(shape, np.complex64) if start is None else start
+    for _ in range(rounds - 1):
+        predict_scan(regions, step, data, batch_size, start)
+        start = stitch(regions, data, "probe").objects
+    predict_scan(regions, step, data, batch_size, start)
+
+
+def predict_into(
+    regions: np.ndarray | FileArray, step: PredictStep, inputs: Inputs, probe: np.ndarray, batch_size: int
+) -> None:
+    """Write the object regions of all groups into ``regions``.
+
+    The groups run in batches of ``batch_size``, the last one filled up and cropped afterwards, so that one
+    shape is compiled whatever their number.
+
+    Args:
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
+        inputs: indices ``(B,)`` of groups → normalised amplitudes ``(B, C, N, N)``, offsets ``(B, C, 2)``
+            and, if they begin with something, starts ``(B, R, R)``.
+        probe: ``s·f·P``, ``(K, N, N)`` complex64.
+    """
+    groups = len(regions)
+    patterns = inputs(np.zeros(1, int))[0].shape[1]
+    with closing(Progress("inference", groups * patterns)) as progress:
+        for start in range(0, groups, batch_size):
+            stop = min(start + batch_size, groups)
+            x, offsets, *starts = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
+            regions[start:stop] = np.asarray(step(x, offsets, probe, *starts))[: stop - start]
+            progress.advance((stop - start) * patterns)
+
 
 Regions = np.ndarray | FileArray
 
@@ -90,7 +168,7 @@ class Stitching:
 
 
 def _refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
-    from ptycho.reconstruction.refinement import refine  # which alone needs TensorFlow
+    from ptycho.reconstruction.inference import refine  # which alone needs TensorFlow
 
     return refine(objects, data, passes)
 
@@ -109,7 +187,7 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
     of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
     region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square whose side is the pitch of the
     groups and zero elsewhere, so that the squares of a regular grid tile (the published recipe).
-    ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.refinement.refine`. A
+    ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.inference.refine`. A
     pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
     the mean; the mask shows where the summed weight would be above a thousandth of its maximum all the same.
 

@@ -28,8 +28,9 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
-from ptycho.reconstruction.estimate import Estimate
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import illuminated, object_illumination
+from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.error_map import ErrorMap
@@ -125,7 +126,7 @@ def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions
     """Fit an estimate to other patterns; a learned prior is given them, too."""
     if objective.learned is None:
         return fit(objective, estimate, OBJECT_ALONE, options.steps).estimate
-    return fit_learned(objective, estimate, objective.learned, options.rounds).estimate
+    return fit_learned(objective, estimate, options.rounds).estimate
 
 
 def turn_towards(image: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -178,3 +179,68 @@ class Redrawn:
             width = np.sqrt(1 + np.square(self.excess * measured)) / 2
             drawn = measured + width * rng.standard_normal(measured.shape)
         return (self.unit * drawn).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class PhaseOptions:
+    """Options of the phase χ that is added, and of its fit."""
+
+    grain: float = 3.0  # pixels: σ of its features
+    height: float = 0.3  # rad: its standard deviation
+    steps: int = 30
+    bright: float = 0.5  # of the strongest illumination, above which it is compared
+    most_pixels: int = 2**21  # of the patterns in the middle that are fitted,
+    fewest: int = 36  # and of these at least
+
+
+def phase_left(
+    objective: Objective,
+    estimate: Estimate,
+    refine: Refine,
+    seed: int,
+    options: PhaseOptions = PhaseOptions(),
+) -> float:
+    """Return the share of a small smooth phase χ, put into the object of a fit, that the patterns leave.
+
+        O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩ over the well-illuminated pixels
+
+    O′ is what some steps on the patterns alone (no prior) make of it. Zero: the patterns determine the phase;
+    one: they do not, as in a near field whose illumination hardly varies across the sample.
+
+    Args:
+        objective: of the fit.
+        estimate: what it found, on the patterns of ``objective``.
+        refine: what was refined with the object: a probe that was found can hide what is wrong in it.
+        seed: of χ.
+    """
+    objective = replace(
+        objective, likelihood=replace(objective.likelihood, advance=silent), prior=NO_PRIOR, learned=None
+    )
+    data = objective.likelihood.data
+    most = data.held_by(options.most_pixels, options.fewest)
+    if len(estimate.positions) > 2 * most:
+        block = block_of(estimate, data.central(most))
+        objective, estimate = (
+            replace(objective, likelihood=patterns_of(objective.likelihood, block)),
+            cut(estimate, block),
+        )
+    illumination = object_illumination(estimate)
+    illuminated = illumination > options.bright * illumination.max()
+    put_in = draw_phase(illuminated, np.random.default_rng([seed, 11]), options)
+    start = replace(estimate, object=(estimate.object * np.exp(1j * put_in)).astype(np.complex64))
+    after = fit(objective, start, refine, options.steps, enough=0.0).estimate.object
+    left = np.angle(after * estimate.object.conj())
+    return float(
+        np.vdot(put_in[illuminated], left[illuminated]) / np.vdot(put_in[illuminated], put_in[illuminated])
+    )
+
+
+def draw_phase(
+    illuminated: np.ndarray, rng: np.random.Generator, options: PhaseOptions = PhaseOptions()
+) -> np.ndarray:
+    """Return χ, ``(M, M)`` float64: smooth, of mean and plane zero over the ``illuminated`` pixels."""
+    rows, columns = np.indices(illuminated.shape)
+    planes = np.stack([np.ones(illuminated.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
+    noise = gaussian_filter(rng.normal(size=illuminated.shape), options.grain)
+    smooth = noise - planes @ np.linalg.lstsq(planes[illuminated], noise[illuminated], rcond=None)[0]
+    return options.height * smooth / smooth[illuminated].std()

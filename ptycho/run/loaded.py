@@ -16,8 +16,7 @@ from ptycho.files.file_array import FileArray
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.reconstruction.inference import make_predict_step
-from ptycho.reconstruction.regions import PredictStep, predict_in_rounds, predict_into, predict_scan
-from ptycho.reconstruction.stitching import stitch
+from ptycho.reconstruction.stitching import PredictStep, predict_in_rounds, predict_into, predict_scan, stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset

@@ -10,7 +10,7 @@ from helpers.likelihood import Scan
 from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_options import ModelOptions
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.scan.coverage import covered_part, photon_noise
 
 

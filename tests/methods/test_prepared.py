@@ -15,10 +15,11 @@ from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
-from ptycho.methods import network, solver
+from ptycho.methods import solver
 from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
+from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -214,7 +215,8 @@ def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, genera
     scaled = found.with_probe(learned).scaled_to(found.power)
     for before, modes, beam in ((None, None, initial), (solved, None, found), (solved, learned, scaled)):
         echo = Echo(general, initial.probe[0])
-        made = network.reconstruct(prepared, echo, before, modes, None, RunContext(tmp_path))
+        inputs = MethodInputs(ASKED, RunContext(tmp_path), echo, modes)
+        made = METHODS[NETWORK](prepared, {} if before is None else {SOLVER: before}, inputs)
         same(made.beam, beam)
         same(echo.data.beam, beam.at(prepared.kept))
         assert (echo.start is None) == (before is None or not general)

@@ -11,7 +11,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel
 from ptycho.methods.solver import options_for, warm_start_of
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.model_options import ModelOptions
+from ptycho.reconstruction.selection import ModelOptions
 
 LEARNED = "learned, κ 2, beside second_order, λ 10"
 MODEL = {"probe": "refined", "positions": "not refined", "flux": "refined", "background": "not refined"}

@@ -13,8 +13,8 @@ from helpers.measurement import diffract
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
+from ptycho.reconstruction.inference import refine
 from ptycho.reconstruction.misfit import misfit, predictions
-from ptycho.reconstruction.refinement import refine
 from ptycho.scan.batches import batch_of
 from ptycho.scan.windows import cut_windows
 from ptycho.training.competitors import geometry_of

@@ -13,8 +13,8 @@ from ptycho.reconstruction.blocks import Blockwise, Task, cut, divide, fit_in_bl
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Objective, fit
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns

@@ -6,8 +6,8 @@ from helpers.likelihood import Scan, likelihood_of
 
 from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.run.file_cache import FileCache
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 from helpers.likelihood import N, Scan, distance, likelihood_of
 from helpers.reference import random_complex
 
-from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import Learned
-from ptycho.reconstruction.model_options import ModelOptions, SelectionOptions
 from ptycho.reconstruction.model_selection import first_noise, select_model
+from ptycho.reconstruction.scan_likelihood import NoCache
+from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_further
 
 FLOOR, SMALL = 0.02, 16 * N**2  # of the illumination; chunks of 16 patterns, in pixels

@@ -121,7 +121,7 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
     errors = []
     for strength in (1.0, 100.0):
         prior = Learned(towards(truth, likelihood), strength)
-        found = fit_learned(Objective(likelihood), estimate, prior)
+        found = fit_learned(Objective(likelihood, learned=prior), estimate)
         errors.append(distance(found.estimate.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
     term = denoiser_term(replace(prior, strength=2.0), likelihood, estimate)

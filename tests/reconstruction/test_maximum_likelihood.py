@@ -9,11 +9,10 @@ from helpers.datasets import single_patterns
 from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
 
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.hypotheses import HYPOTHESES
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
-from ptycho.reconstruction.model_options import ModelOptions, SelectionOptions
-from ptycho.reconstruction.model_selection import select_model
+from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
 from ptycho.scan.probe_support import ProbeSupport
 
 run = partial(solve, compile_xla=False)

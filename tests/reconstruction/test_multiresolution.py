@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from helpers.large_patterns import smooth_scan
 
-from ptycho.reconstruction.blocks import Blockwise
+from ptycho.reconstruction.blocks import Blockwise, estimate_of, multiresolution_start
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.multiresolution import estimate_of, multiresolution_start
+from ptycho.reconstruction.inference import likelihood_of
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import Objective
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset

@@ -11,9 +11,9 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config.waves import Fresnel
 from ptycho.evaluation.trust import phase_insensitive
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.phase_sensitivity import PhaseOptions, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
+from ptycho.reconstruction.uncertainty import PhaseOptions, draw_phase, phase_left
 
 N, STEP, COUNT = 24, 4, 4
 

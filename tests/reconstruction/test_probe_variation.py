@@ -15,13 +15,12 @@ from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.hypotheses import HYPOTHESES
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
-from ptycho.reconstruction.model_options import ModelOptions
-from ptycho.reconstruction.model_selection import select_model
+from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
+from ptycho.reconstruction.selection import ModelOptions
 from workflows.reconstruct.live_config import LiveConfig
 
 

@@ -13,8 +13,8 @@ from helpers.likelihood import intensity_of
 
 from ptycho.config import ConfigError
 from ptycho.progress import Progress
-from ptycho.reconstruction import refinement
-from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction import inference
+from ptycho.reconstruction.inference import refine
 from ptycho.reconstruction.stitching import stitch, stitch_each
 
 N, M = 16, 27
@@ -79,7 +79,7 @@ def misfit_of(objects, data, image):
 def test_progress_is_shown(dataset_of, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(refinement, "Progress", partial(Progress, line_s=0.0))
+    monkeypatch.setattr(inference, "Progress", partial(Progress, line_s=0.0))
     data = scan_of(dataset_of, np.random.default_rng(8))  # four patterns of each of two images
     refine(np.ones((2, M, M), np.complex64), data, 2)
     lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]

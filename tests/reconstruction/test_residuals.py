@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan
 
-from ptycho.reconstruction.residuals import Residuals, find_outliers, residuals
+from ptycho.reconstruction.misfit import Residuals, find_outliers, residuals
 
 PHOTONS = 3e4
 
@@ -20,7 +20,8 @@ def scan():
 
 def of(scan, data, image=None):
     image = scan.object if image is None else image
-    return residuals(image.astype(np.complex64), data, data.amplitudes.statistics.mean_intensity)
+    mean = data.amplitudes.statistics.mean_intensity
+    return residuals(image.astype(np.complex64), data, mean, np.arange(len(data.positions)))
 
 
 def neighbours(image, good):

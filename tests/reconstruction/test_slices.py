@@ -17,10 +17,10 @@ from ptycho.preparation.dataset import space_between_slices
 from ptycho.reconstruction import slice_selection
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import misfit
-from ptycho.reconstruction.model_options import ModelOptions
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
+from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors

@@ -17,7 +17,7 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
-from ptycho.reconstruction.regions import predict_scan
+from ptycho.reconstruction.stitching import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support

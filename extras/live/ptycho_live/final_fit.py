@@ -109,7 +109,9 @@ def _stages(
 
     def learned(estimate: Estimate, watch: Watch) -> Estimate:
         network = Learned(StoredNetwork(), options.denoiser_weight)
-        return fit_learned(objective, estimate, network, 1, watch, options.most_steps).estimate
+        return fit_learned(
+            replace(objective, learned=network), estimate, 1, watch, options.most_steps
+        ).estimate
 
     all_of_it = Refine(refined.probe, True)
     stages = [(0.4, OBJECT_ALONE, plain(OBJECT_ALONE))]

@@ -114,7 +114,7 @@ def make_example(
     estimate = fit(objective, start, OBJECT_ALONE, count).estimate
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))
-        estimate = fit_learned(objective, estimate, pull, rounds=int(rng.integers(1, 3))).estimate
+        estimate = fit_learned(replace(objective, learned=pull), estimate, int(rng.integers(1, 3))).estimate
     return _compared(likelihood, estimate, drawn.truth, drawn.exact)
 
 
