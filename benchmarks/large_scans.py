@@ -134,7 +134,7 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
     from benchmarks.generated_scan import generated_scan
     from ptycho.reconstruction.blocks import Blockwise, Stage, fit_in_blocks
     from ptycho.reconstruction.estimate import Estimate
-    from ptycho.reconstruction.inference import likelihood_of
+    from ptycho.reconstruction.scan_likelihood import likelihood_of
     from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 
     for count in counts:

@@ -37,8 +37,7 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import noise_unit
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, noise_unit
 from ptycho.reconstruction.solver import FIT, Objective, fit
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth

@@ -19,7 +19,7 @@ import numpy as np
 from ptycho.align.registration import Registration, RegistrationOptions
 from ptycho.align.sections import bring_together
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.inference import likelihood_of
+from ptycho.reconstruction.scan_likelihood import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares

@@ -25,9 +25,8 @@ from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import likelihood_of
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.scan_likelihood import likelihood_of, side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.dataset import Dataset

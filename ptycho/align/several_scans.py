@@ -19,9 +19,8 @@ from scipy import fft
 from scipy.ndimage import gaussian_filter
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import likelihood_of
 from ptycho.reconstruction.parameters import illuminated, object_illumination
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import Objective, fit, fit_from_constant
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.beam import Beam

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.config import check
-from ptycho.progress import Advance, Progress, silent
+from ptycho.progress import Progress
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.stitching import PredictStep, predict_scan
 from ptycho.scan.dataset import Dataset
@@ -42,14 +42,14 @@ def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_
 def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
     """Return the most likely objects near others: at most ``steps`` steps refine the object alone.
 
-    See :mod:`ptycho.reconstruction.solver`. Amplitudes that are not those of counts are taken as normal
-    numbers of one variance.
+    The probe and all else are known. See :mod:`ptycho.reconstruction.solver`. Amplitudes that are not those
+    of counts are taken as normal numbers of one variance. A step takes two transforms a pattern, or three
+    where it moves the probe.
 
     Args:
         objects: ``(I, M, M)`` complex64, in the units of the training data's objects.
         data: the patterns, in memory or in a file, their positions, and the probe.
-        steps: at most, each of two transforms a pattern, or three where it moves the probe; fewer where they
-            gain nothing more.
+        steps: at most; fewer where they gain nothing more.
 
     Returns:
         ``(I, M, M)`` complex64; an object without patterns stays as it is.
@@ -68,19 +68,6 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
             fitted = fit(Objective(likelihood), Estimate.of(part, refined[i]), OBJECT_ALONE, steps)
             refined[i] = fitted.estimate.object
             if fitted.converged:
-                log.info(
-                    "refinement: object %d is done after %d of %d steps", i, len(fitted.course) - 1, steps
-                )
+                done = len(fitted.course) - 1
+                log.info("refinement: object %d is done after %d of %d steps", i, done, steps)
     return refined
-
-
-def likelihood_of(data: Dataset, advance: Advance = silent) -> ScanLikelihood:
-    """Return the likelihood of a scan of one object: of photons, else of amplitudes of one variance."""
-    if data.counts:
-        return ScanLikelihood(data, data.normalisation, advance=advance)
-    return ScanLikelihood(data, data.normalisation, noise_unit(data), "gaussian", advance=advance)
-
-
-def noise_unit(data: Dataset, noise: float = 0.1) -> float:
-    """Return the amplitude of one effective photon for noise that is a share of the rms: twice the noise."""
-    return 2 * noise * float(np.sqrt(data.amplitudes.statistics.mean_energy)) / data.N

@@ -17,9 +17,8 @@ from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, more_modes
 from ptycho.reconstruction.holdout import hold_out, is_sparse
-from ptycho.reconstruction.inference import noise_unit
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood, noise_unit
 from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions, noise_ratio
 from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit

@@ -281,3 +281,15 @@ def side_by_side(
 def _workers(count: int) -> ThreadPoolExecutor:
     """Threads that stay: to start some for each evaluation takes a tenth of a small scan's time."""
     return ThreadPoolExecutor(count, WORKER)
+
+
+def likelihood_of(data: Dataset, advance: Advance = silent) -> ScanLikelihood:
+    """Return the likelihood of a scan of one object: of photons, else of amplitudes of one variance."""
+    if data.counts:
+        return ScanLikelihood(data, data.normalisation, advance=advance)
+    return ScanLikelihood(data, data.normalisation, noise_unit(data), "gaussian", advance=advance)
+
+
+def noise_unit(data: Dataset, noise: float = 0.1) -> float:
+    """Return the amplitude of one effective photon for noise that is a share of the rms: twice the noise."""
+    return 2 * noise * float(np.sqrt(data.amplitudes.statistics.mean_energy)) / data.N

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import likelihood_of
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import Comparison, Rule, compare_shares

@@ -10,8 +10,8 @@ from helpers.large_patterns import smooth_scan
 
 from ptycho.reconstruction.blocks import Blockwise, estimate_of, multiresolution_start
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.inference import likelihood_of
 from ptycho.reconstruction.parameters import object_illumination
+from ptycho.reconstruction.scan_likelihood import likelihood_of
 from ptycho.reconstruction.solver import Objective
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset

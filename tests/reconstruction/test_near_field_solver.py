@@ -14,9 +14,9 @@ from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.preparation.dataset import make_dataset
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import likelihood_of as photons_of
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.scan_likelihood import likelihood_of as photons_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination

@@ -15,8 +15,7 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.inference import likelihood_of
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
