@@ -367,7 +367,7 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
     points: list[tuple[float, float]] = []
     scoring, steps = 0.0, 0
 
-    def watch(estimate: Estimate, value: float, **_: object) -> None:
+    def watch(estimate: Estimate, value: float, *_: object) -> None:
         nonlocal scoring, steps
         if steps % 5 == 0:
             now = time.perf_counter()

@@ -217,12 +217,8 @@ class Course:
         """``every``: steps between scores, which cost a twentieth of a step, and the held-out positions."""
         self._prepared, self._on_event, self._step, self._every = prepared, on_event, 0, every
 
-    def watch(
-        self, estimate: Estimate, objective: float, /, refine: Refine, likelihood: ScanLikelihood
-    ) -> None:
-        """Send a ``step`` event with the objective −log p and, now and then, the deviance of held-out
-        patterns.
-        """
+    def watch(self, estimate: Estimate, objective: float, refine: Refine, likelihood: ScanLikelihood) -> None:
+        """Send a ``step`` event with −log p and, now and then, the deviance of held-out patterns."""
         if self._on_event is ignore:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -39,17 +37,8 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe_support import pupil_of
 
-
-class Watch(Protocol):
-    """Observer of estimate and objective after a step, with what is refined and the likelihood of the fit."""
-
-    def __call__(
-        self, estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood
-    ) -> object: ...
-
-
-def unwatched(estimate: Estimate, value: float, /, refine: Refine, likelihood: ScanLikelihood) -> None:
-    """Do nothing: a :class:`Watch` that sees nothing."""
+Watch = Callable[[Estimate, float, Refine, ScanLikelihood], object]
+"""Observer of estimate and objective after a step, with what is refined and the likelihood of the fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +85,7 @@ def solve(
     seed: int,
     compile_xla: bool = True,
     advance: Advance = silent,
-    watch: Watch = unwatched,
+    watch: Watch = lambda estimate, value, refine, likelihood: None,
     blockwise: Blockwise | None = None,
     on_decision: Callable[[Finding], object] = lambda decision: None,
     warm_start: WarmStart | None = None,
@@ -104,15 +93,12 @@ def solve(
     """Return the most likely object and beam of a scan of one object; see the module's text.
 
     Args:
-        data: the patterns, under the initial beam.
+        data: the patterns, under the initial beam, or that of ``warm_start``.
         options: what is refined, and how.
         seed: of what is held out.
-        compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
         watch: called after every step on the whole scan, if it is one block.
-        blockwise: it is fitted where it is more.
         on_decision: called with each decision when it is made.
-        warm_start: an earlier result; the data's beam is that of it.
     """
     blockwise = blockwise or Blockwise()
     if blockwise.divides(data):
@@ -132,10 +118,9 @@ def solve(
             selection.estimate, selection.refine, chosen.prior, options.selection.core_steps
         ).estimate
     beam = selection.estimate
+    kept_share = selection.holdout.kept_share
     start = Estimate.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
-    start = replace(
-        start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
-    )
+    start = replace(start, modes=beam.modes, background=beam.background / np.float32(kept_share))
     varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
@@ -145,14 +130,11 @@ def solve(
         start = _beam_in_the_middle(selection, objective, start)
         stages = FROM_DIFFERENCE_MAP if selection.projected else FROM_NOTHING
         weak = replace(objective, prior=selection.prior)
-        if not selection.projected and (
-            coarse := multiresolution_start(weak, start, options.steps, blockwise)
-        ):
+        coarse = None if selection.projected else multiresolution_start(weak, start, options.steps, blockwise)
+        if coarse is not None:
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
-        start = replace(
-            start, object=selection.estimate.object / np.float32(np.sqrt(selection.holdout.kept_share))
-        )
+        start = replace(start, object=beam.object / np.float32(np.sqrt(kept_share)))
     else:
         start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
@@ -195,7 +177,10 @@ def _finish(
 ) -> Fit:
     """Fit a whole scan to its end, in blocks where it is large; slices until gains are small."""
     likelihood = objective.likelihood
-    watched = partial(watch, refine=refine, likelihood=likelihood)
+
+    def watched(estimate: Estimate, value: float) -> None:
+        watch(estimate, value, refine, likelihood)
+
     if start.slices > 1:
         return fit(objective, start, refine, 2 * steps, objective.options.enough / 5, watched)
     if blockwise.divides(likelihood.data):
@@ -221,11 +206,9 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
         return start
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
-    some = replace(
-        objective, likelihood=replace(objective.likelihood, data=part, advance=silent), learned=None
-    )
-    flat = np.ones((part.object_size,) * 2)
-    there = Estimate.of(part, flat, len(start.modes), objective.likelihood.normalisation)
+    likelihood = replace(objective.likelihood, data=part, advance=silent)
+    some, flat = replace(objective, likelihood=likelihood, learned=None), np.ones((part.object_size,) * 2)
+    there = Estimate.of(part, flat, len(start.modes), likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
     first = objective.options.first
@@ -245,8 +228,7 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
 
 def fit_object(objective: Objective, data: Dataset, steps: int, enough: float | None = None) -> np.ndarray:
     """Fit an object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
-    start = Estimate.of(
-        data, np.ones((data.object_size,) * 2), normalisation=objective.likelihood.normalisation
-    )
+    flat = np.ones((data.object_size,) * 2)
+    start = Estimate.of(data, flat, normalisation=objective.likelihood.normalisation)
     start = multiresolution_start(objective, start, steps) or start
     return fit(objective, start, OBJECT_ALONE, steps, enough).estimate.object[None]

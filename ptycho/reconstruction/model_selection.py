@@ -46,14 +46,12 @@ def select_model(
     flat = np.ones((kept.data.object_size,) * 2)
     image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
     estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
-    selection = Selection(
-        noise, kept, held, options, estimate, support=options.support, on_decision=on_decision
-    )
-    first = (
-        _begin(selection)
-        if initial_object is None
-        else selection.fit(estimate, OBJECT_ALONE, selection.prior)
-    )
+    support = options.support
+    selection = Selection(noise, kept, held, options, estimate, support=support, on_decision=on_decision)
+    if initial_object is None:
+        first = _begin(selection)
+    else:
+        first = selection.fit(estimate, OBJECT_ALONE, selection.prior)
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:
@@ -87,8 +85,7 @@ def _begin(selection: Selection) -> Fit:
 
 
 def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:
-    """Return the core's likelihood under the specified noise; where photons are not known, its strength is
-    that of the residuals of the object alone."""
+    """Return the core's likelihood; noise of unknown strength is that of the object's residuals alone."""
     limits = options.selection
     part = limits.core(data)
     kind = options.noise if options.noise != "auto" else "poisson" if data.counts else "gaussian"
@@ -117,10 +114,9 @@ def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
         return image
     first = data.central(len(core.positions))[0]
     corner = np.rint(data.positions[first] - core.positions[0]).astype(int)
-    side, margin = core.object_size, core.object_size
-    padded = np.pad(image, margin, mode="edge")
-    row, column = corner + margin
-    return padded[row : row + side, column : column + side]
+    side = core.object_size
+    row, column = corner + side
+    return np.pad(image, side, mode="edge")[row : row + side, column : column + side]
 
 
 def _try_part(part: str) -> Callable[[Selection], None]:
@@ -150,10 +146,8 @@ def _try_modes(selection: Selection) -> None:
 
 def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
-        start = replace(
-            selection.estimate,
-            background=first_background(selection.kept, selection.estimate, selection.limits),
-        )
+        background = first_background(selection.kept, selection.estimate, selection.limits)
+        start = replace(selection.estimate, background=background)
         refine = replace(selection.refine, background=True)
         selection.try_model("background", start, refine, selection.options.background)
 
@@ -188,16 +182,14 @@ def _try_pupil(selection: Selection) -> None:
 
     Weak modes, which then explain less of the noise, are tried again.
     """
-    specified = selection.options.pupil
+    specified, estimate = selection.options.pupil, selection.estimate
     near = selection.kept.data.fresnel is not None
     if near or not selection.refine.probe or selection.options.support is not None:
         return
-    pupil = pupil_of(selection.estimate.modes)
+    pupil = pupil_of(estimate.modes)
     if specified or pupil.region.mean() < selection.limits.pupil:
-        estimate, values = selection.estimate, ("limited", "not limited")
-        start = replace(
-            estimate, modes=pupil.project(estimate.modes), opr_modes=pupil.project(estimate.opr_modes)
-        )
+        modes, opr_modes = pupil.project(estimate.modes), pupil.project(estimate.opr_modes)
+        start, values = replace(estimate, modes=modes, opr_modes=opr_modes), ("limited", "not limited")
         selection.try_model("pupil", start, selection.refine, specified, values, pupil)
         if selection.support is pupil:
             _try_modes(selection)
@@ -223,10 +215,10 @@ def _try_variation(selection: Selection) -> None:
         start, strength = add_variation(selection.kept, selection.estimate, count)
         if wanted is None and strength < limits.variation:
             if not before:
-                why = (
-                    f"score test of a probe that varies {strength:.2f}; must be at least {limits.variation:g}"
+                least = f"must be at least {limits.variation:g}"
+                selection.record(
+                    "OPR modes", "0", f"score test of a probe that varies {strength:.2f}; {least}"
                 )
-                selection.record("OPR modes", "0", why)
             return
         flux = selection.options.flux is not False
         refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)

@@ -70,9 +70,8 @@ def select_regulariser(selection: Selection) -> Regularisation:
         selected = replace(selected, learned=Learned(options.network, options.strength))
         compared = f"κ as specified; {compared}"
     selection.tried, selection.estimate = [none, *tried], chosen.estimate
-    selection.record(
-        "regulariser", selected.name, f"deviance of held-out {selection.holdout.kind}: {compared}"
-    )
+    why = f"deviance of held-out {selection.holdout.kind}: {compared}"
+    selection.record("regulariser", selected.name, why)
     return selected
 
 
@@ -85,10 +84,8 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
 def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:
     """Return the trial of the largest λ that explains held-out patterns as well as the best of its kind.
 
-    If they do not distinguish two weights, the stronger one leaves less noise.
-
-    Args:
-        others: of each kind, the weakest first.
+    If they do not distinguish two weights, the stronger one leaves less noise. ``others``: of each kind, the
+    weakest first.
     """
     kind = best.hypothesis.prior.kind
     same_kind = [trial for trial in others if trial.hypothesis.prior.kind == kind]
@@ -110,11 +107,8 @@ def _try_classical(selection: Selection) -> list[Trial]:
     tried = [attempt(selection.estimate, Prior())]
     for kind in selection.options.classical:
         best = best_of(tried)
-        estimate, score, least = (
-            best.estimate,
-            np.inf,
-            selection.limits.next_kind * best.hypothesis.prior.strength,
-        )
+        least = selection.limits.next_kind * best.hypothesis.prior.strength
+        estimate, score = best.estimate, np.inf
         for strength in kind_of(kind).strengths:
             if strength < least:
                 continue

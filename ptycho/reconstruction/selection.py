@@ -60,9 +60,7 @@ class SelectionOptions:
     def core(self, data: Dataset) -> Dataset:
         """Return the patterns nearest to the middle of a scan; all, if they are not many more."""
         most = data.held_by(self.core_pixels, self.count(data.N))
-        if len(data.positions) <= 1.5 * most:
-            return data
-        return data.cut_out(data.central(most))
+        return data if len(data.positions) <= 1.5 * most else data.cut_out(data.central(most))
 
 
 @dataclass(frozen=True)
@@ -261,25 +259,16 @@ class Selection:
         where it is dark; there any intensity that is added predicts better.
         """
         photons = float(estimate.background.sum()) / self.noise.photon**2
-        return (
-            not photons
-            or photons
-            > self.limits.background_excess
-            * 2
-            * estimate.slices
-            * illuminated_pixels(estimate)
-            / len(estimate.positions)
-        )
+        numbers = self.limits.background_excess * 2 * estimate.slices * illuminated_pixels(estimate)
+        return not photons or photons > numbers / len(estimate.positions)
 
     def describe(self, gain: Comparison, taken: bool) -> str:
         """Return how the deviance of what is held out changes, as a line for the log."""
         middle = float(np.exp(self.deviance))
         after = middle * np.exp(-gain.gain)
         change = (("falls", "rises") if taken else ("would fall", "would rise"))[int(after >= middle)]
-        return (
-            f"deviance of held-out {self.holdout.kind} {change} {middle:.4f} → {after:.4f} ± "
-            f"{after * gain.error:.4f}"
-        )
+        values = f"{middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
+        return f"deviance of held-out {self.holdout.kind} {change} {values}"
 
     def learn_noise(self) -> None:
         """Take the noise from the residuals where photons are not known, once more is refined."""

@@ -9,14 +9,12 @@ two slices at the best distance. The further mode must not explain as much in th
 modes are selected. Later hypotheses include the slices.
 
 The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
-of wrapped phases ends in a wrong minimum. Patterns hardly depend on phases of low spatial frequency that have
-opposite signs in neighbouring slices; :mod:`~ptycho.reconstruction.preconditioner` scales steps along them.
+of wrapped phases ends in a wrong minimum.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +22,9 @@ from ptycho.config.waves import FreeSpace
 from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.selection import Selection
 from ptycho.reconstruction.solver import Objective, fit
 from ptycho.scan.comparison import REFINED, compare_shares
-
-if TYPE_CHECKING:  # which knows this hypothesis
-    from ptycho.reconstruction.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -48,41 +44,31 @@ class Layers:
     Attributes:
         kept: likelihood of what is fitted, with the free space between the slices.
         holdout: what is held out, with the same.
+        space: between neighbouring slices.
         estimate: object ``(L, M, M)`` and beam.
         scores: deviance per pixel of what is held out, ``(J,)``.
     """
 
     kept: ScanLikelihood
     holdout: HoldOut
+    space: FreeSpace
     estimate: Estimate
     scores: np.ndarray
 
-    @property
-    def space(self) -> FreeSpace:
-        """Free space between neighbouring slices."""
-        assert self.kept.data.between is not None
-        return self.kept.data.between
 
-    @property
-    def mean(self) -> float:
-        """Mean log-deviance of what is held out."""
-        return float(np.log(self.scores).mean())
-
-
-def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None:
+def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> None:
     """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
 
     A selection of which lengths are not known, or that has slices, stays as it is.
     """
-    limits, space, options = limits or SliceOptions(), selection.noise.data.between, selection.options
+    space, options = selection.noise.data.between, selection.options
     if space is None or options.slices == 1 or selection.estimate.slices > 1:
         return
     refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
     selection.forget("slices")
     if options.slices is not None:
-        best = _fit_slices(
-            selection, root_of(thin.object, options.slices), thin, space, refine, 2 * limits.steps
-        )
+        root, steps = root_of(thin.object, options.slices), 2 * limits.steps
+        best = _fit_slices(selection, root, thin, space, refine, steps)
         clearly = compare_shares(best.scores, selection.scores)
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
@@ -93,7 +79,11 @@ def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return
-    mode = _with_further_mode(selection, refine)
+    mode = None  # the scores of a thin object under one mode more; None: modes are specified
+    if options.modes is None:
+        start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
+        fitted = selection.fit(start, refine, selection.prior)
+        mode = selection.holdout.score(fitted.estimate, refine)
     if mode is not None and compare_shares(mode, best.scores).passes(REFINED):
         # with the mode, slices are tried again
         why = selection.describe(gain, False)
@@ -107,16 +97,6 @@ def try_slices(selection: Selection, limits: SliceOptions | None = None) -> None
         selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
         return
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
-
-
-def _with_further_mode(selection: Selection, refine: Refine) -> np.ndarray | None:
-    """Return the scores ``(J,)`` of a thin object under one mode more; None: modes are specified."""
-    thin = selection.estimate
-    if selection.options.modes is not None:
-        return None
-    start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
-    fitted = selection.fit(start, refine, selection.prior)
-    return selection.holdout.score(fitted.estimate, refine)
 
 
 def root_of(image: np.ndarray, count: int) -> np.ndarray:
@@ -136,12 +116,8 @@ def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> Non
         selection.record("probe", "refined", "as the object has slices")
     selection.kept, selection.holdout = layers.kept, layers.holdout
     selection.noise = _apart(selection.noise, layers.space)
-    selection.estimate, selection.refine, selection.scores, selection.last = (
-        layers.estimate,
-        refine,
-        layers.scores,
-        None,
-    )
+    selection.estimate, selection.refine = layers.estimate, refine
+    selection.scores, selection.last = layers.scores, None
 
 
 def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
@@ -156,10 +132,9 @@ def _fit_slices(
     kept, out = (_apart(likelihood, space) for likelihood in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
     objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
-    estimate = fit(
-        objective, replace(beam, object=slices), refine, steps, objective.options.preliminary
-    ).estimate
-    return Layers(kept, holdout, estimate, holdout.score(estimate, refine))
+    start = replace(beam, object=slices)
+    estimate = fit(objective, start, refine, steps, objective.options.preliminary).estimate
+    return Layers(kept, holdout, space, estimate, holdout.score(estimate, refine))
 
 
 def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceOptions) -> Layers:
@@ -168,10 +143,9 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
         for _ in range(limits.rounds):
             start, length = best.estimate, best.space.length
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
-            tried = [
-                _fit_slices(selection, start.object, start, space, refine, limits.steps) for space in spaces
-            ]
-            best = min(tried, key=lambda layers: layers.mean)
+            beam = start.object, start
+            tried = [_fit_slices(selection, *beam, space, refine, limits.steps) for space in spaces]
+            best = min(tried, key=lambda layers: float(np.log(layers.scores).mean()))
             if best is tried[0]:
                 break
     return best
