@@ -63,36 +63,26 @@ class Parameters:
         Args:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
-            support: as the attribute.
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """
         brightness, slopes, energies = _curvatures(estimate)
-        curvature = {
-            "object": np.broadcast_to(object_illumination(estimate), estimate.object.shape),
-            "modes": np.broadcast_to(brightness, estimate.modes.shape),
-            "positions": np.broadcast_to(slopes[:, None], estimate.positions.shape),
-            "flux": energies,
-            "background": np.full(estimate.background.shape, len(estimate.positions), np.float32),
-            "opr_modes": np.broadcast_to(brightness, estimate.opr_modes.shape),
-            "opr_weights": weight_curvature(estimate),
-        }
-        wanted = {
-            "object": refine.object,
-            "modes": refine.probe,
-            "positions": refine.positions,
-            "flux": refine.flux,
-            "background": refine.background,
-            "opr_modes": refine.probe and estimate.varies,
-            "opr_weights": refine.probe_variation and estimate.varies,
+        varied, count = estimate.varies, np.array(len(estimate.positions), np.float32)
+        parts: dict[str, tuple[bool, np.ndarray]] = {  # whether it is refined, and its curvature
+            "object": (refine.object, object_illumination(estimate)),
+            "modes": (refine.probe, brightness),
+            "positions": (refine.positions, slopes[:, None]),
+            "flux": (refine.flux, energies),
+            "background": (refine.background, count),
+            "opr_modes": (refine.probe and varied, brightness),
+            "opr_weights": (refine.probe_variation and varied, weight_curvature(estimate)),
         }
         scales = {}
-        for name, is_refined in wanted.items():
+        for name, (is_refined, curvature) in parts.items():
             if is_refined:
+                whole = floored(np.broadcast_to(curvature, getattr(estimate, name).shape)) + 1e-30
                 added = diagonal if name == "object" else 0.0
-                scales[name] = np.sqrt(4 * (floored(curvature[name]) + 1e-30) / photon**2 + added).astype(
-                    np.float32
-                )
+                scales[name] = np.sqrt(4 * whole / photon**2 + added).astype(np.float32)
         columns, inside = _model(estimate.positions, model)
         waves = None if weight_waves is None else cosines(len(estimate.positions), weight_waves)
         return cls(estimate, scales, columns, inside, support, not (refine.object or refine.probe), waves)
@@ -117,60 +107,47 @@ class Parameters:
 
     def estimate(self, u: np.ndarray) -> Estimate:
         """Return the estimate that a vector ``u (n,)`` float32 stands for."""
-        values = {name: part / self.scales[name] for name, part in self._parts(u).items()}
-        changed: dict[str, np.ndarray] = {}
-        for name, value in values.items():
-            if name == "positions":
-                farthest = np.subtract(self.base.object.shape[-2:], self.base.modes.shape[-1])
-                changed[name] = np.clip(self.base.positions + self._modelled(value), 0, farthest)
-            elif name == "flux":
-                changed[name] = self.base.flux + self._centred(value)
-            elif name == "modes":
-                changed[name] = self._masked(value)
-            elif name == "opr_modes":
-                changed[name] = self.base.opr_modes + self._beside_the_first(value - self.base.opr_modes)
-            elif name == "opr_weights":
-                changed[name] = self._smoothed(value)
+        changed = {name: part / self.scales[name] for name, part in self._parts(u).items()}
+        for name, value in changed.items():
+            if name in ("positions", "flux", "opr_modes"):
+                base = getattr(self.base, name)
+                change = value - base if name == "opr_modes" else value
+                changed[name] = base + self._allowed(name, change)
             elif name == "background":
                 changed[name] = np.square(value)
             else:
-                changed[name] = value
+                changed[name] = self._allowed(name, value)
+        if "positions" in changed:
+            farthest = np.subtract(self.base.object.shape[-2:], self.base.modes.shape[-1])
+            changed["positions"] = np.clip(changed["positions"], 0, farthest)
         return replace(self.base, **changed)
 
     def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
         """Return the gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
-        slopes = dict(gradients)
-        if "positions" in slopes:
-            slopes["positions"] = self._modelled(slopes["positions"])
-        if "flux" in slopes:
-            slopes["flux"] = self._centred(slopes["flux"])
-        if "modes" in slopes:
-            slopes["modes"] = self._masked(slopes["modes"])
-        if "opr_modes" in slopes:
-            slopes["opr_modes"] = self._beside_the_first(slopes["opr_modes"])
-        if "opr_weights" in slopes:
-            slopes["opr_weights"] = self._smoothed(slopes["opr_weights"])
+        slopes = {name: self._allowed(name, gradients[name]) for name in self.scales}
         if "background" in slopes:
             root = self._parts(u)["background"] / self.scales["background"]
             slopes["background"] = 2 * root * slopes["background"]
         return self._joined({name: slopes[name] / scale for name, scale in self.scales.items()})
 
-    def _centred(self, flux: np.ndarray) -> np.ndarray:
-        return flux if self.mean_flux else flux - flux.mean()
-
-    def _modelled(self, moves: np.ndarray) -> np.ndarray:
-        along = self.columns @ (self.columns.T @ moves)
-        return along if self.inside else moves - along
-
-    def _masked(self, modes: np.ndarray) -> np.ndarray:
-        return modes if self.support is None else self.support.project(modes)
-
-    def _smoothed(self, weights: np.ndarray) -> np.ndarray:
-        return weights if self.waves is None else self.waves @ (self.waves.T @ weights)
+    def _allowed(self, name: str, change: np.ndarray) -> np.ndarray:
+        """Return the orthogonal projection of changes of a part on those that its model allows."""
+        if name == "positions":
+            along = self.columns @ (self.columns.T @ change)
+            return along if self.inside else change - along
+        if name == "flux" and not self.mean_flux:
+            return change - change.mean()
+        if name == "modes" and self.support is not None:
+            return self.support.project(change)
+        if name == "opr_modes":
+            return self._beside_the_first(change if self.support is None else self.support.project(change))
+        if name == "opr_weights" and self.waves is not None:
+            return self.waves @ (self.waves.T @ change)
+        return change
 
     def _beside_the_first(self, changes: np.ndarray) -> np.ndarray:
-        """Of changes ``(K', N, N)`` what the support holds; orthogonal to P_0 if weights are refined, too."""
-        first, changes = self.base.modes[0], self._masked(changes)
+        """Return the part of ``changes (K', N, N)`` that is orthogonal to P_0 if weights are refined, too."""
+        first = self.base.modes[0]
         if "opr_weights" not in self.scales:
             return changes
         along = np.tensordot(changes, first.conj(), 2) / np.vdot(first, first).real
@@ -179,7 +156,7 @@ class Parameters:
     def _joined(self, parts: dict[str, np.ndarray]) -> np.ndarray:
         """Real and imaginary parts beside each other, float32."""
         real = []
-        for name in self.names:
+        for name in self.scales:
             kind = np.complex64 if name in COMPLEX else np.float32
             real.append(np.ascontiguousarray(parts[name], kind).view(np.float32).ravel())
         return np.concatenate(real)
@@ -187,21 +164,17 @@ class Parameters:
     def _parts(self, u: np.ndarray) -> dict[str, np.ndarray]:
         parts, begin = {}, 0
         for name, scale in self.scales.items():
-            waves = name in COMPLEX
-            count = scale.size * (2 if waves else 1)
-            part = u[begin : begin + count]
-            parts[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
-            begin += count
+            end = begin + scale.size * (2 if name in COMPLEX else 1)
+            part = u[begin:end].view(np.complex64 if name in COMPLEX else np.float32)
+            parts[name], begin = part.reshape(scale.shape), end
         return parts
 
 
 def object_illumination(estimate: Estimate) -> np.ndarray:
     """Return ``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
     corners = np.floor(estimate.positions + 0.5).astype(np.int64)
-    intensity, illumination = (
-        np.sum(np.abs(estimate.modes) ** 2, axis=0),
-        np.zeros(estimate.object.shape[-2:], np.float32),
-    )
+    intensity = np.sum(np.abs(estimate.modes) ** 2, axis=0)
+    illumination = np.zeros(estimate.object.shape[-2:], np.float32)
     for part in _parts(len(corners)):
         flux = estimate.flux[part].astype(np.float32) ** 2
         add_windows_to(illumination, flux[:, None, None] * intensity, corners[part])
@@ -254,15 +227,11 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     constant = np.ones((len(positions), 1))
     if model == "each":
         return np.zeros((len(positions), 0)), False
-    if model == "affine":
-        columns, inside = centred, True
-    else:
-        columns = (
-            constant if model == "affine_and_independent" else np.concatenate([constant, centred], axis=1)
-        )
-        inside = False
+    columns = {"affine": centred, "affine_and_independent": constant}.get(model)
+    if columns is None:
+        columns = np.concatenate([constant, centred], axis=1)
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
+    return left[:, values > 1e-9 * max(values.max(), 1e-30)], model == "affine"
 
 
 def illuminated_pixels(estimate: Estimate) -> int:
@@ -276,9 +245,7 @@ def illuminated(illumination: np.ndarray, share: float = 0.1) -> np.ndarray:
 
 
 def floored(curvature: np.ndarray, share: float = 1e-3) -> np.ndarray:
-    """Return a curvature ``(…)``, a ``share`` of its maximum at least: it holds back what is hardly
-    illuminated.
-    """
+    """Return a curvature ``(…)``, a ``share`` of its maximum at least; that holds back dim parts."""
     return np.maximum(curvature, share * curvature.max())
 
 
