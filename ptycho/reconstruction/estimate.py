@@ -45,21 +45,21 @@ class Estimate:
     ) -> Estimate:
         """Return that of a dataset, with an object ``(M, M)``, or slices of one.
 
-        Args:
-            modes: so many; None: those that it has.
-            normalisation: f, in whose units it is; None: the dataset's own.
+        ``modes``: so many; None: those that it has. ``normalisation``: f, in whose units it is; None: the
+        dataset's own.
         """
         ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
         known, background = ratio * data.model_probe, data.model_background
         wanted = len(known) if modes is None else modes
-        return cls(
+        constant = cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * (np.zeros((data.N, data.N), np.float32) if background is None else background),
-            *_variation(data, ratio),
         )
+        varied, weights = data.model_opr_modes, data.beam.opr_weights
+        return constant if varied is None else constant.varied_by(ratio * varied, weights)
 
     @property
     def slices(self) -> int:
@@ -139,11 +139,3 @@ def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray
         scale = np.sqrt(power * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(new) ** 2))
         modes.append(scale * new)
     return np.stack(modes).astype(np.complex64)
-
-
-def _variation(data: Dataset, ratio: np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """The dataset's OPR modes and weights, in the units of an estimate; none where the probe is constant."""
-    varied, weights = data.model_opr_modes, data.beam.opr_weights
-    if varied is None or weights is None:
-        return np.zeros((0, data.N, data.N), np.complex64), np.zeros((len(data.positions), 0), np.complex64)
-    return ratio * varied, weights

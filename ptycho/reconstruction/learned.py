@@ -13,7 +13,7 @@ gradient of the data term: Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 3
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,7 +53,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a network is shown of an estimate: see :func:`view`.
+    """Input of a network, from an estimate: see :func:`view`.
 
     Attributes:
         inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
@@ -87,10 +87,9 @@ def view(likelihood: ScanLikelihood, estimate: Estimate, options: ViewOptions = 
         for wave in (estimate.object, -(deviation**2) * gradient)
     )
     inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
-    relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)[
-        ..., None
-    ]
-    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, illumination, box)
+    relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -options.span, options.span)
+    shown = inputs.astype(np.float32), relative[..., None].astype(np.float32)
+    return View(*shown, noise, deviation, illumination, box)
 
 
 def denoiser_term(
@@ -98,8 +97,7 @@ def denoiser_term(
 ) -> Anchor:
     """Return a network's output for the object, as a penalty on the distance to it.
 
-    Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest
-    illumination.
+    Where the illumination is weak the object is held as it is, by the weight of a tenth of the strongest.
     """
     shown = view(likelihood, estimate, options)
     change = apply(learned.network, shown.inputs, shown.relative)
@@ -124,20 +122,13 @@ def apply(
     """
     height, width, _ = inputs.shape
     output = np.zeros((height, width, 2), np.float32)
-    parts = (_tiles(side, tile, reach) for side in (height, width))
-    for (row, rows), (column, columns) in itertools.product(*parts):
-        shown = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
-        part = network(*shown).numpy()[0]
-        inner = part[row.start - rows.start :, column.start - columns.start :]
-        output[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
+    for top, left in itertools.product(range(0, height, tile), range(0, width, tile)):
+        first = max(top - reach, 0), max(left - reach, 0)  # of the input on which the output depends
+        around = np.s_[first[0] : top + tile + reach, first[1] : left + tile + reach]
+        part = network(*(tf.constant(a[None, *around]) for a in (inputs, relative))).numpy()[0]
+        inner = part[top - first[0] :, left - first[1] :][:tile, :tile]
+        output[top : top + tile, left : left + tile] = inner
     return output
-
-
-def _tiles(count: int, tile: int, reach: int) -> Iterator[tuple[slice, slice]]:
-    """Yield parts of an axis, and each with the input around it on which the output depends."""
-    for start in range(0, count, tile):
-        stop = min(start + tile, count)
-        yield slice(start, stop), slice(max(start - reach, 0), min(stop + reach, count))
 
 
 def _filled(image: np.ndarray, mode: str = "constant") -> np.ndarray:

@@ -42,13 +42,9 @@ from ptycho.scan.probe import energy_diameter
 
 
 class Preconditioner:
-    """The operator of one fit; it follows the object by :meth:`renew`.
+    """The operator of one fit beside ``prior`` and ``anchor``; it follows the object by :meth:`renew`.
 
-    Args:
-        prior, anchor: the terms beside the likelihood.
-        refine: what is refined.
-        start: the first estimate of the fit.
-        between: from one slice to the next, of an estimate of several.
+    ``between``: from one slice to the next, of an estimate of several.
     """
 
     def __init__(
@@ -59,9 +55,8 @@ class Preconditioner:
         start: Estimate,
         between: FreeSpace | None = None,
     ) -> None:
-        self._between = between
-        self._prior, self._anchor, self._wanted = prior, anchor, refine.object
-        self._dense = refine.object and overlaps_well(start)
+        self._prior, self._anchor, self._between = prior, anchor, between
+        self._wanted, self._dense = refine.object, refine.object and overlaps_well(start)
         self._near = bool(np.ptp(start.object.real) > 0)
         self._operator: Operator = plain
 
@@ -75,21 +70,20 @@ class Preconditioner:
         """
         if not self._wanted:
             return
-        scale = parameters.scales["object"]
+        scale, anchor = parameters.scales["object"], self._anchor
         stiffness = self._prior.stiffness(estimate.object)
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= far):
-            parts.append(low_frequencies(estimate, scale, self._held(scale), stiffness, self._between))
+            held = (
+                0.0  # what an anchor adds to the curvature along low frequencies, over that of the patterns
+            )
+            if anchor is not None:
+                patterns = np.square(scale) - anchor.weight
+                held = float(np.median(anchor.weight / np.maximum(patterns, 1e-30)))
+            parts.append(low_frequencies(estimate, scale, held, stiffness, self._between))
         self._operator = _of_object(estimate.object.shape, parts, keep=stiffness is None) if parts else plain
-
-    def _held(self, scale: np.ndarray) -> float:
-        """Return what an anchor adds to the curvature along low frequencies, over that of the patterns."""
-        if self._anchor is None:
-            return 0.0
-        patterns = np.square(scale) - self._anchor.weight
-        return float(np.median(self._anchor.weight / np.maximum(patterns, 1e-30)))
 
 
 Part = Callable[[np.ndarray], np.ndarray]
@@ -124,8 +118,7 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
         levels: number of H_i.
     """
     inverse = 1 / np.square(scale, dtype=np.float64)
-    ends = inverse.min(), 1.001 * inverse.max()
-    grid = np.geomspace(*ends, levels)  # 1/H_i
+    grid = np.geomspace(inverse.min(), 1.001 * inverse.max(), levels)  # 1/H_i
     shares = (np.interp(inverse.ravel(), grid, unit).reshape(inverse.shape) for unit in np.eye(levels))
     weights = [(scale * np.sqrt(share)).astype(np.float32) for share in shares]
     gains = [(1 / (1 / level + stiffness)).astype(np.float32) for level in grid]
@@ -164,9 +157,9 @@ def low_frequencies(
     lengths = [energy_diameter(estimate.modes) / cutoff]
     if estimate.slices > 1:
         assert between is not None
-        lengths += [2 * np.pi * between.fresnel * probe_frequency(estimate.modes) / cutoff] * (
-            estimate.slices - 1
-        )
+        power, q = np.abs(np.fft.fft2(estimate.modes)) ** 2, np.fft.fftfreq(estimate.modes.shape[-1])
+        rms = float(np.sqrt(np.sum(power * np.add.outer(q**2, q**2)) / power.sum()))  # q_P
+        lengths += [2 * np.pi * between.fresnel * rms / cutoff] * (estimate.slices - 1)
         squares = squares * np.square(lengths)[:, None, None]
     else:
         squares = squares * lengths[0] ** 2
@@ -182,9 +175,3 @@ def low_frequencies(
         return 1j * unit * (inside * fft.idct(fft.irfft2(along, s=shape), axis=0, norm="ortho"))
 
     return apply
-
-
-def probe_frequency(modes: np.ndarray) -> float:
-    """Return the root mean square of the spatial frequencies of modes ``(K, N, N)``, in cycles per pixel."""
-    power, q = np.abs(np.fft.fft2(modes)) ** 2, np.fft.fftfreq(modes.shape[-1])
-    return float(np.sqrt(np.sum(power * np.add.outer(q**2, q**2)) / power.sum()))

@@ -56,15 +56,12 @@ class Prior:
         """
         if not self.active:
             return None
-        if image.ndim == 3:
-            return np.stack([self._stiffness(plane) for plane in image]) + self._along_depth(len(image))
-        return self._stiffness(image)
-
-    def _along_depth(self, count: int) -> np.ndarray:
-        """Return the diagonal of the curvature of λ_z, ``(L, 1, 1)``: an end has one neighbour."""
-        neighbours = np.full((count, 1, 1), 2, np.float32)
-        neighbours[[0, -1]] = 1
-        return np.float32(2 * self.depth) * neighbours
+        if image.ndim == 2:
+            return self._stiffness(image)
+        neighbours = np.full((len(image), 1, 1), 2, np.float32)
+        neighbours[[0, -1]] = 1  # an end has one
+        along_depth = np.float32(2 * self.depth) * neighbours
+        return np.stack([self._stiffness(plane) for plane in image]) + along_depth
 
     def _stiffness(self, image: np.ndarray) -> np.ndarray:
         if not self._in_planes:
@@ -177,22 +174,16 @@ class Kind(NamedTuple):
     strengths: tuple[float, ...]
 
 
-def edge_preserving(delta: float = 0.05) -> Kind:
-    """Return the regulariser of first differences, quadratic below ``delta`` and linear above."""
-    term = Differences(functools.partial(_charbonnier, delta=delta))
-    return Kind(term, 4 / delta, (3.0, 10.0, 30.0, 100.0))
-
-
-def second_order(delta: float = 0.02) -> Kind:
-    """Return the regulariser of second differences, quadratic below ``delta`` and linear above."""
-    term = Differences(functools.partial(_charbonnier, delta=delta), order=2)
-    return Kind(term, 20 / delta, (3.0, 10.0, 30.0, 100.0))
+def charbonnier(order: int, delta: float) -> Kind:
+    """Return the regulariser of differences of an ``order``, quadratic below ``delta`` and linear above."""
+    term = Differences(functools.partial(_charbonnier, delta=delta), order)
+    return Kind(term, {1: 4, 2: 20}[order] / delta, (3.0, 10.0, 30.0, 100.0))
 
 
 PRIORS = {
     "quadratic": Kind(Differences(_quadratic), 8.0, (10.0, 30.0, 100.0, 300.0)),
-    "edge_preserving": edge_preserving(),
-    "second_order": second_order(),
+    "edge_preserving": charbonnier(1, 0.05),
+    "second_order": charbonnier(2, 0.02),
 }
 
 
@@ -216,9 +207,8 @@ def _own_kind(name: str) -> Kind:
     image, move = (rng.normal(size=(6, 9)) + 1j * rng.normal(size=(6, 9)) for _ in range(2))
     try:
         gradient = np.asarray(kind.term(image)[1])
-        slope = (
-            (float(kind.term(image + step * move)[0]) - float(kind.term(image - step * move)[0])) / step / 2
-        )
+        ahead, behind = (float(kind.term(image + sign * step * move)[0]) for sign in (1, -1))
+        slope = (ahead - behind) / step / 2
     except Exception as error:  # whatever its code raises
         raise ConfigError(f"solver.regulariser={name}: fails ({type(error).__name__}: {error})") from error
     stated = np.vdot(gradient, move).real if gradient.shape == image.shape else np.nan

@@ -79,11 +79,7 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> N
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return
-    mode = None  # the scores of a thin object under one mode more; None: modes are specified
-    if options.modes is None:
-        start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
-        fitted = selection.fit(start, refine, selection.prior)
-        mode = selection.holdout.score(fitted.estimate, refine)
+    mode = None if options.modes is not None else _with_further_mode(selection, refine)
     if mode is not None and compare_shares(mode, best.scores).passes(REFINED):
         # with the mode, slices are tried again
         why = selection.describe(gain, False)
@@ -97,6 +93,13 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> N
         selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
         return
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+
+
+def _with_further_mode(selection: Selection, refine: Refine) -> np.ndarray:
+    """Return the scores ``(J,)`` of a thin object under one mode more."""
+    thin = selection.estimate
+    start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
+    return selection.holdout.score(selection.fit(start, refine, selection.prior).estimate, refine)
 
 
 def root_of(image: np.ndarray, count: int) -> np.ndarray:
