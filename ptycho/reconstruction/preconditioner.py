@@ -76,9 +76,7 @@ class Preconditioner:
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= far):
-            held = (
-                0.0  # what an anchor adds to the curvature along low frequencies, over that of the patterns
-            )
+            held = 0.0  # what an anchor adds to the curvature along low frequencies, over the patterns'
             if anchor is not None:
                 patterns = np.square(scale) - anchor.weight
                 held = float(np.median(anchor.weight / np.maximum(patterns, 1e-30)))

@@ -27,11 +27,11 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
-from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.blocks import Block, block_of, cut, patterns_of
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
-from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.error_map import ErrorMap
 
@@ -64,46 +64,37 @@ def map_errors(
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
-    most = objective.likelihood.data.held_by(options.middle_pixels, options.fewest)
+    data, illumination = objective.likelihood.data, object_illumination(estimate)
+    most = data.held_by(options.middle_pixels, options.fewest)
     if len(estimate.positions) > 2 * most and objective.likelihood.instead is None:
-        return _as_in_the_middle(objective, estimate, mask, seed, most, options)
-    amplitude, sideways = _deviations(objective, estimate, mask, seed, options)
-    return _error_map(estimate, mask, amplitude, sideways)
-
-
-def _as_in_the_middle(
-    objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, most: int, options: ErrorMapOptions
-) -> ErrorMap:
-    """Return the error map of a large scan: ``σ_a² L`` and that of the phase are those of the middle."""
-    block = block_of(estimate, objective.likelihood.data.central(most))
-    inside, here = (
-        replace(objective, likelihood=patterns_of(objective.likelihood, block)),
-        cut(estimate, block),
-    )
-    part = object_illumination(here)
-    region = mask[block.window] & illuminated(part)
-    both = _deviations(inside, here, mask[block.window], seed, options)
-    illumination = object_illumination(estimate)
-    known = mask & (illumination > 0)
-    spread = [float(np.median(deviation[region] ** 2 * part[region])) for deviation in both]
-    whole = [
-        np.sqrt(np.divide(s, illumination, out=np.full(illumination.shape, np.inf), where=known))
-        for s in spread
-    ]
-    return _error_map(estimate, mask, *whole)
-
-
-def _error_map(estimate: Estimate, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
-    """Of deviations along and across the object, ``(M, M)`` each."""
+        # σ_a² L of a large scan, and that of the phase, are those of its middle
+        inside, here, block = _cut_out(objective, estimate, most)
+        part, known = object_illumination(here), mask & (illumination > 0)
+        region = mask[block.window] & illuminated(part)
+        both = _deviations(inside, here, mask[block.window], seed, options)
+        spread = [float(np.median(deviation[region] ** 2 * part[region])) for deviation in both]
+        nowhere = np.full(illumination.shape, np.inf)
+        amplitude, sideways = (
+            np.sqrt(np.divide(s, illumination, out=nowhere.copy(), where=known)) for s in spread
+        )
+    else:
+        amplitude, sideways = _deviations(objective, estimate, mask, seed, options)
     size = np.abs(estimate.projection)
     phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
     phase = np.where(phase < ANY_PHASE, phase, np.inf)
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
 
 
+def _cut_out(objective: Objective, estimate: Estimate, most: int) -> tuple[Objective, Estimate, Block]:
+    """Return objective and estimate of so many patterns in the middle of a scan."""
+    block = block_of(estimate, objective.likelihood.data.central(most))
+    inside = replace(objective, likelihood=patterns_of(objective.likelihood, block))
+    return inside, cut(estimate, block), block
+
+
 def _deviations(
     objective: Objective, estimate: Estimate, mask: np.ndarray, seed: int, options: ErrorMapOptions
-) -> tuple[np.ndarray, np.ndarray]:
+) -> list[np.ndarray]:
     """Return standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     illumination = object_illumination(estimate)
     image = estimate.projection.astype(complex)
@@ -111,22 +102,15 @@ def _deviations(
     along = np.divide(image.conj(), size, out=np.ones_like(image), where=size > 0)
     radial, across = np.zeros(illumination.shape), np.zeros(illumination.shape)
     for draw in range(options.draws):
-        likelihood = measure_again(objective.likelihood, [seed, 9, draw])
-        again = fit_again(replace(objective, likelihood=likelihood), estimate, options).projection
+        drawn = replace(objective, likelihood=measure_again(objective.likelihood, [seed, 9, draw]))
+        if objective.learned is None:
+            again = fit(drawn, estimate, OBJECT_ALONE, options.steps).estimate.projection
+        else:
+            again = fit_learned(drawn, estimate, options.rounds).estimate.projection
         change = along * (turn_towards(image, again, illumination * mask) - image)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws
-    amplitude, sideways = (
-        np.sqrt(smooth(part, illumination, mask, options.width)) for part in (radial, across)
-    )
-    return amplitude, sideways
-
-
-def fit_again(objective: Objective, estimate: Estimate, options: ErrorMapOptions = OPTIONS) -> Estimate:
-    """Fit an estimate to other patterns; a learned prior is given them, too."""
-    if objective.learned is None:
-        return fit(objective, estimate, OBJECT_ALONE, options.steps).estimate
-    return fit_learned(objective, estimate, options.rounds).estimate
+    return [np.sqrt(smooth(part, illumination, mask, options.width)) for part in (radial, across)]
 
 
 def turn_towards(image: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -148,37 +132,27 @@ def smooth(
 
 def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood:
     """Return the likelihood of patterns whose noise is drawn anew, around those that were measured."""
-    source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
-    again = Redrawn(source, likelihood.unit, likelihood.noise, likelihood.excess, tuple(seed))
-    return replace(likelihood, instead=again, advance=silent)
+    return replace(likelihood, instead=Redrawn(likelihood, tuple(seed)), advance=silent)
 
 
 @dataclass(frozen=True, eq=False)
 class Redrawn:
-    """Amplitudes with their noise drawn anew each time they are read, always the same.
+    """Amplitudes of a likelihood with their noise drawn anew each time they are read, always the same."""
 
-    Attributes:
-        source: those that were measured, ``(J, N, N)``.
-        unit, noise, excess: as of :class:`~ptycho.reconstruction.scan_likelihood.ScanLikelihood`.
-        seed: of the noise.
-    """
-
-    source: Amplitudes
-    unit: float
-    noise: str
-    excess: float
+    likelihood: ScanLikelihood
     seed: tuple[int, ...]
 
     def __getitem__(self, part: slice) -> np.ndarray:
         """``(j, N, N)`` float32; the noise depends on where the part begins."""
-        rng = np.random.default_rng([*self.seed, part.start])
-        measured = np.asarray(self.source[part], float) / self.unit
-        if self.noise == "poisson":
+        rng, likelihood = np.random.default_rng([*self.seed, part.start]), self.likelihood
+        source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
+        measured = np.asarray(source[part], float) / likelihood.unit
+        if likelihood.noise == "poisson":
             drawn = np.sqrt(rng.poisson(np.square(measured)))
         else:
-            width = np.sqrt(1 + np.square(self.excess * measured)) / 2
+            width = np.sqrt(1 + np.square(likelihood.excess * measured)) / 2
             drawn = measured + width * rng.standard_normal(measured.shape)
-        return (self.unit * drawn).astype(np.float32)
+        return (likelihood.unit * drawn).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -213,26 +187,18 @@ def phase_left(
         refine: what was refined with the object: a probe that was found can hide what is wrong in it.
         seed: of χ.
     """
-    objective = replace(
-        objective, likelihood=replace(objective.likelihood, advance=silent), prior=NO_PRIOR, learned=None
-    )
-    data = objective.likelihood.data
-    most = data.held_by(options.most_pixels, options.fewest)
+    likelihood = replace(objective.likelihood, advance=silent)
+    objective = replace(objective, likelihood=likelihood, prior=NO_PRIOR, learned=None)
+    most = likelihood.data.held_by(options.most_pixels, options.fewest)
     if len(estimate.positions) > 2 * most:
-        block = block_of(estimate, data.central(most))
-        objective, estimate = (
-            replace(objective, likelihood=patterns_of(objective.likelihood, block)),
-            cut(estimate, block),
-        )
+        objective, estimate, _ = _cut_out(objective, estimate, most)
     illumination = object_illumination(estimate)
     illuminated = illumination > options.bright * illumination.max()
-    put_in = draw_phase(illuminated, np.random.default_rng([seed, 11]), options)
-    start = replace(estimate, object=(estimate.object * np.exp(1j * put_in)).astype(np.complex64))
+    phase = draw_phase(illuminated, np.random.default_rng([seed, 11]), options)
+    start = replace(estimate, object=(estimate.object * np.exp(1j * phase)).astype(np.complex64))
     after = fit(objective, start, refine, options.steps, enough=0.0).estimate.object
-    left = np.angle(after * estimate.object.conj())
-    return float(
-        np.vdot(put_in[illuminated], left[illuminated]) / np.vdot(put_in[illuminated], put_in[illuminated])
-    )
+    left, put_in = np.angle(after * estimate.object.conj())[illuminated], phase[illuminated]
+    return float(np.vdot(put_in, left) / np.vdot(put_in, put_in))
 
 
 def draw_phase(
