@@ -52,6 +52,9 @@ class CauseLimits:
     unregularised: int = 10  # steps without a regulariser before the tests
 
 
+LIMITS = CauseLimits()
+
+
 @dataclass(frozen=True, eq=False)
 class Causes:
     """The score tests of one reconstruction.
@@ -68,68 +71,50 @@ class Causes:
     excess: float
     by_pixel: np.ndarray
 
-    def plausible(self, name: str, limits: CauseLimits | None = None) -> bool:
+    def plausible(self, name: str) -> bool:
         """Return whether a cause explains something, and not far less than another."""
-        limits = limits or CauseLimits()
-        return self.gains[name] > max(limits.least, limits.comparable * max(self.gains.values()))
+        return self.gains[name] > max(LIMITS.least, LIMITS.comparable * max(self.gains.values()))
 
-    def named(self, limits: CauseLimits | None = None) -> str | None:
+    def named(self) -> str | None:
         """Return the cause that explains clearly more than all others, or None."""
-        limits = limits or CauseLimits()
         first, second = sorted(self.gains, key=lambda name: -self.gains[name])[:2]
         gain = self.gains[first]
-        enough = self.excess > 0 and gain > max(limits.gain, limits.share * self.excess)
+        enough = self.excess > 0 and gain > max(LIMITS.gain, LIMITS.share * self.excess)
         if first == MOTION:  # an object that is smoother than its sample looks like a little of it
-            enough = enough and self.sizes[MOTION].max() > limits.motion
-        return first if enough and gain > limits.ahead * self.gains[second] else None
+            enough = enough and self.sizes[MOTION].max() > LIMITS.motion
+        return first if enough and gain > LIMITS.ahead * self.gains[second] else None
 
 
-def score_fit(
-    image: np.ndarray, likelihood: ScanLikelihood, limits: CauseLimits | None = None
-) -> Causes | None:
-    """Return the score tests for a fit ``(M, M)`` under a regulariser.
+def score_fit(image: np.ndarray, likelihood: ScanLikelihood, limits: CauseLimits = LIMITS) -> Causes | None:
+    """Return the score tests for a fit ``(M, M)``, or slices ``(L, M, M)``, under a regulariser.
 
     A regularised object is smoother than its sample, which looks like motion. So a few steps lead to the most
-    likely object first: there the object's own score is zero, as Rao's test takes it to be.
-
-    Args:
-        image: the object, or its slices ``(L, M, M)``.
-        likelihood: of the patterns; its data have the beam that goes with the object.
-        limits: for the number of steps.
+    likely object first: there the object's own score is zero, as Rao's test takes it to be. The data of the
+    likelihood have the beam that goes with the object.
     """
-    data, limits = likelihood.data, limits or CauseLimits()
+    data = likelihood.data
     if not _testable(data):
         return None
     start = Estimate.of(data, image, normalisation=likelihood.normalisation)
     estimate = fit(Objective(likelihood), start, OBJECT_ALONE, limits.unregularised).estimate
-    causes = score_causes(estimate.object, data, limits)
-    absorbed = (
-        2 * estimate.slices * illuminated_pixels(estimate)
-    )  # of photon noise, by so many fitted numbers
+    causes = score_causes(estimate.object, data)
+    absorbed = 2 * estimate.slices * illuminated_pixels(estimate)  # of photon noise, by the fitted numbers
     return None if causes is None else replace(causes, excess=causes.excess + absorbed)
 
 
-def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = None) -> Causes | None:
-    """Return the score tests for an object ``(M, M)`` under the beam of a dataset.
+def score_causes(image: np.ndarray, data: Dataset, step: float = LIMITS.step) -> Causes | None:
+    """Return the score tests for an object ``(M, M)``, or slices ``(L, M, M)``, under the beam of a dataset.
 
-    Args:
-        image: the object, or its slices ``(L, M, M)``.
-        data: the patterns, and the beam that goes with the object.
-        limits: for the step of derivatives.
-
-    Returns:
-        None where photons were not counted, so that the noise is not known, and of a near field, whose
-        patterns move with the object.
+    None: photons were not counted, so that the noise is not known; or it is a near field, whose patterns move
+    with the object.
     """
     if not _testable(data):
         return None
-    chosen = np.arange(len(data.positions))
     offsets = data.positions.astype(float)
     offsets -= offsets.mean(axis=0)
-    step = (limits or CauseLimits()).step
     sums = {name: _Sums() for name in CAUSES}
     excess, by_pixel, measured_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
-    for counts, rate, around, measured in _expected(image, data, chosen, step):
+    for counts, rate, around, measured in _expected(image, data, step):
         far, done = offsets[done : done + len(counts)], done + len(counts)
         weight = measured / (rate + 0.5)
         residual = counts - rate
@@ -139,13 +124,10 @@ def score_causes(image: np.ndarray, data: Dataset, limits: CauseLimits | None = 
         excess += float((squared - weight * rate).sum())
         by_pixel += squared.sum(axis=0)
         measured_by_pixel += measured.sum(axis=0)
-    solved = {name: total.solved() for name, total in sums.items()}
-    return Causes(
-        {name: gain for name, (gain, _) in solved.items()},
-        {name: size for name, (_, size) in solved.items()},
-        excess,
-        by_pixel / np.maximum(measured_by_pixel, 1),
-    )
+    gains, sizes = dict[str, float](), dict[str, np.ndarray]()
+    for name, total in sums.items():
+        gains[name], sizes[name] = total.solved()
+    return Causes(gains, sizes, excess, by_pixel / np.maximum(measured_by_pixel, 1))
 
 
 def _testable(data: Dataset) -> bool:
@@ -156,8 +138,7 @@ class _Sums:
     """g and H of one cause, summed over patterns."""
 
     def __init__(self) -> None:
-        self._slope: np.ndarray | float = 0.0
-        self._curvature: np.ndarray | float = 0.0
+        self._slope, self._curvature = np.zeros(1), np.zeros((1, 1))
 
     def add(self, directions: list[np.ndarray], weight: np.ndarray, residual: np.ndarray) -> None:
         flat = np.stack([direction.ravel() for direction in directions])
@@ -167,8 +148,8 @@ class _Sums:
 
     def solved(self) -> tuple[float, np.ndarray]:
         """Return the gain ``gᵀH⁻¹g`` and the step ``H⁻¹g``, ``(n,)`` of n directions."""
-        step = np.linalg.lstsq(np.atleast_2d(self._curvature), np.atleast_1d(self._slope), rcond=1e-8)[0]
-        return float(np.atleast_1d(self._slope) @ step), step
+        step = np.linalg.lstsq(self._curvature, self._slope, rcond=1e-8)[0]
+        return float(self._slope @ step), step
 
 
 def _directions(
@@ -183,29 +164,27 @@ def _directions(
         POSITION_MAP: [slope * distance for slope in by_position for distance in along],
         PATTERN_SHIFT: [slope * distance for slope in by_detector for distance in along],
         MOTION: [(down + up - 2 * rate) / step**2, (right + left - 2 * rate) / step**2],
-        POINT_SPREAD: [
-            np.gradient(slope, axis=axis) for slope, axis in zip(by_detector, (1, 2), strict=True)
-        ],
+        POINT_SPREAD: [np.gradient(by_detector[0], axis=1), np.gradient(by_detector[1], axis=2)],
         BACKGROUND: [np.ones_like(rate)],
     }
 
 
 def _expected(
-    image: np.ndarray, data: Dataset, patterns: np.ndarray, step: float
+    image: np.ndarray, data: Dataset, step: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray], np.ndarray]]:
     """Yield counts, λ, λ at positions ``step`` down, up, right and left, and what was measured, by chunks.
 
     Arrays are ``(K, N, N)``, the zero frequency in the middle.
     """
-    photons = data.normalisation**-2
+    photons, patterns, farthest = (
+        data.normalisation**-2,
+        np.arange(len(data.positions)),
+        data.object_size - data.N,
+    )
     moves = step * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
-    scans = [data.under(replace(data.beam, positions=_moved(data, move))) for move in moves]
+    places = [np.clip(data.positions + move, 0, farthest).astype(np.float32) for move in moves]
+    scans = [data.under(replace(data.beam, positions=positions)) for positions in places]
     for parts in zip(*(predictions(image, scan, patterns) for scan in scans), strict=True):
         x = np.fft.fftshift(np.asarray(parts[0][0], float), axes=(1, 2))
         rates = [np.fft.fftshift(np.square(np.asarray(p, float)), axes=(1, 2)) * photons for _, p in parts]
         yield np.square(x) * photons * (x >= 0), rates[0], rates[1:], x >= 0
-
-
-def _moved(data: Dataset, move: np.ndarray) -> np.ndarray:
-    """Return positions ``(J, 2)`` float32 moved inside the object."""
-    return np.clip(data.positions + move, 0, data.object_size - data.N).astype(np.float32)

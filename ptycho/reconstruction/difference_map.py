@@ -80,10 +80,8 @@ def _iterate(
     corners, fractions = likelihood.places(estimate)
     step = difference_map_step(bool(fractions.any()), likelihood.compile_xla)
     beam = tf.constant(estimate.modes), tf.constant(estimate.background)
-    photon, windows = (
-        tf.constant(likelihood.photon, tf.float32),
-        windows_of(estimate.object, likelihood.data.N),
-    )
+    photon = tf.constant(likelihood.photon, tf.float32)
+    windows = windows_of(estimate.object, likelihood.data.N)
 
     def of_chunk(part: slice) -> tuple[float, Any]:
         places, offsets, flux = likelihood.filled(corners[part], fractions[part], estimate.flux[part])
@@ -103,16 +101,11 @@ def _iterate(
 
 @lru_cache(8)
 def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
-    """Return a compiled function of one iteration of a chunk of patterns.
+    """Return a compiled function of one iteration of a chunk; ``moved``: by parts of a pixel, too.
 
-    Args:
-        moved: positions have fractions of a pixel.
-        compile_xla: compile with XLA.
-
-    Returns:
-        ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
-        (B, N, N), photon, waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N), squared distance
-        between the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
+    ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
+    (B, N, N), photon, waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N), squared distance
+    between the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
     """
 
     def step(

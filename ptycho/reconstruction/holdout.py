@@ -54,16 +54,14 @@ class HoldOut:
             return estimate
         if self.kind == "photons":
             rate = np.float32(self.share / (1 - self.share))
-            return replace(
-                estimate, flux=np.sqrt(rate) * estimate.flux, background=rate * estimate.background
-            )
+            flux, background = np.sqrt(rate) * estimate.flux, rate * estimate.background
+            return replace(estimate, flux=flux, background=background)
         data = self.likelihood.data
         weights = data.beam.opr_weights
         if refine.probe_variation or weights is None:
             weights = np.zeros((len(data.positions), len(estimate.opr_modes)), np.complex64)
-        there = replace(
-            estimate, positions=data.positions.astype(float), flux=data.beam.flux, opr_weights=weights
-        )
+        positions = data.positions.astype(float)
+        there = replace(estimate, positions=positions, flux=data.beam.flux, opr_weights=weights)
         own = replace(refine, probe=False, background=False, object=False)
         if not (refine.positions or refine.flux or refine.probe_variation):
             return there

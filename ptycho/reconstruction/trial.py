@@ -50,13 +50,9 @@ class TrialOptions:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Result of a hypothesis.
+    """Result of a hypothesis: object and beam of the fitted patterns, deviance per pixel of each ``(n,)``.
 
-    Attributes:
-        hypothesis: what was tried.
-        estimate: object and beam of the fitted patterns.
-        fitted, held_out: deviance per pixel of each pattern, ``(n,)``.
-        matrix: linear map ``(2, 2)`` from the nominal positions to those of the fit.
+    ``matrix (2, 2)``: linear map from the nominal positions to those of the fit.
     """
 
     hypothesis: Any
@@ -110,11 +106,10 @@ class Sample:
     def of(
         cls,
         data: Dataset,
-        options: TrialOptions | None = None,
+        options: TrialOptions = TrialOptions(),
         split: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Sample:
         """Split a dataset of one object, as :func:`middle` gives it; ``split``: indices of either part."""
-        options = options or TrialOptions()
         held_out = len(data.positions) // options.holdout_every
         kept, out = split or split_patterns(data.positions, held_out, 0)
         fitted = likelihood_of(data.subset(kept, 1))
