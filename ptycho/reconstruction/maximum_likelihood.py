@@ -43,15 +43,7 @@ Watch = Callable[[Estimate, float, Refine, ScanLikelihood], object]
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """The most likely estimate of a scan.
-
-    Attributes:
-        estimate: object and beam.
-        refine: what was refined.
-        objective: of the last fit: noise, prior.
-        decisions: how it came to this.
-        fit: the last fit.
-    """
+    """The most likely estimate of a scan, what was refined, how it came to this, and the last fit."""
 
     estimate: Estimate
     refine: Refine
@@ -62,14 +54,9 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Start of a fit, from an earlier result.
+    """Start of a fit from an earlier result: ``object (M, M)`` complex64, and what was selected then.
 
-    Attributes:
-        object: ``(M, M)`` complex64.
-        refine: what is refined, as it was then; None: that is selected.
-        regularisation: as it was then.
-        pupil: the far field of its probe is limited.
-        decisions: those of then, in which this is said.
+    ``refine``: None: that is selected anew. ``pupil``: the far field of the probe is limited.
     """
 
     object: np.ndarray

@@ -32,12 +32,8 @@ def add_variation(
 ) -> tuple[Estimate, float]:
     """Return an estimate with ``count`` more OPR modes, and the score test of the first of them.
 
-    Args:
-        likelihood: of the patterns of the estimate.
-        estimate: the probe may vary already.
-        count: K.
-        bulk: number of the singular value, by size, that noise alone gives.
-        slow: number of cosines over the scan that describe a drift.
+    ``bulk``: number of the singular value, by size, that noise alone gives. ``slow``: number of cosines over
+    the scan that describe a drift.
     """
     brightness = floored(probe_curvature(estimate) / len(estimate.positions))
     step = likelihood.probe_gradients(estimate) * np.float32(-(likelihood.photon**2) / 4) / brightness

@@ -51,13 +51,10 @@ def plain(q: np.ndarray) -> np.ndarray:
 def minimise(
     function: Function, start: np.ndarray, scale: Operator = plain, options: SearchOptions = SEARCH
 ) -> Iterator[Point]:
-    """Yield the start, then the point after every step, without end; it ends where no step leads down.
+    """Yield ``start (n,)``, then the point after every step, without end; it ends where no step leads down.
 
-    Args:
-        function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest
-            descent is about right.
-        start: ``(n,)``.
-        scale: a symmetric positive operator, about the inverse of the curvature up to a factor.
+    ``function``: ``x → (value, gradient)``, x real, in units in which a unit step of steepest descent is
+    about right. ``scale``: a symmetric positive operator, about the inverse curvature up to a factor.
     """
     value, gradient = function(start)
     point = Point(start, value, gradient, 1)

@@ -77,10 +77,7 @@ def predict_in_rounds(
 def predict_into(
     regions: np.ndarray | FileArray, step: PredictStep, inputs: Inputs, probe: np.ndarray, batch_size: int
 ) -> None:
-    """Write the object regions of all groups into ``regions``.
-
-    The groups run in batches of ``batch_size``, the last one filled up and cropped afterwards, so that one
-    shape is compiled whatever their number.
+    """Write the object regions of all groups into ``regions``, in batches of one shape, the last filled up.
 
     Args:
         regions: ``(G, R, R)`` complex64, in memory or in a file.
@@ -128,11 +125,6 @@ class Layout:
         """Top-left sample of each group's region on the canvas, ``(G, 2)``."""
         return self.data.origins + self.margin
 
-    @property
-    def image(self) -> np.ndarray:
-        """Image of each group, ``(G,)``."""
-        return self.data.group_image
-
     def illumination(self, part: slice | np.ndarray) -> np.ndarray:
         """Return ``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
 
@@ -156,27 +148,19 @@ class Layout:
 
 @dataclass(frozen=True)
 class Stitching:
-    """A way to make objects of regions: the mean under ``weights``, and then ``correct``, if there is that.
+    """A way to make objects of regions: the mean under ``weights``, which the patterns then correct, or not.
 
-    Attributes:
-        weights: ``(layout, part) → (K, R, R)``, weights of the regions of some groups.
-        correct: ``(objects, data, passes) → objects``, all ``(I, M, M)`` complex64.
+    ``weights``: ``(layout, part) → (K, R, R)``, of the regions of some groups.
     """
 
     weights: Callable[[Layout, slice], np.ndarray]
-    correct: Callable[[np.ndarray, Dataset, int], np.ndarray] | None = None
-
-
-def _refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
-    from ptycho.reconstruction.inference import refine  # which alone needs TensorFlow
-
-    return refine(objects, data, passes)
+    refined: bool = False
 
 
 STITCHINGS = {
     "probe": Stitching(Layout.illumination),
     "grid": Stitching(Layout.central_square),
-    "refined": Stitching(Layout.illumination, correct=_refine),
+    "refined": Stitching(Layout.illumination, refined=True),
 }
 
 
@@ -212,23 +196,21 @@ def stitch_each(
         check(method in STITCHINGS, "method", method, f"one of {', '.join(STITCHINGS)}")
     layout = Layout(data)
     factors = synchronise_phases(regions, layout)
-    every = [STITCHINGS[method] for method in methods]
-    means = {
-        weights: _weighted_mean(regions, factors, layout, weights)
-        for weights in dict.fromkeys(stitching.weights for stitching in every)
-    }
-    return {
-        method: _correct(means[stitching.weights], stitching, data, passes)
-        for method, stitching in zip(methods, every, strict=True)
-    }
+    weights = dict.fromkeys(STITCHINGS[method].weights for method in methods)
+    means = {weight: _weighted_mean(regions, factors, layout, weight) for weight in weights}
+    stitched = {method: means[STITCHINGS[method].weights] for method in methods}
+    for method, mean in stitched.items():
+        if STITCHINGS[method].refined:
+            stitched[method] = _refined(mean, data, passes)
+    return stitched
 
 
-def _correct(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: int) -> Reconstruction:
-    """The covered part, corrected; images that are not finite stay as they are."""
-    if stitching.correct is None:
-        return mean
+def _refined(mean: Reconstruction, data: Dataset, passes: int) -> Reconstruction:
+    """Refine the covered part; images that are not finite stay as they are."""
+    from ptycho.reconstruction.inference import refine  # which alone needs TensorFlow
+
     finite = np.isfinite(mean.objects).all(axis=(1, 2), keepdims=True)
-    corrected = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
+    corrected = refine(np.where(finite, mean.objects, 0), data, passes)
     return replace(mean, objects=np.where(finite, np.where(mean.mask, corrected, 0), mean.objects))
 
 
@@ -243,7 +225,7 @@ def _weighted_mean(
     for start in range(0, data.n_groups, layout.chunk):
         part = slice(start, start + layout.chunk)
         w = weights(layout, part)
-        image, origins, turned = layout.image[part], layout.origins[part], regions[part] * factors[part]
+        image, origins, turned = data.group_image[part], layout.origins[part], regions[part] * factors[part]
         for i in np.unique(image):
             mine = image == i
             inferred, where = turned[mine], origins[mine]
@@ -251,9 +233,8 @@ def _weighted_mean(
             illumination[i] += add_windows(w[mine], where, shape[1:])
             stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
             square[i] += add_windows(w[mine] * np.abs(inferred) ** 2, where, shape[1:])
-    inner = slice(layout.margin, layout.side - layout.margin)
-    total, illumination = total[:, inner, inner], illumination[:, inner, inner]
-    stated, square = stated[:, inner, inner], square[:, inner, inner]
+    inner = np.s_[:, layout.margin : layout.side - layout.margin, layout.margin : layout.side - layout.margin]
+    total, illumination, stated, square = total[inner], illumination[inner], stated[inner], square[inner]
     mask = above(illumination)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
@@ -291,8 +272,9 @@ def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
     starts = range(0, len(regions), layout.chunk)
     if not all(np.isfinite(regions[k : k + layout.chunk]).all() for k in starts):
         return factors
-    for i in np.unique(layout.image):
-        mine = np.flatnonzero(layout.image == i)
+    image = layout.data.group_image
+    for i in np.unique(image):
+        mine = np.flatnonzero(image == i)
         factors[mine] = _synchronise(regions, mine, layout)
     return factors
 
@@ -302,9 +284,8 @@ def _synchronise(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarr
     pairs = _neighbours(layout.origins[mine])
     products = _products(regions, mine, layout, pairs)
     rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
-    agreement = coo_array(
-        (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
-    ).tocsr()
+    values = np.concatenate([products, products.conj()])
+    agreement = coo_array((values, (rows, cols)), (len(mine),) * 2).tocsr()
     links = abs(agreement)
     n_sets, member_of = connected_components(links > 1e-6 * links.max(), directed=False)
     factors = np.ones(len(mine), np.complex64)
@@ -337,14 +318,10 @@ def _neighbours(origins: np.ndarray, nearest: int = 8) -> np.ndarray:
 
 
 def _products(regions: Regions, mine: np.ndarray, layout: Layout, pairs: np.ndarray) -> np.ndarray:
-    """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128.
-
-    Weighted regions are made chunk by chunk in the order of the scan, in which neighbours are a few chunks
-    apart at most; the last four stay in memory.
-    """
+    """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128."""
     size = layout.chunk
 
-    @lru_cache(4)
+    @lru_cache(4)  # chunks in the order of the scan, in which neighbours are a few chunks apart at most
     def weighted(chunk: int) -> np.ndarray:
         members = mine[chunk * size : (chunk + 1) * size]
         return layout.illumination(members) * regions[members]
