@@ -149,7 +149,7 @@ def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> di
     if truth is None:
         return None
     if scan.pixel.metres and size:
-        alike = _same(size, scan.pixel.metres)
+        alike = all(abs(a / b - 1) < 0.01 for a, b in zip(size, scan.pixel.metres, strict=True))
     else:
         alike = scan.N * scan.detector.bin in scan.raw.patterns.shape[1:]
     if not alike:
@@ -160,21 +160,15 @@ def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> di
     if not np.isfinite(image).all() or not image[mask].any():
         return None
     known, there = in_frame(truth, np.where(mask, levelled(image, mask), 0), mask)
-    part = _largest(_without_rim(there, region, data))
+    # half a probe at the edge is left out; of a near field, where illumination is below half of its maximum
+    if data.fresnel is not None:
+        there_well = there & region.crop(bright(data, 0.5))
+    else:
+        there_well = binary_erosion(there, iterations=round(energy_diameter(data.probe) / 2))
+    part = _largest(there_well)
     if part is None:
         return None
     return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
-
-
-def _without_rim(known: np.ndarray, region: metrics.Region, data: Dataset) -> np.ndarray:
-    """Remove half a probe at the edge; of a near field, where illumination is below half of its maximum."""
-    if data.fresnel is not None:
-        return known & region.crop(bright(data, 0.5))
-    return binary_erosion(known, iterations=round(energy_diameter(data.probe) / 2))
-
-
-def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:
-    return all(abs(a / b - 1) < 0.01 for a, b in zip(one, two, strict=True))
 
 
 def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
@@ -279,14 +273,12 @@ def _finite(value: float | None) -> float | None:
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     """Return the values from which the flags of a reconstruction are derived."""
-    residuals_held_out = fit.residuals_held_out
+    missed = fit.residuals_held_out
     return Evidence(
         unexplained_variance=fit.residuals.share,
         unexplained_variance_p90=fit.residuals.worst_tenth,
-        unexplained_variance_holdout=None if residuals_held_out is None else residuals_held_out.share,
-        unexplained_variance_holdout_error=0.0
-        if residuals_held_out is None
-        else residuals_held_out.share_error,
+        unexplained_variance_holdout=None if missed is None else missed.share,
+        unexplained_variance_holdout_error=0.0 if missed is None else missed.share_error,
         certainty=fit.residuals.certainty,
         r_factor=fit.used.r_factor,
         r_noise=fit.used.r_noise,
@@ -325,9 +317,8 @@ def typical_errors(reconstruction: Reconstruction, data: Dataset) -> dict[str, f
     illuminated = reconstruction.covered & bright(data)
     if not illuminated.any():
         return {"amplitude": None, "phase_rad": None}
-    amplitude = np.median(reconstruction.errors.amplitude[0][illuminated]) / max(
-        float(np.abs(reconstruction.object[illuminated]).mean()), 1e-30
-    )
+    mean = max(float(np.abs(reconstruction.object[illuminated]).mean()), 1e-30)
+    amplitude = np.median(reconstruction.errors.amplitude[0][illuminated]) / mean
     phase = np.median(reconstruction.errors.phase[0][illuminated])
     return {"amplitude": _finite(float(amplitude)), "phase_rad": _finite(float(phase))}
 
@@ -357,10 +348,11 @@ def probe_caustic(prepared: Prepared, reconstruction: Reconstruction) -> Caustic
 
 def picture_of(reconstruction: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
     """Return the picture of a reconstruction within its well illuminated part, with its first probe mode."""
-    probe = prepared.beam_under(reconstruction).probe[0]
-    return scan_figures.Picture.of(
-        reconstruction.object, reconstruction.covered, well_illuminated(reconstruction, prepared), probe
+    probe, illuminated = (
+        prepared.beam_under(reconstruction).probe[0],
+        well_illuminated(reconstruction, prepared),
     )
+    return scan_figures.Picture.of(reconstruction.object, reconstruction.covered, illuminated, probe)
 
 
 def well_illuminated(reconstruction: Reconstruction, prepared: Prepared) -> np.ndarray:

@@ -49,9 +49,8 @@ class Halves:
     @property
     def curves(self) -> dict[str, np.ndarray]:
         """Correlations ``(n,)`` by the names of their directions, for figures."""
-        return {"all directions": self.correlation} | dict(
-            zip(DIRECTIONS.values(), self.by_axis, strict=True)
-        )
+        along = dict(zip(DIRECTIONS.values(), self.by_axis, strict=True))
+        return {"all directions": self.correlation} | along
 
 
 def half_scans(
@@ -61,18 +60,14 @@ def half_scans(
     group_size: int = 1,
     fixed: bool = False,
 ) -> Halves | None:
-    """Return the resolution by two random halves of the scan through the same method.
+    """Return the resolution by two random halves of the scan, each reconstructed by ``infer``.
 
-    None for a tiny scan, and where a half did not converge.
-
-    Args:
-        infer: reconstructs some of the patterns.
-        data: all of them.
-        seed: of the halves.
-        group_size: C of the halves.
-        fixed: the method takes groups of that size alone: a half must hold one.
+    None for a tiny scan, and where a half did not converge. ``group_size``: C of the halves; ``fixed``: the
+    method takes groups of that size alone, so that a half must hold one.
     """
-    data = _middle_of_large(data)
+    most = data.held_by(2**22, 200)  # of a large scan, its middle on its own object
+    if len(data.positions) > 2 * most:
+        data = data.cut_out(data.central(most), data.group_size)
     rng = np.random.default_rng([seed, 3])
     order = rng.permutation(len(data.positions))
     parts = [np.sort(half) for half in np.array_split(order, 2)]
@@ -107,9 +102,8 @@ def half_scans(
         value, crossed = frc_crossing(frequency, curve, threshold)
         crossings[name] = value if crossed else None
     by_photons = _limit_by_photons((first + second) / 2, noise, mask, rng) if data.counts else 1.0
-    return Halves(
-        frequency, correlation, np.array(by_axis), crossings, by_photons, illuminated_frequency(data)
-    )
+    limits = by_photons, illuminated_frequency(data)
+    return Halves(frequency, correlation, np.array(by_axis), crossings, *limits)
 
 
 def illuminated_frequency(data: Dataset) -> float:
@@ -135,9 +129,7 @@ def _limit_by_photons(
 ) -> float:
     """Return where two copies of an image ``(H, W)`` stop to agree that differ by the noise of photons alone.
 
-    Args:
-        noise: of each copy, standard deviation of real and imaginary part ``(H, W)``.
-        mask: ``(H, W)``, where there is an object.
+    ``noise``: of each copy, standard deviation of real and imaginary part, used in ``mask (H, W)``.
     """
     copies = []
     for sigma in noise:
@@ -145,14 +137,6 @@ def _limit_by_photons(
         copies.append(image + np.where(mask & np.isfinite(sigma), sigma, 0) * (parts[0] + 1j * parts[1]))
     value, crossed = frc_crossing(*frc(*copies), 0.5)
     return value if crossed else 1.0
-
-
-def _middle_of_large(data: Dataset, pixels: int = 2**22, fewest: int = 200) -> Dataset:
-    """Return a scan, or the middle of a large one (patterns of so many ``pixels``), on its own object."""
-    most = data.held_by(pixels, fewest)
-    if len(data.positions) <= 2 * most:
-        return data
-    return data.cut_out(data.central(most), data.group_size)
 
 
 def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:

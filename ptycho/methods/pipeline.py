@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ptycho.align.geometry import Alternative
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
@@ -20,7 +19,7 @@ from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
 from ptycho.methods.table import infer as infer_by
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
-from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP, Causes
+from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.reconstruction.misfit import find_outliers
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, flags_of, report
@@ -71,9 +70,7 @@ def assess(
     for reconstruction in reconstructions.values():
         prepared = prepared.with_space(reconstruction.between)
     with context.timed("validation"):
-        fits = {
-            name: assess_fit(reconstruction, prepared) for name, reconstruction in reconstructions.items()
-        }
+        fits = {name: assess_fit(item, prepared) for name, item in reconstructions.items()}
     product = product or choose(fits)
     if config.solver.error_map:
         reconstructions[product] = with_errors(reconstructions[product], config.seed, context)
@@ -83,17 +80,13 @@ def assess(
     if with_halves:
         with context.timed("half_scans"):
             halves = _halves(prepared, reconstructions.get(SOLVER), inputs)
-    reconstructions = {
-        name: replace(reconstruction, beam=prepared.beam_under(reconstruction))
-        for name, reconstruction in reconstructions.items()
-    }
+    for name, item in reconstructions.items():
+        reconstructions[name] = replace(item, beam=prepared.beam_under(item))
     if config.probe.learn is not False:  # else the probe is known, and the ramp is the object's
         reconstructions = {name: move_ramp(item) for name, item in reconstructions.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, reconstructions, fits, halves, flags, context.words)
-        caustics = {
-            name: probe_caustic(prepared, reconstruction) for name, reconstruction in reconstructions.items()
-        }
+        caustics = {name: probe_caustic(prepared, item) for name, item in reconstructions.items()}
         for name, focus in caustics.items():
             rows[name]["probe_focus"] = None if focus is None else focus.facts()
     return Assessed(reconstructions, fits, halves, product, rows, caustics[product])
@@ -149,18 +142,15 @@ def _confirmed(
     flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
     if other is None:
         return reconstructions, flags
-    if solver is not None and causes is not None and not _plausible(other, causes, solver):
-        log.info("%s: not confirmed by the fit, not applied", other.applied.what)
-        return reconstructions, flags
+    if solver is not None and causes is not None:
+        deviance = solver.used.mean_deviance
+        worse = deviance is not None and deviance > other.deviance
+        if not (causes.plausible(POSITION_MAP) or worse):
+            log.info("%s: not confirmed by the fit, not applied", other.applied.what)
+            return reconstructions, flags
     log.warning("%s", other.kept)
     warned = replace(reconstructions[product], decisions=(*reconstructions[product].decisions, other.kept))
     return reconstructions | {product: warned}, (*flags, *other.kept.flags)
-
-
-def _plausible(other: Alternative, causes: Causes, fit: Fit) -> bool:
-    """Return whether other positions may still be right, by what the solver's fit leaves unexplained."""
-    deviance = fit.used.mean_deviance
-    return causes.plausible(POSITION_MAP) or (deviance is not None and deviance > other.deviance)
 
 
 def score_rows(

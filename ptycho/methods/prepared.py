@@ -53,9 +53,8 @@ class Prepared:
 
     def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
         """Return the beam that goes with a reconstruction; if there is none, the initial one."""
-        return (
-            self.whole.beam if reconstruction is None or reconstruction.beam is None else reconstruction.beam
-        )
+        own = None if reconstruction is None else reconstruction.beam
+        return self.whole.beam if own is None else own
 
     def with_space(self, between: FreeSpace | None) -> Prepared:
         """Return the same with this free space between slices; None: what it has."""
@@ -65,12 +64,8 @@ class Prepared:
 
     def slice_thickness_m(self, reconstruction: Reconstruction) -> float | None:
         """Return the distance from one slice of a reconstruction to the next; None: it is thin."""
-        energy = self.scan.raw.energy_eV
-        return (
-            None
-            if reconstruction.between is None or energy is None
-            else reconstruction.between.length * wavelength_m(energy)
-        )
+        energy, between = self.scan.raw.energy_eV, reconstruction.between
+        return None if between is None or energy is None else between.length * wavelength_m(energy)
 
     def fitted(self, beam: Beam) -> Dataset:
         """Return the patterns that are fitted, under a beam of all."""

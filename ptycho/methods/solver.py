@@ -13,8 +13,7 @@ import numpy as np
 
 from ptycho.align.align_scan import StartingPoint
 from ptycho.align.context import RunContext
-from ptycho.config import ProbeConfig, ScanRunConfig
-from ptycho.config.solver_config import SolverConfig
+from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared
@@ -28,7 +27,7 @@ from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.slice_selection import root_of
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit, fit_further
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit, fit_further
 from ptycho.reconstruction.uncertainty import map_errors, phase_left
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -41,9 +40,16 @@ log = logging.getLogger(__name__)
 SOLVER = "solver"
 
 
-def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions:
-    """Return what the sections ``solver`` and ``probe`` of a configuration ask the solver to refine."""
-    return ModelOptions(
+def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
+    """Return those of a configuration; a near field's probe is refined where none is specified.
+
+    What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
+    Slices are selected where the solver alone reconstructs one scan, because nothing else knows them.
+    A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
+    has a probe of its own.
+    """
+    wanted, probe = config.solver, config.probe
+    options = ModelOptions(
         probe=probe.learn,
         positions=wanted.positions,
         flux=wanted.flux,
@@ -57,22 +63,12 @@ def options_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> ModelOptions
         prior=wanted.regulariser,
         strength=wanted.regularisation_weight,
         noise=wanted.noise,
-        support=specified_support(probe, N),
+        support=specified_support(probe, prepared.whole.N),
         pupil=wanted.pupil,
         steps=wanted.steps,
         weights=WEIGHTS if wanted.denoiser_weights is None else Path(wanted.denoiser_weights),
     )
 
-
-def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
-    """Return those of a configuration; a near field's probe is refined where none is specified.
-
-    What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
-    Slices are selected where the solver alone reconstructs one scan, because nothing else knows them.
-    A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
-    has a probe of its own.
-    """
-    options = options_of(config.solver, config.probe, prepared.whole.N)
     thick, others = (options.slices or 1) > 1, bool(config.models)
     if others or config.data.shared == "object":
         options = replace(options, slices=options.slices or 1)
@@ -106,10 +102,8 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
             chosen = Regularisation.of(kept["regulariser"], options.network)
         else:
             return WarmStart(image)
-        refine = Refine(
-            **{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
-        )
-        refine = replace(refine, probe_variation=refine.probe and count > 0)
+        parts = {part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
+        refine = Refine(**parts, probe_variation=parts["probe"] and count > 0)
     except (KeyError, ValueError):
         return WarmStart(image)
     values = {part: "refined" if getattr(refine, part) else "not refined" for part in wanted}
@@ -163,26 +157,19 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         )
         space = solved.objective.likelihood.data.between if solved.estimate.slices > 1 else None
         prepared = prepared.with_space(space)
-        reconstruction, course, converged = (
-            _reconstruction(solved, prepared),
-            solved.fit.course,
-            solved.fit.converged,
-        )
+        reconstruction = _reconstruction(solved, prepared)
+        course, converged = solved.fit.course, solved.fit.converged
         if len(prepared.out):
-            solved, last = _completed(
-                solved, reconstruction, prepared, options.steps, blockwise, progress.advance
-            )
+            steps, advance = options.steps, progress.advance
+            solved, last = _completed(solved, reconstruction, prepared, steps, blockwise, advance)
             reconstruction = replace(last, before=reconstruction)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
     seconds = time.perf_counter() - began
+    decisions = [replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions]
     return replace(
         reconstruction,
-        decisions=(
-            *(replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions),
-            *_too_wide(solved),
-            *_doubts(solved, config.seed),
-        ),
+        decisions=(*decisions, *_too_wide(solved), *_doubts(solved, config.seed)),
         seconds=seconds,
         course=tuple(course),
         converged=converged,
@@ -247,13 +234,12 @@ def _too_wide(solved: Solved, limit: float = 0.25) -> tuple[Finding, ...]:
 
 def with_errors(reconstruction: Reconstruction, seed: int, context: RunContext) -> Reconstruction:
     """Return the same with its error map, if it is a fit of the solver."""
-    solved = _fit_of(reconstruction)
-    if solved is None:
+    solved = reconstruction.fit
+    if not isinstance(solved, Solved):
         return reconstruction
     with context.timed("error_map"):
-        return replace(
-            reconstruction, errors=map_errors(solved.objective, solved.estimate, reconstruction.covered, seed)
-        )
+        errors = map_errors(solved.objective, solved.estimate, reconstruction.covered, seed)
+        return replace(reconstruction, errors=errors)
 
 
 def _completed(
@@ -267,10 +253,8 @@ def _completed(
     """Return the fit, continued with the held-out patterns included."""
     whole, f = prepared.whole, solved.objective.likelihood.normalisation
     assert reconstruction.beam is not None
-    fitted, joined = (
-        solved.estimate,
-        Estimate.of(whole.under(reconstruction.beam), solved.estimate.object, normalisation=f),
-    )
+    fitted = solved.estimate
+    joined = Estimate.of(whole.under(reconstruction.beam), fitted.object, normalisation=f)
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
     shared = {"modes": fitted.modes, "background": fitted.background, "opr_modes": fitted.opr_modes}
     estimate = replace(joined, flux=flux, **shared)
@@ -282,7 +266,8 @@ def _completed(
         projectable = whole.fresnel is None and estimate.slices == 1 and not estimate.varies
         holes, projected = is_sparse(whole, FIT.holes), projectable and is_sparse(whole)
         last = fit_further(objective, estimate, steps, holes, projected)
-    solved = _ended(solved, last, whole)
+    ended = replace(objective, likelihood=replace(likelihood, advance=silent))
+    solved = replace(solved, estimate=last.estimate, fit=last, objective=ended)
     beam = last.estimate.beam(whole.photon_scale, f)
     return solved, replace(_covered(last.estimate, whole), beam=beam)
 
@@ -291,14 +276,6 @@ def _covered(estimate: Estimate, data: Dataset) -> Reconstruction:
     """Return the object of an estimate, zero outside the illumination; slices keep what lies outside."""
     covered = covered_part(estimate.projection, data)
     return covered if estimate.slices == 1 else replace(covered, slices=estimate.object)
-
-
-def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
-    """What a fit came to, with the likelihood of the patterns that it was of."""
-    likelihood = replace(solved.objective.likelihood, data=data, advance=silent)
-    return replace(
-        solved, estimate=last.estimate, fit=last, objective=replace(solved.objective, likelihood=likelihood)
-    )
 
 
 def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
@@ -311,10 +288,6 @@ def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     return replace(_covered(solved.estimate, prepared.fitted(beam)), beam=beam)
 
 
-def _fit_of(reconstruction: Reconstruction) -> Solved | None:
-    return reconstruction.fit if isinstance(reconstruction.fit, Solved) else None
-
-
 def half_object(
     reconstruction: Reconstruction, steps: int, worse: float = 1.1
 ) -> Callable[[Dataset], Reconstruction]:
@@ -323,14 +296,15 @@ def half_object(
     Fewer patterns are easier to explain: where their deviance is ``worse`` times that of all, the steps went
     astray or did not suffice, and the reconstruction counts as not converged.
     """
-    solved = _fit_of(reconstruction)
-    assert solved is not None
-    usual = _usual_deviance(solved)
+    solved = reconstruction.fit
+    assert isinstance(solved, Solved)
+    some = spread(len(solved.estimate.positions))
+    fitted = replace(solved.objective.likelihood, advance=silent)
+    known = replace(fitted, data=fitted.data.subset(some, 1)).evaluate(solved.estimate.at(some))
+    usual = float(np.median(known.deviance))
 
     def infer(part: Dataset) -> Reconstruction:
-        likelihood = replace(
-            solved.objective.likelihood, data=part, normalisation=part.normalisation, advance=silent
-        )
+        likelihood = replace(fitted, data=part, normalisation=part.normalisation)
         objective = Objective(likelihood, solved.objective.prior)
         image = fit_object(objective, part, steps, FIT.preliminary)[0]
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
@@ -341,12 +315,3 @@ def half_object(
         return replace(covered_part(estimate.projection, part), converged=middle <= worse * usual)
 
     return infer
-
-
-def _usual_deviance(solved: Solved) -> float:
-    """That of the middle one of the patterns that were fitted, or of some of very many."""
-    likelihood, estimate = solved.objective.likelihood, solved.estimate
-    some = spread(len(estimate.positions))
-    part = replace(likelihood, data=likelihood.data.subset(some, 1), advance=silent)
-    estimate = estimate.at(some)
-    return float(np.median(part.evaluate(estimate).deviance))
