@@ -197,19 +197,12 @@ def serial(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fi
 
 @dataclass(frozen=True, eq=False)
 class Blockwise:
-    """Settings of a fit in blocks.
+    """Settings of a fit in blocks."""
 
-    Attributes:
-        patterns: of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`.
-        executor: how blocks are fitted: one after the other, or by several processes.
-        cache: where fits are kept.
-        whole_pixels: of an object whose vectors are held at once, at most.
-    """
-
-    patterns: int | None = None
-    executor: Executor = serial
-    cache: Cache = field(default_factory=NoCache)
-    whole_pixels: int = 3_000_000
+    patterns: int | None = None  # of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`
+    executor: Executor = serial  # how blocks are fitted: one after the other, or by several processes
+    cache: Cache = field(default_factory=NoCache)  # where fits are kept
+    whole_pixels: int = 3_000_000  # of an object whose vectors are held at once, at most
 
     def most(self, N: int) -> int:
         """Return how many patterns of N × N pixels a block has at most."""

@@ -29,19 +29,12 @@ from ptycho.scan.split import split_patterns
 
 @dataclass(frozen=True, eq=False)
 class HoldOut:
-    """Patterns, photons or noise held out of a fit.
+    """Patterns, photons or noise held out of a fit."""
 
-    Attributes:
-        likelihood: of what is held out.
-        kind: ``patterns``, ``photons`` or ``noise``.
-        share: q, of the photons or the noise.
-        placing_steps: that find the positions and flux of held-out patterns.
-    """
-
-    likelihood: ScanLikelihood
-    kind: str = "patterns"
-    share: float = 0.1
-    placing_steps: int = 12
+    likelihood: ScanLikelihood  # of what is held out
+    kind: str = "patterns"  # ``patterns``, ``photons`` or ``noise``
+    share: float = 0.1  # q, of the photons or the noise
+    placing_steps: int = 12  # that find the positions and flux of held-out patterns
 
     @property
     def kept_share(self) -> float:

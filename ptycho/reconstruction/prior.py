@@ -28,17 +28,11 @@ from ptycho.config.own_code import is_import_path, load
 
 @dataclass(frozen=True)
 class Prior:
-    """A regulariser of some weight λ; of slices, also of their differences.
+    """A regulariser of some weight λ; of slices, also of their differences."""
 
-    Attributes:
-        kind: as of :func:`kind_of`, or ``none``.
-        strength: λ.
-        depth: λ_z of the differences of neighbouring slices.
-    """
-
-    kind: str = "none"
-    strength: float = 0.0
-    depth: float = 0.0
+    kind: str = "none"  # as of :func:`kind_of`, or ``none``
+    strength: float = 0.0  # λ
+    depth: float = 0.0  # λ_z of the differences of neighbouring slices
 
     @property
     def active(self) -> bool:
@@ -98,15 +92,10 @@ NO_PRIOR = Prior()
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """The penalty ``½ Σ w |O − Z|²`` on the distance to a known object.
+    """The penalty ``½ Σ w |O − Z|²`` on the distance to a known object."""
 
-    Attributes:
-        target: Z, ``(M, M)`` complex64.
-        weight: w, ``(M, M)`` float32, its curvature in each pixel, the same at all frequencies.
-    """
-
-    target: np.ndarray
-    weight: np.ndarray
+    target: np.ndarray  # Z, ``(M, M)`` complex64
+    weight: np.ndarray  # w, ``(M, M)`` float32, its curvature in each pixel, the same at all frequencies
     active = True
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
@@ -161,17 +150,11 @@ def _charbonnier(square: np.ndarray, delta: float) -> tuple[float, np.ndarray | 
 
 
 class Kind(NamedTuple):
-    """A regulariser of weight one.
+    """A regulariser of weight one."""
 
-    Attributes:
-        term: of an object ``(M, M)`` complex64: its value, and its gradient ``∂/∂re + i ∂/∂im``.
-        curvature: the largest, in a pixel.
-        strengths: λ that are tried if none is specified, the weakest first.
-    """
-
-    term: Term
-    curvature: float
-    strengths: tuple[float, ...]
+    term: Term  # of an object ``(M, M)`` complex64: its value, and its gradient ``∂/∂re + i ∂/∂im``
+    curvature: float  # the largest, in a pixel
+    strengths: tuple[float, ...]  # λ that are tried if none is specified, the weakest first
 
 
 def charbonnier(order: int, delta: float) -> Kind:

@@ -39,21 +39,13 @@ class SliceOptions:
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Slices of the core.
+    """Slices of the core."""
 
-    Attributes:
-        kept: likelihood of what is fitted, with the free space between the slices.
-        holdout: what is held out, with the same.
-        space: between neighbouring slices.
-        estimate: object ``(L, M, M)`` and beam.
-        scores: deviance per pixel of what is held out, ``(J,)``.
-    """
-
-    kept: ScanLikelihood
-    holdout: HoldOut
-    space: FreeSpace
-    estimate: Estimate
-    scores: np.ndarray
+    kept: ScanLikelihood  # likelihood of what is fitted, with the free space between the slices
+    holdout: HoldOut  # what is held out, with the same
+    space: FreeSpace  # between neighbouring slices
+    estimate: Estimate  # object ``(L, M, M)`` and beam
+    scores: np.ndarray  # deviance per pixel of what is held out, ``(J,)``
 
 
 def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> None:

@@ -62,19 +62,12 @@ FIT = FitOptions()
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a fit found.
+    """What a fit found."""
 
-    Attributes:
-        estimate: the best.
-        course: the objective at the start and after every step.
-        evaluations: how often the likelihood and its gradient were computed.
-        converged: it ended because steps gained nothing more.
-    """
-
-    estimate: Estimate
-    course: list[float]
-    evaluations: int
-    converged: bool
+    estimate: Estimate  # the best
+    course: list[float]  # the objective at the start and after every step
+    evaluations: int  # how often the likelihood and its gradient were computed
+    converged: bool  # it ended because steps gained nothing more
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return it as a cache keeps it."""
@@ -162,12 +155,7 @@ def fit(
 
 
 def _fit(
-    objective: Objective,
-    start: Estimate,
-    refine: Refine,
-    steps: int,
-    enough: float,
-    watch: Watch,
+    objective: Objective, start: Estimate, refine: Refine, steps: int, enough: float, watch: Watch
 ) -> Fit:
     estimate, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), objective.likelihood.data.between, objective.options
