@@ -348,10 +348,8 @@ def probe_caustic(prepared: Prepared, reconstruction: Reconstruction) -> Caustic
 
 def picture_of(reconstruction: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
     """Return the picture of a reconstruction within its well illuminated part, with its first probe mode."""
-    probe, illuminated = (
-        prepared.beam_under(reconstruction).probe[0],
-        well_illuminated(reconstruction, prepared),
-    )
+    probe = prepared.beam_under(reconstruction).probe[0]
+    illuminated = well_illuminated(reconstruction, prepared)
     return scan_figures.Picture.of(reconstruction.object, reconstruction.covered, illuminated, probe)
 
 

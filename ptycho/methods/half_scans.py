@@ -22,22 +22,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls.
+    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls."""
 
-    Attributes:
-        frequency, correlation: ``(K,)``, frequencies as fractions of Nyquist.
-        by_axis: ``(2, K)``, the same of the sectors around the row axis and around the column axis.
-        crossings: where it falls below the thresholds, in any direction and (``frc50_row``, ``frc50_col``)
-            along the axes; None: never.
-        by_photons: where it would fall below one half by the noise that photons leave in the halves alone.
-        illuminated_to: the largest frequency at which there are photons; see :func:`illuminated_frequency`.
-    """
-
+    # frequency, correlation: ``(K,)``, frequencies as fractions of Nyquist
     frequency: np.ndarray
     correlation: np.ndarray
-    by_axis: np.ndarray
+    by_axis: np.ndarray  # ``(2, K)``, the same of the sectors around the row axis and around the column axis
+    # where it falls below the thresholds, in any direction and (``frc50_row``, ``frc50_col``) along the axes;
+    # None: never
     crossings: dict[str, float | None]
+    # where it would fall below one half by the noise that photons leave in the halves alone
     by_photons: float = 1.0
+    # the largest frequency at which there are photons; see :func:`illuminated_frequency`
     illuminated_to: float = 1.0
 
     @property

@@ -32,23 +32,15 @@ CAUSE_FLAGS = {PATTERN_SHIFT: (SHIFT,), MOTION: (MOTION_FLAG,)}
 
 @dataclass(frozen=True, eq=False)
 class Assessed:
-    """The reconstructions of one scan with their scores.
+    """The reconstructions of one scan with their scores."""
 
-    Attributes:
-        reconstructions: by name; the phase ramp of each is taken from the object to the probe, unless
-            ``probe.learn=false``.
-        fits: how each explains the patterns that it was fitted to, and the held-out ones.
-        halves: ring correlation of two half scans; None: not computed, or not meaningful.
-        product: the name of the reconstruction that is the result of the run.
-        rows: the scores of each, as in ``metrics.json``.
-        caustic: of the product's strongest probe mode; None: a near field, or lengths are unknown.
-    """
-
+    # by name; the phase ramp of each is taken from the object to the probe, unless ``probe.learn=false``
     reconstructions: dict[str, Reconstruction]
-    fits: dict[str, Fit]
-    halves: Halves | None
-    product: str
-    rows: dict[str, dict[str, Any]]
+    fits: dict[str, Fit]  # how each explains the patterns that it was fitted to, and the held-out ones
+    halves: Halves | None  # ring correlation of two half scans; None: not computed, or not meaningful
+    product: str  # the name of the reconstruction that is the result of the run
+    rows: dict[str, dict[str, Any]]  # the scores of each, as in ``metrics.json``
+    # of the product's strongest probe mode; None: a near field, or lengths are unknown
     caustic: Caustic | None = None
 
 

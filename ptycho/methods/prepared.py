@@ -30,26 +30,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A scan that is ready to be reconstructed.
+    """A scan that is ready to be reconstructed."""
 
-    Attributes:
-        name: of the scan, unique in its run.
-        scan: how its file was interpreted.
-        whole: all usable patterns, with the initial beam.
-        kept, out: indices of the fitted patterns, and of those that are held out for validation.
-        decisions: of the alignment, warnings among them.
-        alternative: positions that explained more under the beam that was known before the fit.
-        start: what the solver begins with; None: a constant object.
-    """
-
-    name: str
-    scan: ScanGeometry
-    whole: Dataset
+    name: str  # of the scan, unique in its run
+    scan: ScanGeometry  # how its file was interpreted
+    whole: Dataset  # all usable patterns, with the initial beam
+    # kept, out: indices of the fitted patterns, and of those that are held out for validation
     kept: np.ndarray
     out: np.ndarray
-    decisions: tuple[Finding, ...] = ()
+    decisions: tuple[Finding, ...] = ()  # of the alignment, warnings among them
+    # positions that explained more under the beam that was known before the fit
     alternative: Alternative | None = None
-    start: StartingPoint | None = None
+    start: StartingPoint | None = None  # what the solver begins with; None: a constant object
 
     def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
         """Return the beam that goes with a reconstruction; if there is none, the initial one."""

@@ -60,18 +60,12 @@ class TrainedNetwork(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MethodInputs:
-    """Inputs of the methods.
+    """Inputs of the methods."""
 
-    Attributes:
-        config: their settings.
-        context: folder for scratch, clock, progress bar, executor and cache.
-        network: for ``pinn``; None: there is none.
-        modes: of the probe that was learned in its training, ``(K, N, N)``; None: none was.
-    """
-
-    config: ScanRunConfig
-    context: RunContext
-    network: TrainedNetwork | None = None
+    config: ScanRunConfig  # their settings
+    context: RunContext  # folder for scratch, clock, progress bar, executor and cache
+    network: TrainedNetwork | None = None  # for ``pinn``; None: there is none
+    # of the probe that was learned in its training, ``(K, N, N)``; None: none was
     modes: np.ndarray | None = None
 
 

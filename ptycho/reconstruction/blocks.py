@@ -48,16 +48,11 @@ Window = tuple[slice, slice]  # rows and columns
 
 
 class Block(NamedTuple):
-    """A part of a scan.
+    """A part of a scan."""
 
-    Attributes:
-        patterns: indices ``(n,)`` of those that are fitted.
-        own: ``(n,)`` bool, those in its part; the others lie around it.
-        corner, shape: the window of the object which they illuminate.
-    """
-
-    patterns: np.ndarray
-    own: np.ndarray
+    patterns: np.ndarray  # indices ``(n,)`` of those that are fitted
+    own: np.ndarray  # ``(n,)`` bool, those in its part; the others lie around it
+    # corner, shape: the window of the object which they illuminate
     corner: tuple[int, int]
     shape: tuple[int, int]
 
@@ -113,19 +108,13 @@ def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
 
 
 class Stage(NamedTuple):
-    """A step of every block, after which the blocks are joined.
+    """A step of every block, after which the blocks are joined."""
 
-    Attributes:
-        name: of the step.
-        fit: ``(objective, start, refine, steps) → Fit`` of a block.
-        alone: the blocks do not know each other yet: their phases must be brought together.
-        whole: it is of the whole scan at once, if that can be held.
-    """
-
-    name: str
+    name: str  # of the step
+    # ``(objective, start, refine, steps) → Fit`` of a block
     fit: Callable[[Objective, Estimate, Refine, int], Fit]
-    alone: bool = False
-    whole: bool = False
+    alone: bool = False  # the blocks do not know each other yet: their phases must be brought together
+    whole: bool = False  # it is of the whole scan at once, if that can be held
 
 
 def begin(objective: Objective, start: Estimate, refine: Refine, steps: int, projected: bool = False) -> Fit:

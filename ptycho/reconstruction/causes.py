@@ -57,19 +57,13 @@ LIMITS = CauseLimits()
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The score tests of one reconstruction.
+    """The score tests of one reconstruction."""
 
-    Attributes:
-        gains: how much of χ² each cause explains, by name.
-        sizes: its numbers, ``(k,)``, in pixels (positions' map: per pixel; motion: px² of half a variance).
-        excess: χ² beyond what photon noise gives.
-        by_pixel: mean χ² of each detector pixel, ``(N, N)``, about 1 or less where noise is all.
-    """
-
-    gains: dict[str, float]
+    gains: dict[str, float]  # how much of χ² each cause explains, by name
+    # its numbers, ``(k,)``, in pixels (positions' map: per pixel; motion: px² of half a variance)
     sizes: dict[str, np.ndarray]
-    excess: float
-    by_pixel: np.ndarray
+    excess: float  # χ² beyond what photon noise gives
+    by_pixel: np.ndarray  # mean χ² of each detector pixel, ``(N, N)``, about 1 or less where noise is all
 
     def plausible(self, name: str) -> bool:
         """Return whether a cause explains something, and not far less than another."""

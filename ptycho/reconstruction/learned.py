@@ -53,22 +53,14 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Input of a network, from an estimate: see :func:`view`.
+    """Input of a network, from an estimate: see :func:`view`."""
 
-    Attributes:
-        inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
-        relative: ν ``(H, W, 1)`` float32, the logarithm of each pixel's noise over ``noise``.
-        noise: σ₀, the root mean square of σ where the object is illuminated.
-        deviation: σ, ``(M, M)`` float32.
-        illumination: over the strongest, ``(M, M)`` float32.
-        box: illuminated rows and columns of the object, whose size is (H, W) or, at most three pixels, less.
-    """
-
-    inputs: np.ndarray
-    relative: np.ndarray
-    noise: float
-    deviation: np.ndarray
-    illumination: np.ndarray
+    inputs: np.ndarray  # x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first
+    relative: np.ndarray  # ν ``(H, W, 1)`` float32, the logarithm of each pixel's noise over ``noise``
+    noise: float  # σ₀, the root mean square of σ where the object is illuminated
+    deviation: np.ndarray  # σ, ``(M, M)`` float32
+    illumination: np.ndarray  # over the strongest, ``(M, M)`` float32
+    # illuminated rows and columns of the object, whose size is (H, W) or, at most three pixels, less
     box: tuple[slice, slice]
 
 

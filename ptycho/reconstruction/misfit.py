@@ -39,21 +39,14 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
-    """Sums over the measured pixels of some patterns ``(J,)``.
+    """Sums over the measured pixels of some patterns ``(J,)``."""
 
-    Attributes:
-        residual: ``Σ| |Ψ| − √n |``; measured: ``Σ√n``.
-        noise: what photon noise makes of the residual; deviance: Poisson's. None where counts are not known.
-        pixels: how many were measured.
-        squared: ``Σ (|Ψ| − √n)²``.
-    """
-
-    residual: np.ndarray
-    measured: np.ndarray
-    noise: np.ndarray | None
-    deviance: np.ndarray | None
-    pixels: np.ndarray
-    squared: np.ndarray
+    residual: np.ndarray  # ``Σ| |Ψ| − √n |``
+    measured: np.ndarray  # ``Σ√n``
+    noise: np.ndarray | None  # what photon noise makes of the residual; None: counts are not known
+    deviance: np.ndarray | None  # Poisson's; None: counts are not known
+    pixels: np.ndarray  # how many were measured
+    squared: np.ndarray  # ``Σ (|Ψ| − √n)²``
 
     @property
     def unexplained(self) -> np.ndarray:
@@ -222,17 +215,13 @@ class OutlierLimits:
 
     Measured on simulated scans with one position 11 pixels off, refined or not: that pattern misses .07 to
     2.6, and is 6 to 280 and 10 to 43 scatters beyond the others; the worst of clean scans .04, 4 and 8.
-
-    Attributes:
-        missed: share of the variation between patterns that it misses.
-        scatters: by how many scatters of the patterns it exceeds their median, in that share and in the
-            logarithm of its misfit; their scatter follows from the median absolute deviation.
-        most: share of the patterns; where more of them differ, the whole scan is explained badly.
     """
 
-    missed: float = 0.05
+    missed: float = 0.05  # share of the variation between patterns that it misses
+    # by how many scatters of the patterns it exceeds their median, in that share and in the logarithm of its
+    # misfit; their scatter follows from the median absolute deviation
     scatters: float = 5.5
-    most: float = 0.1
+    most: float = 0.1  # share of the patterns; where more of them differ, the whole scan is explained badly
 
 
 def find_outliers(

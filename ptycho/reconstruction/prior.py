@@ -111,15 +111,11 @@ OfSquares = Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]]
 
 @dataclass(frozen=True)
 class Differences:
-    """The term of a function of ``|∇O|²`` or ``|∇²O|²``.
+    """The term of a function of ``|∇O|²`` or ``|∇²O|²``."""
 
-    Attributes:
-        function: of the squares ``(M, M)``; gives its sum, and the weight of the differences in the gradient.
-        order: of the differences.
-    """
-
+    # of the squares ``(M, M)``; gives its sum, and the weight of the differences in the gradient
     function: OfSquares
-    order: int = 1
+    order: int = 1  # of the differences
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``."""

@@ -81,32 +81,21 @@ class Evaluation:
 
 @dataclass(eq=False)
 class ScanLikelihood:
-    """Likelihood of the patterns of one object under an estimate.
+    """Likelihood of the patterns of one object under an estimate."""
 
-    Attributes:
-        data: the patterns.
-        normalisation: f, in whose units estimates are.
-        unit: amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`.
-        noise, excess: the noise of a pixel.
-        compile_xla: compile with XLA.
-        instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
-        advance: called with the number of patterns after each chunk.
-        cache: where fits under this likelihood are kept.
-        chunk_pixels: of the patterns that are handled at once.
-        kept_bytes: of patterns that are kept in memory; more are read again each time.
-    """
-
-    data: Dataset
-    normalisation: float
-    unit: float = 1.0
+    data: Dataset  # the patterns
+    normalisation: float  # f, in whose units estimates are
+    unit: float = 1.0  # amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`
+    # noise, excess: the noise of a pixel
     noise: str = "poisson"
     excess: float = 0.0
-    compile_xla: bool = True
+    compile_xla: bool = True  # compile with XLA
+    # amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those
     instead: Amplitudes | None = None
-    advance: Advance = silent
-    cache: Cache = field(default_factory=NoCache)
-    chunk_pixels: int = CHUNK_PIXELS
-    kept_bytes: int = 2**28
+    advance: Advance = silent  # called with the number of patterns after each chunk
+    cache: Cache = field(default_factory=NoCache)  # where fits under this likelihood are kept
+    chunk_pixels: int = CHUNK_PIXELS  # of the patterns that are handled at once
+    kept_bytes: int = 2**28  # of patterns that are kept in memory; more are read again each time
 
     @cached_property
     def chunk(self) -> int:

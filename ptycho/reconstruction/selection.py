@@ -65,46 +65,31 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Parts refined besides the object; None: selected by cross-validation.
+    """Parts refined besides the object; None: selected by cross-validation."""
 
-    Attributes:
-        probe, positions, flux, background: whether they are refined.
-        modes: number of the probe's modes; None: one more than the probe has, if that helps.
-        probe_variation: number of its OPR modes, by which it varies; None: as many as help.
-        weight_waves: number of cosines over the scan, of which their weights consist; None: independent.
-        slices: number of slices of the object; None: as many as help, where the distance between them or
-            lengths are known (``Dataset.between``).
-        thickness_specified: that is the distance between slices; else half a depth of field, where the search
-            begins.
-        moves: model of the position corrections.
-        prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
-        strength: its weight λ, or κ; None: selected.
-        noise: of a pixel, or ``auto``.
-        support: of the probe; None: everywhere.
-        pupil: limit the far field of the probe to its pupil; None: selected.
-        steps: of a fit, at most.
-        weights: file of the denoiser; by default the one that comes with the program.
-        selection: how much is fitted to select.
-    """
-
+    # probe, positions, flux, background: whether they are refined
     probe: Choice = None
     positions: Choice = None
     flux: Choice = None
     background: Choice = None
-    modes: int | None = None
-    probe_variation: int | None = None
+    modes: int | None = None  # number of the probe's modes; None: one more than the probe has, if that helps
+    probe_variation: int | None = None  # number of its OPR modes, by which it varies; None: as many as help
+    # number of cosines over the scan, of which their weights consist; None: independent
     weight_waves: int | None = None
+    # number of slices of the object; None: as many as help, where the distance between them or lengths are
+    # known (``Dataset.between``)
     slices: int | None = 1
+    # that is the distance between slices; else half a depth of field, where the search begins
     thickness_specified: bool = False
-    moves: str = "independent"
-    prior: str = "learned"
-    strength: float | None = None
-    noise: str = "auto"
-    support: ProbeSupport | None = None
-    pupil: Choice = None
-    steps: int = 400
-    weights: Path = WEIGHTS
-    selection: SelectionOptions = SelectionOptions()
+    moves: str = "independent"  # model of the position corrections
+    prior: str = "learned"  # kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``
+    strength: float | None = None  # its weight λ, or κ; None: selected
+    noise: str = "auto"  # of a pixel, or ``auto``
+    support: ProbeSupport | None = None  # of the probe; None: everywhere
+    pupil: Choice = None  # limit the far field of the probe to its pupil; None: selected
+    steps: int = 400  # of a fit, at most
+    weights: Path = WEIGHTS  # file of the denoiser; by default the one that comes with the program
+    selection: SelectionOptions = SelectionOptions()  # how much is fitted to select
 
     @property
     def network(self) -> Network:
@@ -135,37 +120,26 @@ class ModelOptions:
 
 @dataclass(eq=False)
 class Selection:
-    """The core while its model is selected.
+    """The core while its model is selected."""
 
-    Attributes:
-        noise: likelihood of the core.
-        kept: likelihood of what is fitted of it.
-        holdout: what is held out.
-        options: what is specified.
-        estimate, refine, last: the estimate, what is refined in it, and the fit that gave it.
-        scores: deviance per pixel of the held-out patterns, ``(J,)``.
-        projected: the object begins with the difference map.
-        support: of the probe.
-        decisions: in order; each is passed to ``on_decision``.
-        tried: trials of regularisers.
-        refused: the mean log-deviance at which a part of the beam was refused, by its name.
-        explained: for each part that was taken, the mean log-deviance below which what was refined later
-            has brought more than that part.
-    """
-
-    noise: ScanLikelihood
-    kept: ScanLikelihood
-    holdout: HoldOut
-    options: ModelOptions
+    noise: ScanLikelihood  # likelihood of the core
+    kept: ScanLikelihood  # likelihood of what is fitted of it
+    holdout: HoldOut  # what is held out
+    options: ModelOptions  # what is specified
+    # estimate, refine, last: the estimate, what is refined in it, and the fit that gave it
     estimate: Estimate
     refine: Refine = OBJECT_ALONE
     last: Fit | None = None
-    projected: bool = False
-    support: ProbeSupport | None = None
+    projected: bool = False  # the object begins with the difference map
+    support: ProbeSupport | None = None  # of the probe
+    # deviance per pixel of the held-out patterns, ``(J,)``
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    decisions: list[Finding] = field(default_factory=list)
-    tried: list[Trial] = field(default_factory=list)
+    decisions: list[Finding] = field(default_factory=list)  # in order; each is passed to ``on_decision``
+    tried: list[Trial] = field(default_factory=list)  # trials of regularisers
+    # the mean log-deviance at which a part of the beam was refused, by its name
     refused: dict[str, float] = field(default_factory=dict)
+    # for each part that was taken, the mean log-deviance below which what was refined later has brought more
+    # than that part
     explained: dict[str, float] = field(default_factory=dict)
     on_decision: Callable[[Finding], object] = lambda decision: None
 

@@ -89,27 +89,18 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What a fit minimises: ½ Σ deviance + regularisation, within the limits of the probe and the positions.
+    """What a fit minimises: ½ Σ deviance + regularisation, within limits of probe and positions."""
 
-    Attributes:
-        likelihood: of the fitted patterns.
-        prior: regulariser of the object.
-        moves: model of the position corrections.
-        support: where the probe may be other than zero; None: everywhere.
-        learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
-        anchor: a known object, from which a quadratic penalty holds the object.
-        weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
-        options: when fits of it end.
-    """
-
-    likelihood: ScanLikelihood
-    prior: Prior = NO_PRIOR
-    moves: str = "independent"
-    support: ProbeSupport | None = None
+    likelihood: ScanLikelihood  # of the fitted patterns
+    prior: Prior = NO_PRIOR  # regulariser of the object
+    moves: str = "independent"  # model of the position corrections
+    support: ProbeSupport | None = None  # where the probe may be other than zero; None: everywhere
+    # the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends
     learned: Learned | None = None
-    anchor: Anchor | None = None
+    anchor: Anchor | None = None  # a known object, from which a quadratic penalty holds the object
+    # number of cosines over the scan, of which OPR weights consist; None: independent
     weight_waves: int | None = None
-    options: FitOptions = FIT
+    options: FitOptions = FIT  # when fits of it end
 
     def penalty(self, image: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return what is added to −log p for an object ``(M, M)``, and its gradient; None: nothing is."""
