@@ -36,13 +36,9 @@ def difference_map(
 ) -> Estimate:
     """Return ``start`` with the object of the difference map; for thin objects in far fields.
 
-    Args:
-        likelihood: of the patterns; its noise plays no part.
-        start: first object ``(M, M)``, and the beam, which stays; of a probe that varies, the first modes.
-        iterations: at most.
-        every: number of iterations in which the squared distance between the constraints must decrease
-        least_decrease: by this share; else it ends.
-        floor: share of the strongest illumination that holds each pixel at its present value.
+    The beam stays; of a probe that varies, the first modes count. It ends where the squared distance between
+    the constraints does not fall by ``least_decrease`` in ``every`` iterations. ``floor``: share of the
+    strongest illumination that holds each pixel at its present value.
     """
     illumination = _illumination(likelihood, start)
     held = np.float32(floor * illumination.max())

@@ -92,12 +92,7 @@ class Estimate:
         return vary_probe(self.modes, self.opr_modes, self.opr_weights[part])
 
     def beam(self, scale: float, normalisation: float) -> Beam:
-        """Return all but the object, in the units of a dataset.
-
-        Args:
-            scale: s, the dataset's photon scale.
-            normalisation: f of the dataset in whose units the estimate is.
-        """
+        """Return all but the object; ``scale``: s of a dataset, ``normalisation``: f of the units."""
         dark = np.fft.fftshift(self.background / normalisation**2).astype(np.float32)
         return Beam(
             (self.modes / (scale * normalisation)).astype(np.complex64),

@@ -108,9 +108,8 @@ def apply(
 ) -> np.ndarray:
     """Return a network's output ``(H, W, 2)`` float32, tile by tile; as of the whole but for rounding.
 
-    Args:
-        inputs: ``(H, W, 4)``, relative: ``(H, W, 1)``, float32; H and W multiples of 4.
-        tile: pixels that are computed at once; ``reach``: how far the network depends on its input.
+    ``inputs (H, W, 4)``, ``relative (H, W, 1)`` float32; H and W multiples of 4. ``reach``: how far the
+    network depends on its input.
     """
     height, width, _ = inputs.shape
     output = np.zeros((height, width, 2), np.float32)

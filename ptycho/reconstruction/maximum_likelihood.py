@@ -79,13 +79,8 @@ def solve(
 ) -> Solved:
     """Return the most likely object and beam of a scan of one object; see the module's text.
 
-    Args:
-        data: the patterns, under the initial beam, or that of ``warm_start``.
-        options: what is refined, and how.
-        seed: of what is held out.
-        advance: called with the number of patterns after each chunk of them.
-        watch: called after every step on the whole scan, if it is one block.
-        on_decision: called with each decision when it is made.
+    ``data`` are under the initial beam, or that of ``warm_start``. ``watch`` is called after every step on
+    the whole scan, if it is one block; ``advance`` with a number of patterns after each chunk of them.
     """
     blockwise = blockwise or Blockwise()
     if blockwise.divides(data):

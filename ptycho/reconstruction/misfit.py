@@ -227,12 +227,7 @@ class OutlierLimits:
 def find_outliers(
     residuals: Residuals, misfits: np.ndarray, limits: OutlierLimits = OutlierLimits()
 ) -> np.ndarray:
-    """Return the indices of single patterns that contradict the others under an object and its beam.
-
-    Args:
-        residuals: of all patterns.
-        misfits: ``(J,)``, such as the deviance per pixel.
-    """
+    """Return the indices of single patterns that contradict the others; ``misfits (J,)``: deviances."""
     mean = float(residuals.varied.mean())
     if not mean > 0 or not np.isfinite(misfits).all():
         return np.zeros(0, int)
@@ -250,11 +245,8 @@ def residuals(
 ) -> Residuals:
     """Return those of ``patterns (n,)``, indices, under an object ``(M, M)`` complex64 and their beam.
 
-    Args:
-        image: the object.
-        data: the patterns, and the beam that goes with the object.
-        mean: ``⟨A²⟩`` of the scan, ``(N, N)``, zero frequency in the middle.
-        dim: ε over the mean intensity of a pixel, as noisy amplitudes are biased where it is dark.
+    ``mean``: ``⟨A²⟩`` of the scan, ``(N, N)``, zero frequency in the middle. ``dim``: ε over the mean
+    intensity of a pixel, as noisy amplitudes are biased where it is dark.
     """
     known = np.fft.ifftshift(mean) * data.normalisation**2
     weight = 1 / np.sqrt(known + dim * known.mean())

@@ -110,10 +110,7 @@ def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
     """Return the operator of a regulariser, of waves ``(M, M)`` complex64 in the units of ``scale``.
 
-    Args:
-        scale: √H, ``(M, M)`` float32.
-        stiffness: c s(k)^p, ``(M, M)`` float32, frequencies in the order of the FFT.
-        levels: number of H_i.
+    ``scale``: √H, ``(M, M)`` float32; ``stiffness``: c s(k)^p, the same, frequencies in the order of the FFT.
     """
     inverse = 1 / np.square(scale, dtype=np.float64)
     grid = np.geomspace(inverse.min(), 1.001 * inverse.max(), levels)  # 1/H_i

@@ -120,17 +120,10 @@ def fit(
 ) -> Fit:
     """Return the estimate after at most so many steps, or from which no step is clearly better.
 
-    Args:
-        objective: what is minimised.
-        start: where it begins.
-        refine: what is refined.
-        steps: at most.
-        enough: gain of a step for each refined number with which it ends; None: that of the options; where
-            the patterns contradict the model, so many times that as a pixel's mean deviance is above the one
-            that noise leaves (McCullagh & Nelder, Generalized Linear Models, section 9.2: dispersion).
-        watch: called with the estimate and the objective after every step.
-
-    A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
+    ``enough``: gain of a step for each refined number with which it ends; None: that of the options; where
+    the patterns contradict the model, so many times that as a pixel's mean deviance is above the one that
+    noise leaves (McCullagh & Nelder, Generalized Linear Models, section 9.2: dispersion). A fit that took
+    some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
     cache, enough = objective.likelihood.cache, objective.options.enough if enough is None else enough
     if isinstance(cache, NoCache):
@@ -217,13 +210,9 @@ def fit_further(
 ) -> Fit:
     """Fit the object under the beam as it is, from the end of a fit that lacked a few patterns.
 
-    Arguments: as :func:`fit`.
-
-    Args:
-        holes: the patterns leave holes in the object, as in a sparse scan. It is then fitted to its end, and
-            all rounds of the learned prior follow, as the denoiser has not seen what is there now. Without
-            holes one round suffices.
-        projected: try the difference map as a start, too, and keep the likelier end.
+    Where these left ``holes`` in the object, it is fitted to its end, and all rounds of the learned prior
+    follow, as the denoiser has not seen what is there now; else one round suffices. ``projected``: try the
+    difference map as a start, too, and keep the likelier end.
     """
     if objective.learned is not None and not holes:
         return fit_learned(objective, start, 1, steps=min(steps, objective.options.round_steps))
@@ -273,11 +262,8 @@ def _value_and_gradient(
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """Return a function: half the deviance and the prior of the object, and their gradient.
 
-    The prior is that of the object in the scale in which the probe has its power.
-
-    With Q = αO, α² = Σ|P|²/power, the prior cannot be lowered by a factor that moves from the object to the
-    probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of
-    L slices takes ``α^(1/L)``.
+    The prior is that of Q = αO, α² = Σ|P|²/power, so that no factor that moves from the object to the probe
+    lowers it: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of L slices takes ``α^(1/L)``.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:

@@ -37,8 +37,7 @@ def predict_scan(
 ) -> None:
     """Write the object regions of all groups of a dataset into ``regions (G, R, R)``.
 
-    Args:
-        start: objects ``(I, M, M)`` complex64 to begin with, zero where nothing is known; None: a constant.
+    ``start``: objects ``(I, M, M)`` complex64 to begin with, zero where nothing is known; None: a constant.
     """
     margin = (data.region_size - data.N + 1) // 2  # a region may reach beyond its object
     canvas = None if start is None else np.pad(start, ((0, 0), (margin, margin), (margin, margin)))

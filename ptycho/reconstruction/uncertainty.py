@@ -58,11 +58,7 @@ def map_errors(
 ) -> ErrorMap:
     """Return the error map ``(1, M, M)`` of the object of a fit; of slices, that of their product.
 
-    Args:
-        objective: of the fit.
-        estimate: what it found.
-        mask: ``(M, M)`` bool, outside of which σ is infinite.
-        seed: of the draws.
+    ``mask``: ``(M, M)`` bool, outside of which σ is infinite.
     """
     data, illumination = objective.likelihood.data, object_illumination(estimate)
     most = data.held_by(options.middle_pixels, options.fewest)
@@ -179,13 +175,8 @@ def phase_left(
         O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩ over the well-illuminated pixels
 
     O′ is what some steps on the patterns alone (no prior) make of it. Zero: the patterns determine the phase;
-    one: they do not, as in a near field whose illumination hardly varies across the sample.
-
-    Args:
-        objective: of the fit.
-        estimate: what it found, on the patterns of ``objective``.
-        refine: what was refined with the object: a probe that was found can hide what is wrong in it.
-        seed: of χ.
+    one: they do not, as in a near field whose illumination hardly varies across the sample. ``refine`` is
+    what was refined with the object, because a probe that was found can hide what is wrong in it.
     """
     likelihood = replace(objective.likelihood, advance=silent)
     objective = replace(objective, likelihood=likelihood, prior=NO_PRIOR, learned=None)
