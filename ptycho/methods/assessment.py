@@ -242,11 +242,8 @@ def assessment_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
-    ``nominal_positions (J, 2)`` of the file, ``held_out``; ring correlation of the halves; and of
-    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_holdout_patterns`` with
-    their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
-    objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel. ``caustic_…`` is of
-    the product's probe.
+    ``<name>_holdout_deviance (n,)`` is the squared misfit without counts, ``<name>_misfit_by_pixel (N, N)``
+    the mean χ² of each detector pixel.
     """
     arrays = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
     if halves is not None:

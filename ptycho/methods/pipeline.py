@@ -51,12 +51,9 @@ def assess(
     product: str | None = None,
     with_halves: bool = True,
 ) -> Assessed:
-    """Score the reconstructions of a scan, choose the product, and map its errors.
+    """Score the reconstructions of a scan, choose the ``product``, if there is none, and map its errors.
 
-    Args:
-        reconstructions: by the name of their method, in the order in which they were made.
-        product: the one that the result stands for; None: chosen by :func:`choose`.
-        with_halves: reconstruct two halves of the scan, and compare them.
+    ``reconstructions``: by the name of their method, in the order in which they were made.
     """
     config, context, reconstructions = inputs.config, inputs.context, dict(reconstructions)
     for reconstruction in reconstructions.values():
