@@ -11,7 +11,7 @@ from ptycho.align.context import RunContext
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
-from ptycho.exports.from_dataset import product_of
+from ptycho.exports.exported_scan import product_of
 from ptycho.files.lock import locked
 from ptycho.methods.assessment import assessment_arrays, well_illuminated
 from ptycho.methods.half_scans import resolution

@@ -19,7 +19,7 @@ from ptycho.evaluation.colours import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_text
-from ptycho.files.npz_writing import write_npz
+from ptycho.files.npz import write_npz
 from ptycho.report.gather import FINISHED, MEASURED, RunRecord
 from ptycho.report.page import report_page
 from ptycho.report.scans import ScanRecord

@@ -17,7 +17,7 @@ from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import write_tree
 from ptycho.readers.cxi import BASIS, DETECTOR, ILLUMINATION, OBJECTS, PATTERNS, SOURCE, TRANSLATIONS
-from ptycho.readers.quantities import ELECTRON
+from ptycho.readers.values import ELECTRON
 
 VERSION = 160
 INVALID = 1  # bit of the mask

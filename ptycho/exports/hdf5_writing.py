@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from ptycho.files.atomic import write_atomically
-from ptycho.files.npz_writing import Blocks
+from ptycho.files.npz import Blocks
 
 VERSIONS = (h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_LATEST)  # of 2008 on; attributes may exceed 64 KiB
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_atomically
-from ptycho.files.npz_writing import write_npz
+from ptycho.files.npz import write_npz
 from ptycho.simulation.truth import PREFIX
 
 CONTRACT = {"scale_contract_version": "legacy_v1", "measurement_domain": "normalized_amplitude"}

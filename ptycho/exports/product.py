@@ -1,6 +1,6 @@
 """Write a product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5, with the patterns if there are any.
 
-:mod:`ptycho.readers.product` lists its contents. The file also has the following, which ptychodus skips:
+:mod:`ptycho.readers.ptychodus` lists its contents. The file also has the following, which ptychodus skips:
 
 =================================== ============== ==========================================================
 ``sigma_{amplitude,phase}``         (M, M)         the object's standard deviations, phase in rad; infinite
@@ -35,7 +35,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import SameAs, write_tree
-from ptycho.readers.product import INDEXES
+from ptycho.readers.ptychodus import INDEXES
 
 RESULT = "result"
 SHARED = ("object", "slices", "probe", "opr_modes", "sigma_amplitude", "sigma_phase")  # with the product

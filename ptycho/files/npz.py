@@ -11,9 +11,10 @@ import contextlib
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -183,3 +184,24 @@ def _problem(key: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise NpzError(f"{key} is damaged ({shown(str(error)) or type(error).__name__})") from error
+
+
+class Blocks(NamedTuple):
+    """An array in blocks that follow each other along its first axis."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    blocks: Iterable[np.ndarray]
+
+
+def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray | Blocks]) -> None:
+    """Write ``arrays (…)`` by key as an NPZ, not compressed; memory holds one block at a time."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for key, array in arrays.items():
+            whole = array if isinstance(array, Blocks) else Blocks(array.shape, array.dtype, [array])
+            descr = npy.dtype_to_descr(whole.dtype)
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                header = {"descr": descr, "fortran_order": False, "shape": whole.shape}
+                npy.write_array_header_1_0(member, header)
+                for block in whole.blocks:
+                    member.write(np.ascontiguousarray(block, whole.dtype).tobytes())

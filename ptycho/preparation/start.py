@@ -17,7 +17,7 @@ from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.places import open_archive
 from ptycho.readers.positions import Placement
-from ptycho.readers.product import read_product
+from ptycho.readers.ptychodus import read_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side

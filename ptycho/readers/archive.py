@@ -55,18 +55,14 @@ class Patterns(ABC):
         return (self.shape[0],)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
-        """Return the patterns along the axis that has as many as there are positions, if several may be
-        theirs.
-        """
+        """Return the patterns along the axis, if several may be theirs, that is as long as the positions."""
         return self
 
     @abstractmethod
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
 
-        Raises:
-            ConfigError: the file is damaged there.
-            IndexError: a pattern that is not there, or another step.
+        ConfigError: the file is damaged there. IndexError: a pattern that is not there, or another step.
         """
 
     @abstractmethod
@@ -101,8 +97,6 @@ class Archive(ABC):
     At the end of the block the file is closed, unless patterns were taken from it, which then close it.
 
     Attributes:
-        kind: ``HDF5``, ``NPZ`` or ``TIFF``.
-        path: as specified.
         stated: values that the user specifies in place of the file's, see :class:`ReadOptions`.
         problems, warnings, notes: a line each.
         lenient: an optional value that cannot be used is skipped with a warning; otherwise it is a problem.
@@ -125,8 +119,7 @@ class Archive(ABC):
     def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
         """Return the patterns at some keys, one after the other; None, and a problem, if they are none.
 
-        Args:
-            any_order: in NPZ, they may be the last axis, or a raster.
+        ``any_order``: in NPZ, they may be the last axis, or a raster.
         """
 
     def holds(self, *keys: str) -> bool:
@@ -162,11 +155,7 @@ class Archive(ABC):
         return None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
-        """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's letters), native byte order; None: no array.
-
-        Raises:
-            ArchiveError: what is wrong with them.
-        """
+        """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's), native byte order; or raise ArchiveError."""
         return None
 
     def close(self) -> None:
@@ -239,12 +228,11 @@ class Archive(ABC):
         """Return ``most`` of its keys; with their shapes and dtypes, if these are to be ``declared``."""
         names = self.names(most + 1)
         more = ["…"] if len(names) > most else []
-        named = [shown(name, 60) + (f" {self._declared(name)}" if declared else "") for name in names[:most]]
+        named = [shown(name, 60) for name in names[:most]]
+        for k, entry in enumerate(self.entry(name) for name in names[:most] if declared):
+            numbers = None if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
+            named[k] += f" {numbers or '(no numbers)'}"
         return ", ".join(named + more) or "no arrays"
-
-    def _declared(self, key: str) -> str:
-        entry = self.entry(key)
-        return "(no numbers)" if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,48 +1,36 @@
 """A raster scan that is one array, as 4D-STEM writes it; its step is in the file, or ``data.scan_step_A=…``.
 
-======================= ======================================================================================
-NPY                     (A, B, H, W), rows and columns of the raster first, or (J, H, W)
-EMPAD, Merlin, MRC      frames, :mod:`~ptycho.readers.cube_records`
-MATLAB 5                the largest array, (H, W, A, B) or (H, W, J) as MATLAB shows it
-Zarr, ``.zspy``         the largest array of a folder, by the package zarr: :mod:`~ptycho.readers.cube_extras`
-``.dm3/4``, ``.blo``    by RosettaSciIO, in the same module
-======================= ======================================================================================
-
-HDF5 that states its axes is read by :mod:`~ptycho.readers.cube_hdf5`, other HDF5 (MATLAB 7.3) and NPZ as by a
-map of keys (``keymap.py``); their patterns are the largest array of three or four axes, unless
-``data.keys.patterns`` names another. Source: Savitzky et al., Microsc. Microanal. 27 (2021) 712.
+NPY and MATLAB 5 are known by their content, a Zarr store is a folder, others go by the ending of the name.
+HDF5 and NPZ are read by ``keymap.py``. Sources: Savitzky et al., Microsc. Microanal. 27 (2021) 712; Tate et
+al., ibid. 22 (2016) 237 (EMPAD); Quantum Detectors, Merlin user manual; Cheng et al., J. Struct. Biol. 192
+(2015) 146 (MRC2014).
 """
 
 from __future__ import annotations
 
+import importlib
 import math
+import struct
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray, gather
 from ptycho.readers.archive import describe_error
-from ptycho.readers.cube_axes import Cube, complete, listed, raster_positions
-from ptycho.readers.cube_extras import is_zarr, read_by_rosettasciio, read_zarr
-from ptycho.readers.cube_records import frames_in_file, read_empad, read_merlin, read_mrc
+from ptycho.readers.cube_axes import Axis, Cube, complete, listed, raster_positions, step_m
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
-
-BY_NAME: dict[str, Callable[[Path], Cube]] = {
-    ".raw": read_empad,
-    ".mib": read_merlin,
-    ".mrc": read_mrc,
-    ".dm3": read_by_rosettasciio,
-    ".dm4": read_by_rosettasciio,
-    ".blo": read_by_rosettasciio,
-}
 
 
 def reader_of(path: Path) -> Callable[[Path], Cube] | None:
     """Return what reads a cube; None: it is none."""
     if path.is_dir():
-        return read_zarr if is_zarr(path) else None
+        return read_zarr if any((path / name).is_file() for name in ZARR) else None
     try:
         if not path.is_file():  # a pipe or a device would never end
             return None
@@ -56,12 +44,7 @@ def reader_of(path: Path) -> Callable[[Path], Cube] | None:
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:
-    """Read a raster scan; its patterns stay in the file, but for MATLAB's and those of RosettaSciIO.
-
-    Raises:
-        ConfigError: the step is not stated, the raster does not have as many positions as there are patterns,
-            or the file is damaged.
-    """
+    """Read a raster scan; its patterns stay in the file, but for MATLAB's and those of RosettaSciIO."""
     options.refuse_unused(path, "of one array")
     choose = reader_of(path)
     assert choose is not None
@@ -104,3 +87,218 @@ def _read_matlab(path: Path) -> Cube:
     cube = np.moveaxis(cube, (0, 1), (-2, -1))
     form, grid = listed(cube.shape)
     return Cube(Frames(np.ascontiguousarray(cube.reshape(form))), grid, rows_first=grid is None)
+
+
+EMPAD = (130, 128)  # rows and columns of a frame
+MERLIN = {"U08": ">u1", "U16": ">u2", "U32": ">u4"}
+MRC = {0: "u1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}  # 0 is signed in MRC2014; detectors write counts
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Patterns ``(J, H, W)`` in the field ``frame`` of ``records (J,)``; ``upside_down``: last row first."""
+
+    records: FileArray
+    upside_down: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        rows, columns = self.records.dtype["frame"].shape
+        return len(self.records), rows, columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.records.dtype["frame"].base
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        frames = self.records[index]["frame"]
+        return frames[:, ::-1] if self.upside_down else frames
+
+    def close(self) -> None:
+        """Do nothing: only the file is open, and it closes with the last reference to it."""
+
+
+def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:
+    """Return frames ``(A, B, H, W)`` or ``(J, H, W)`` that follow each other from byte ``start`` on."""
+    form, grid = listed(shape)
+    if path.stat().st_size < start + (size := math.prod(form) * dtype.itemsize):
+        raise ConfigError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
+    return Cube(Frames(FileArray(path.open("rb"), form, dtype, start)), grid)  # type: ignore[arg-type]
+
+
+def read_empad(path: Path) -> Cube:
+    """Return the frames of an EMPAD ``.raw``: float32, the last two rows of a frame are no pixels."""
+    record, size = 4 * math.prod(EMPAD), path.stat().st_size
+    if size == 0 or size % record:
+        raise ConfigError(
+            f"has {size} bytes; must be EMPAD frames of {EMPAD[0]} × {EMPAD[1]} float32, {record} bytes each"
+        )
+    return Cube(_records(path, (EMPAD[1], EMPAD[1]), "<f4", record), None)
+
+
+def read_merlin(path: Path) -> Cube:
+    """Return the complete frames of a Merlin ``.mib``, the upper row first, as HyperSpy has them.
+
+    Before every frame is a header, ``MQ1,frame,length,chips,columns,rows,U16,…``; pixels are big-endian, the
+    last row first. The file ``.hdr`` beside it states the frames of a row.
+    """
+    with path.open("rb") as file:
+        words = file.read(384).decode("ascii", "replace").split(",")
+    if words[0] != "MQ1" or len(words) < 7:
+        raise ConfigError("has no header of Merlin (MQ1,…)")
+    if words[6] not in MERLIN:
+        raise ConfigError(f"has pixels {words[6]}; must be {', '.join(MERLIN)}: save it as processed frames")
+    head, columns, rows = int(words[2]), int(words[4]), int(words[5])
+    record = head + rows * columns * np.dtype(MERLIN[words[6]]).itemsize
+    source = _records(path, (rows, columns), MERLIN[words[6]], record, head=head, upside_down=True)
+    beside, count = path.with_suffix(".hdr"), source.shape[0]
+    lines = beside.read_text("utf-8", "replace").splitlines() if beside.is_file() else []
+    said = [line.split(":", 1)[1].strip() for line in lines if line.startswith("Frames per Trigger")]
+    line = int(said[0]) if said and said[0].isdecimal() else 1
+    return Cube(source, (count // line, line) if line > 1 and count % line == 0 else None)
+
+
+def read_mrc(path: Path) -> Cube:
+    """Return the sections of an MRC file."""
+    with path.open("rb") as file:
+        header = file.read(1024)
+    order = ">" if header[212:213] == b"\x11" else "<"
+    columns, rows, count, mode = struct.unpack(f"{order}4i", header[:16])
+    if mode not in MRC:
+        raise ConfigError(f"has mode {mode}; must be one of {', '.join(map(str, MRC))}, real numbers")
+    dtype = np.dtype(order + MRC[mode])
+    start = 1024 + struct.unpack(f"{order}i", header[92:96])[0]
+    source = _records(path, (rows, columns), dtype, rows * columns * dtype.itemsize, start)
+    if source.shape[0] < count:
+        raise ConfigError(f"declares {count} frames and ends after {source.shape[0]}")
+    return Cube(source, None)
+
+
+def _records(
+    path: Path,
+    frame: tuple[int, int],
+    dtype: str | np.dtype,
+    record: int,
+    start: int = 0,
+    head: int = 0,
+    upside_down: bool = False,
+) -> Records:
+    """Return the complete records of a file from byte ``start`` on; a frame is behind ``head`` bytes."""
+    if min(frame) < 1 or min(start, head) < 0 or (count := (path.stat().st_size - start) // record) < 1:
+        raise ConfigError(f"has {path.stat().st_size} bytes; holds no frame of {frame[0]} × {frame[1]}")
+    fields = {"names": ["frame"], "formats": [(dtype, frame)], "offsets": [head], "itemsize": record}
+    return Records(FileArray(path.open("rb"), (count,), np.dtype(fields), start), upside_down)  # type: ignore[call-overload]
+
+
+ZARR = (".zgroup", ".zarray", "zarr.json")
+
+
+class ZarrFrames:
+    """Patterns ``(J, H, W)`` of an array of Zarr, ``(A, B, H, W)`` or ``(J, H, W)``."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.dtype = array, np.dtype(array.dtype)
+        self.shape, self.grid = listed(tuple(array.shape))
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        return gather(np.arange(self.shape[0])[index], self.shape, self.dtype, self._fill, "pattern")
+
+    def _fill(self, first: int, into: np.ndarray) -> None:
+        line, done = self._array.shape[-3], 0  # a reading stays within a line of the raster
+        while done < len(into):
+            row, column = divmod(first + done, line)
+            count = min(len(into) - done, line - column)
+            lead = () if self.grid is None else (row,)
+            into[done : done + count] = self._array[(*lead, slice(column, column + count))]
+            done += count
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+def _at_once(
+    load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
+) -> Cube:
+    """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
+    form, grid = listed(shape)
+    if (size := math.prod(shape) * dtype.itemsize) > 2**33:
+        raise ConfigError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
+    return Cube(Frames(np.asarray(load()).reshape(form)), grid, step_m=step_m(axes))
+
+
+def read_zarr(path: Path) -> Cube:
+    """Return the largest array of a store."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise ConfigError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
+    store = zarr.open(str(path), mode="r")
+    members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
+    arrays = {
+        key: member for key, member in members if isinstance(member, zarr.Array) and member.ndim in (3, 4)
+    }
+    if not arrays:
+        raise ConfigError("holds no array of three or four axes")
+    key = max(arrays, key=lambda name: arrays[name].size)
+    if arrays[key].dtype.kind not in "fiu" or "pickle" in str(arrays[key].metadata.to_dict()):
+        raise ConfigError(f"{key} is {arrays[key].dtype}; must be real numbers, and nothing is unpickled")
+    beside = {name: dict(member.attrs) for name, member in members}
+    group = key.rpartition("/")[0]
+    axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
+    source = ZarrFrames(arrays[key])
+    return Cube(source, source.grid, step_m=step_m([_axis(axis) for axis in axes]))
+
+
+def read_by_rosettasciio(path: Path) -> Cube:
+    """Return the largest array of a file in a format of electron microscopy."""
+    try:
+        import rsciio
+    except ImportError as error:
+        raise ConfigError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
+    ending = path.suffix.lower().lstrip(".")
+    plugin = next(entry for entry in rsciio.IO_PLUGINS if ending in entry["file_extensions"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
+    cubes = [signal for signal in signals if np.ndim(signal["data"]) in (3, 4)]
+    if not cubes:
+        raise ConfigError("holds no array of three or four axes")
+    signal = max(cubes, key=lambda cube: cube["data"].size)
+    cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
+    if cube.dtype.kind not in "fiu":
+        raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")
+    if tags := signal["original_metadata"].get("ImageList"):
+        return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
+    return _at_once(lambda: cube, cube.shape, cube.dtype, axes[:-2])
+
+
+def _read_gatan(
+    path: Path, tags: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
+) -> Cube:
+    """Return the frames of an array of DigitalMicrograph, whose tags say where it begins."""
+    start = tags["ImageData"]["Data"]["offset"]
+    swapped = tags.get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
+    looks_swapped = step_m(axes[:2]) is None or step_m(axes[2:]) is not None  # as in older files
+    if len(shape) != 4 or not (looks_swapped if swapped is None else not int(swapped)):
+        return frames_in_file(path, shape, dtype, start)._replace(step_m=step_m(axes[:-2]))
+
+    def load() -> np.ndarray:
+        cube = np.fromfile(path, dtype, math.prod(shape), offset=start)
+        return cube.reshape(shape).transpose(2, 3, 0, 1)
+
+    return _at_once(load, shape[2:] + shape[:2], dtype, axes[2:])
+
+
+def _axis(axis: dict[str, Any]) -> Axis:
+    scale, unit = axis.get("scale"), axis.get("units")
+    return (float(scale) if isinstance(scale, int | float) else 0.0), unit if isinstance(unit, str) else ""
+
+
+BY_NAME: dict[str, Callable[[Path], Cube]] = {
+    ".raw": read_empad,
+    ".mib": read_merlin,
+    ".mrc": read_mrc,
+    ".dm3": read_by_rosettasciio,
+    ".dm4": read_by_rosettasciio,
+    ".blo": read_by_rosettasciio,
+}

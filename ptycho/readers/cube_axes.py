@@ -11,20 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import PatternSource, Raster
+from ptycho.readers.values import LENGTHS
 
 Axis = tuple[float, str]  # scale and unit
 
 
 class Cube(NamedTuple):
-    """Patterns of a raster.
+    """Patterns ``source`` (J, H, W) of a raster, and what the file states of it.
 
-    Attributes:
-        source: ``(J, H, W)``.
-        grid: ``(rows, columns)`` that the file states; None: a list.
-        rows_first: a list runs along the rows first, as MATLAB stores it.
-        step_m: along rows and along columns, that the file states; None: it does not.
+    ``grid``: (rows, columns); None: a list. ``rows_first``: a list runs along the rows first, as MATLAB
+    stores it. ``step_m``: along rows and along columns; None: it is not stated.
     """
 
     source: PatternSource
@@ -44,11 +41,7 @@ def step_m(axes: Sequence[Axis]) -> tuple[float, float] | None:
 
 
 def complete(raster: Raster | None, step: tuple[float, float] | None, path: str | Path) -> Raster:
-    """Return the raster that the user specifies, with the ``step`` of the file if none is specified.
-
-    Raises:
-        ConfigError: neither the user nor the file has a step.
-    """
+    """Return the raster that the user specifies, with the ``step`` of the file if none is specified."""
     raster = raster or Raster(None, None)
     if raster.step_m is None and step is None:
         raise ConfigError(
@@ -60,11 +53,7 @@ def complete(raster: Raster | None, step: tuple[float, float] | None, path: str 
 
 
 def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int] | None]:
-    """Return ``(J, H, W)``, and the raster of ``(A, B, H, W)``; of ``(J, H, W)`` None.
-
-    Raises:
-        ConfigError: another number of axes, or nothing along one.
-    """
+    """Return ``(J, H, W)``, and the raster of ``(A, B, H, W)``; of ``(J, H, W)`` None."""
     if len(shape) not in (3, 4) or min(shape) < 1:
         raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
     grid = (shape[0], shape[1]) if len(shape) == 4 else None
@@ -76,12 +65,8 @@ def raster_positions(
 ) -> np.ndarray:
     """Return positions ``(J, 2)`` in metres of ``count`` patterns.
 
-    Args:
-        grid: that of the file's axes; None: ``raster.shape`` must be specified.
-        rows_first: a list of patterns runs along the rows first, as MATLAB stores it.
-
-    Raises:
-        ConfigError: there is no raster of so many positions, or its step is unknown.
+    ``grid``: that of the file's axes; None: ``raster.shape`` must be specified. ``rows_first``: a list of
+    patterns runs along the rows first, as MATLAB stores it.
     """
     if raster.step_m is None:
         raise ConfigError(

@@ -1,26 +1,11 @@
 """CXI 1.x (CXIDB), as cdtools, PyNX and the ALS use it for ptychography.
 
-=============================== ======================= ======================================================
-under ``entry_1``
-=============================== ======================= ======================================================
-``data_1/data``                 (J, H, W)               intensities, as on the detector; or in ``detector_1``
-``…/translation``               (J, 3) metres           **the sample's** (x, y, z); in ``data_1``,
-                                                        ``sample_1/geometry_1`` or ``detector_1``
-``detector_1/distance``         metres                  ``detector_1``, ``source_1`` are in ``instrument_1``
-``detector_1/{x,y}_pixel_size`` metres
-``detector_1/basis_vectors``    (2, 3), (3, 2) metres   step of a row, and of a column, of the detector
-``detector_1/mask``             (H, W) bits             0 and 0x1000 (has signal) are good
-``detector_1/data_dark``        (n, H, W) or (H, W)
-``source_1/energy``             joule                   or ``source_1/wavelength``, metres; that of electrons
-                                                        where ``source_1/probe`` is the word
-``source_1/illumination``       (…, h, w)               probe; or ``source_1/probe``, ``detector_1/probe``
-``image_1/data``                (h, w) complex          object; where this is the probe, ``image_2/data``
-=============================== ======================= ======================================================
-
-Signs: where the sample goes, the probe goes the other way over the object. Rows and columns are along the
-basis vectors; without them, down (−y) and to the right as the beam sees it (−x), as cdtools has it: the row
-is the sample's y, the column its x. A ``units`` attribute is used. A second file for patterns, as
-the products that ptychodus writes in CXI, has what is not of the detector, and the numbers of the patterns.
+Patterns are intensities; ``translation`` (J, 3) is **the sample's** (x, y, z): where the sample goes, the
+probe goes the other way over the object. Rows and columns are along ``basis_vectors``, (2, 3) or (3, 2), the
+steps of a row and a column; without them, down (−y) and to the right as the beam sees it (−x), as cdtools has
+it. In ``mask`` 0 and 0x1000 (has signal) are good. Where ``image_1`` is the probe, ``image_2`` is the object.
+A second file for patterns, as the products that ptychodus writes in CXI, has what is not of the detector, and
+the numbers of the patterns.
 """
 
 from __future__ import annotations

@@ -1,13 +1,5 @@
 """Determine whether a detector's numbers are counts, or intensities or amplitudes in units of their own.
 
-=========================== ==================================================================
-key ``diffamp``             ``amplitude``
-integers, whole numbers     ``counts``
-squares are whole           ``amplitude``: square roots of counts
-key ``diffraction``         ``amplitude``, as the published PtychoPINN prepares its files
-none of these               cannot be determined; the format says, or the user (``data.domain=``)
-=========================== ==================================================================
-
 Zero, one and two do not distinguish these, and a frame or a detector's edge may hold nothing else: numbers
 are read until enough of them are above zero, and one is large enough.
 """
@@ -29,13 +21,10 @@ class Domain(NamedTuple):
 
 
 def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", enough: int = 1000) -> Domain:
-    """Return what some patterns are.
+    """Return what some patterns are: amplitudes by their ``key``, counts if whole, amplitudes if squares are.
 
-    Args:
-        dtype: of the patterns.
-        blocks: parts of them ``(…)``, in any order; no more are taken than are needed.
-        key: their name in the file.
-        enough: numbers above zero that decide, if one of them is above 2.5.
+    ``blocks``: parts ``(…)`` of them, in any order; no more are taken than are needed. ``enough``: numbers
+    above zero that decide, if one of them is above 2.5.
     """
     if key == "diffamp":
         return Domain("amplitude", "the key of the patterns is diffamp")

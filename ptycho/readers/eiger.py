@@ -1,19 +1,9 @@
 """Masters of Dectris detectors (Eiger, Pilatus) with their data in files beside them.
 
-=================================== =============== ==========================================================
-``entry/data/data_000001`` …        (n, H, W)       counts, one after the other; external links to files
-                                                    beside the master. Or ``entry/data/data``
-in ``entry/instrument/detector``
-``detector_distance``               metres          or ``distance``
-``{x,y}_pixel_size``                metres
-``beam_center_{x,y}``               pixels          zero frequency; zero: not set
-``detectorSpecific/pixel_mask``     (H, W)          0 is good; also directly in ``detector``
-``detectorSpecific/photon_energy``  eV              or ``entry/instrument/beam/incident_wavelength``, angstrom
-``…/saturation_value``              counts          or ``countrate_correction_count_cutoff``
-=================================== =============== ==========================================================
-
-There are no positions: they come in ``data.positions_file``, or by ``data.keys.positions``. The largest
-number of the dtype (Pilatus: a negative one) marks gaps and broken pixels, as in any format.
+``data_000001`` … (n, H, W) are counts, one after the other, often external links; ``beam_center`` of zero is
+not set; in ``pixel_mask`` 0 is good. There are no positions: they come in ``data.positions_file``, or by
+``data.keys.positions``. The largest number of the dtype (Pilatus: a negative one) marks gaps and broken
+pixels, as in any format.
 """
 
 from __future__ import annotations

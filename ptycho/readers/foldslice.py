@@ -1,17 +1,8 @@
 """HDF5 of fold_slice and PtychoShelves, and the pairs ``<name>_dp.hdf5``, ``<name>_para.hdf5`` of ptycho-vit.
 
-=========================== =============== ================================================================
-``dp``                      (J, H, W)       intensities; zero frequency in the centre
-``ppX``, ``ppY``            (J,) or a grid  column, row of the probe on the object, metres; in the same file
-                                            or in ``<name>_para.hdf5`` beside it
-``diffraction/dp``          (J, H, W) uint8 holoptycho: amplitudes; the zero frequency is not stated
-in ``<name>_para.hdf5``                     or ``probe_position_x_m``, …, ``probe``, ``object``, see
-                                            :mod:`~ptycho.readers.product`
-=========================== =============== ================================================================
-
-Signs: the probe's, as ptychodus writes them. fold_slice itself turns both signs; with intensities alone, that
-gives the object's twin and nothing else. MATLAB reverses the order of axes: a file of its ``save -v7.3`` is
-turned over as it is read, one of its ``h5write`` cannot be determined and holds the detector transposed.
+``dp`` are intensities; ``ppX``, ``ppY`` column and row of the probe in metres, as ptychodus writes them.
+fold_slice itself turns both signs; with intensities alone, that gives the object's twin and nothing else.
+``diffraction/dp`` in eight bits is of holoptycho: amplitudes whose zero frequency is not stated.
 """
 
 from __future__ import annotations
@@ -22,7 +13,7 @@ from pathlib import Path
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.layout import Layout
 from ptycho.readers.positions import Placement, read_columns
-from ptycho.readers.product import has_positions, is_product
+from ptycho.readers.ptychodus import has_positions, is_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import find_domain
 

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
 from ptycho.readers.archive import Archive, Patterns, Selected
+from ptycho.readers.raw_scan import ReadOptions
 
 
-class Choice(Protocol):
-    """The user's choice of frames: leave out ``drop``, take every ``stride``-th, at most ``frames``."""
-
-    @property
-    def drop(self) -> tuple[int, ...]:
-        """Numbers of the frames that are left out."""
-
-    @property
-    def stride(self) -> int:
-        """Step from one frame that is taken to the next."""
-
-    @property
-    def frames(self) -> int | None:
-        """The most frames that are taken; None: all."""
-
-
-def checked_frames(config: Choice, count: int) -> np.ndarray:
+def checked_frames(config: DataConfig | ReadOptions, count: int) -> np.ndarray:
     """Return indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, none dropped."""
     wrong = [index for index in config.drop if not 0 <= index < count]
     if wrong:
@@ -46,11 +30,7 @@ def listed(indices: list[int], most: int = 100) -> tuple[str, str]:
 
 
 def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
-    """Refuse ``positions (J, 2)`` that are not finite, of the ``frames (J,)`` that are used.
-
-    Raises:
-        ConfigError: with the numbers of all such frames.
-    """
+    """Raise ConfigError for ``positions (J, 2)`` of the used ``frames (J,)`` that are not finite."""
     wrong = frames[~np.isfinite(positions).all(axis=1)].tolist()
     if wrong:
         some, more = listed(wrong)
@@ -61,7 +41,7 @@ def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
 
 
 def paired(
-    file: Archive, source: Patterns, positions: np.ndarray, choice: Choice
+    file: Archive, source: Patterns, positions: np.ndarray, choice: ReadOptions
 ) -> tuple[Patterns, np.ndarray]:
     """Pair patterns and positions, where the user's keys say which of either have no counterpart.
 
@@ -78,7 +58,10 @@ def paired(
         return source, every
     first_ones = choice.frames is not None and used[-1] < places
     if not (first_ones or choice.stride > 1):
-        file.complain(_mismatch(source, places))
+        message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
+        message += f"that have no counterpart: data.frames={min(count, places)} takes the first ones"
+        drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
+        file.complain(message + drop)
         return source, positions
     many, what = (
         (places, "positions have no pattern") if places > count else (count, "patterns have no position")
@@ -90,11 +73,3 @@ def paired(
         return Selected(source, np.arange(places)), positions
     every[: min(count, places)] = positions[:count]
     return source, every
-
-
-def _mismatch(source: Patterns, places: int) -> str:
-    """Return the message that the numbers of positions and patterns differ."""
-    count = source.shape[0]
-    message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those that "
-    message += f"have no counterpart: data.frames={min(count, places)} takes the first ones"
-    return message + (f", data.drop=[…] {count - places} patterns by their numbers" if count > places else "")

@@ -1,19 +1,8 @@
 """Untrusted HDF5 files as archives: open, walk, list and read them with checks.
 
-======================= =========================================================================
-what a file may hold    what is done
-======================= =========================================================================
-soft links              followed, 16 of them at most
-external links          followed to files in the folder of the file that was named, in that which
-                        ``data.links_root`` names, or below one of them
-external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
-virtual datasets        their sources are searched, see :mod:`~ptycho.readers.hdf5_storage`
-Python objects          never unpickled: only numbers and text are read
-packed chunks           checked before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
-======================= =========================================================================
-
-Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with
-``hdf5plugin``.
+Soft links are followed, 16 at most; external ones and sources of virtual datasets to the folder of the named
+file, that of ``data.links_root``, or below one of them. External raw storage is refused: HDF5 would read
+whatever file it names. Python objects are never unpickled. ``hdf5_checks.py`` looks for damage.
 """
 
 from __future__ import annotations
@@ -30,9 +19,8 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
 from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, Patterns, describe_error
-from ptycho.readers.hdf5_chunks import Chunks
+from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
-from ptycho.readers.hdf5_storage import check_unpacking, examine
 from ptycho.readers.raw_scan import ReadOptions
 
 
@@ -42,9 +30,6 @@ class Hdf5Archive(Archive):
     Attributes:
         root, links_root: the folders that links must not leave.
         chunks: those that were checked before HDF5 unpacks them.
-
-    Raises:
-        ConfigError: it is missing, cut short, being written, or no HDF5.
     """
 
     kind = "HDF5"
@@ -66,18 +51,16 @@ class Hdf5Archive(Archive):
             file.close()
         self._open = {}
 
-    # ---- what is there
-
     def holds(self, *keys: str) -> bool:
-        return all(self._holds(key) for key in keys)
-
-    def _holds(self, key: str) -> bool:
-        path, _, attribute = key.partition("@")
-        try:
-            node = self.walk(self.file, path or "/", follow=False)
-        except ArchiveError:
-            return False
-        return node is not None and (not attribute or attribute in getattr(node, "attrs", ()))
+        for key in keys:
+            path, _, attribute = key.partition("@")
+            try:
+                node = self.walk(self.file, path or "/", follow=False)
+            except ArchiveError:
+                return False
+            if node is None or (attribute and attribute not in getattr(node, "attrs", ())):
+                return False
+        return True
 
     def names(self, most: int) -> list[str]:
         names: list[str] = []
@@ -120,8 +103,6 @@ class Hdf5Archive(Archive):
         dataset = self.dataset(key)
         return dataset is not None and is_of_matlab(dataset)
 
-    # ---- what it says
-
     def text(self, key: str) -> str | None:
         path, _, attribute = key.partition("@")
         value = None
@@ -149,7 +130,10 @@ class Hdf5Archive(Archive):
             return None
         array = _complex(array) if "c" in kinds else array
         if array.dtype.kind not in kinds:
-            raise ArchiveError(f"{key} {array.shape} is {_called(array.dtype)}; must be {name_kinds(kinds)}")
+            names, text = array.dtype.names, array.dtype.kind in "OSU"
+            compound = f"a compound of {', '.join(names)}" if names else str(array.dtype)
+            what = "text or references" if text else compound
+            raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
@@ -177,17 +161,11 @@ class Hdf5Archive(Archive):
             raise ArchiveError(f"{key} {error}") from error
         return np.asarray(dataset[()]).T if is_of_matlab(dataset) else np.asarray(dataset[()])
 
-    # ---- links
-
     def walk(self, group: h5py.Group, path: str, left: int = 16, follow: bool = True) -> Any:
         """Return the group or dataset at ``path`` from ``group``; None if nothing is.
 
-        Args:
-            left: links that may lead to links.
-            follow: links to other files; else such a link is given itself.
-
-        Raises:
-            ArchiveError: a link leads nowhere or away, or the file is damaged.
+        ArchiveError: a link leads nowhere or away, or the file is damaged. ``left``: links that may lead to
+        links. ``follow=False``: a link to another file is given itself.
         """
         if left == 0:
             raise ArchiveError(f"{path}: too many links that lead to links")
@@ -217,12 +195,9 @@ class Hdf5Archive(Archive):
             return node
 
     def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
-        """Open the file that ``what`` in the file ``holder`` refers to by ``name``.
+        """Open the file that ``what`` in the file ``holder`` refers to by ``name``, or raise ArchiveError.
 
         HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
-
-        Raises:
-            ArchiveError: it is not there, not HDF5, or outside :attr:`root`.
         """
         beside = holder.resolve().parent
         try:
@@ -295,9 +270,3 @@ def _complex(array: np.ndarray) -> np.ndarray:
     if any(array.dtype[name].kind not in "fiu" or array.dtype[name].shape for name in names):
         return array
     return np.asarray(array[names[0]] + 1j * array[names[1]])
-
-
-def _called(dtype: np.dtype[Any]) -> str:
-    if dtype.kind in "OSU":
-        return "text or references"
-    return f"a compound of {', '.join(dtype.names)}" if dtype.names else str(dtype)

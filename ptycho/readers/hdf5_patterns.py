@@ -1,17 +1,9 @@
-"""Diffraction patterns in HDF5 datasets, read as they are needed.
+"""Diffraction patterns in HDF5 datasets, (J, H, W) or rasters (A, B, H, W): ``a·B + b`` is ``[a, b]``.
 
-=========================== ================================================================================
-one dataset (J, H, W)       patterns in the order of the file
-one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
-several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
-=========================== ================================================================================
-
-Opening reads four patterns at most, to distinguish counts from intensities.
-
-MATLAB 7.3 files have the axes of every array in reverse, as MATLAB stores columns first. A dataset is one of
-MATLAB's if it has the attribute ``MATLAB_class``, which ``save -v7.3`` writes and ``h5write`` does not, or if
-its file begins with MATLAB's own block. Patterns are (H, W, J) or (H, W, A, B), in MATLAB's own order of
-columns: ``a + A·b`` is ``[:, :, a, b]``; or (J, H, W), where J is the number of positions.
+Opening reads four patterns at most, to distinguish counts from intensities. MATLAB 7.3 files have the axes of
+every array in reverse: ``save -v7.3`` writes the attribute ``MATLAB_class``, ``h5write`` does not, or the
+file begins with MATLAB's own block. Their patterns are (H, W, J) or (H, W, A, B), of which ``a + A·b`` is
+``[:, :, a, b]``; or (J, H, W), where J is the number of positions.
 """
 
 from __future__ import annotations
@@ -26,7 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import gather
 from ptycho.readers.archive import DAMAGE, Archive, Patterns, describe_error
-from ptycho.readers.hdf5_storage import check_unpacking, examine, spread
+from ptycho.readers.hdf5_checks import check_unpacking, examine, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -35,11 +27,9 @@ MATLAB = b"MATLAB 7.3 MAT-file"
 
 
 class Hdf5Patterns(Patterns):
-    """Patterns ``(J, H, W)`` in datasets of an open file, which :meth:`close` closes.
+    """Patterns ``(J, H, W)`` in datasets, by their keys, of an open file, which :meth:`close` closes.
 
-    Args:
-        datasets: by their keys, of one dtype and one ``(H, W)``.
-        inspected: a few patterns that were written.
+    ``inspected``: a few patterns that were written.
     """
 
     def __init__(
@@ -55,7 +45,6 @@ class Hdf5Patterns(Patterns):
 
     @property
     def dataset(self) -> h5py.Dataset:
-        """The first dataset, as HDF5 has it."""
         return self._parts[0][1]
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
@@ -75,7 +64,6 @@ class Hdf5Patterns(Patterns):
         self._file.close()
 
     def _fill(self, first: int, into: np.ndarray) -> None:
-        """Read patterns from ``first`` on into an array."""
         done = 0
         while done < len(into):
             done += self._read(first + done, into[done:])
@@ -151,8 +139,8 @@ def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset | N
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
     """Return the dataset with a cache for the chunks over which a few neighbouring patterns are spread.
 
-    Chunks that are small along the detector and long along the scan, as h5py makes them by default, are
-    otherwise unpacked again for every pattern. HDF5 sets the cache only if the dataset is not open elsewhere.
+    Small chunks along the detector that are long along the scan, h5py's default, are otherwise unpacked for
+    every pattern. HDF5 sets the cache only if the dataset is not open elsewhere.
     """
     if dataset.chunks is None:
         return dataset

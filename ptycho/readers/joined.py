@@ -47,17 +47,11 @@ class JoinedPatterns:
 
 
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
-    """Return several scans as one, whose ``scan_index`` is the scan of each pattern.
+    """Return several scans as one: ``scan_index`` says which each pattern is of.
 
     The probe is that of the first scan that has one; a pixel is good where it is in all of them. The object
-    of a file is left out: its place is known in the coordinates of that file alone.
-
-    Args:
-        scans: of equal frames, units, wavelength and distances.
-        names: of their files, for messages.
-
-    Raises:
-        ConfigError: scans that differ in what must be equal; the message names the files.
+    of a file is left out: its place is known in the coordinates of that file alone. ConfigError: scans that
+    differ in what must be equal.
     """
     first, counts = scans[0], [scan.patterns.shape[0] for scan in scans]
     for scan, name in zip(scans[1:], names[1:], strict=True):

@@ -1,22 +1,9 @@
-"""HDF5 or NPZ of any layout, by a map of keys that the user writes: ``data.keys.patterns=entry/data/data …``.
+"""HDF5 or NPZ of any layout: by the user's map of keys, or 4D-STEM whose patterns have axes beside them.
 
-=============================== ==============================================================================
-``patterns``                    (J, H, W) or a raster (A, B, H, W); in NPZ also (1, J, H, W) or (H, W, J). If
-                                it is not said, one of :data:`PATTERNS`. Arrays of MATLAB 7.3 are as MATLAB
-                                shows them, patterns (H, W, J), (H, W, A, B) or (J, H, W)
-``positions``                   (J, 2) or (2, J), in ``data.unit`` or its ``units``; **(row, col)** unless
-                                ``data.position_axes=xy``
-``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster
-``probe``, ``object``           (h, w) with modes before it, and (h, w); complex, or MATLAB's real and imag
-``good``, ``bad``               (H, W): other than zero where a pixel counts, or does not
-``dark``, ``flat``              (H, W), or several, of which the mean is taken
-``energy_eV``, ``distance_m``   a number, in its ``units`` or in eV and metres
-``detector_pixel_m``            a number, or (row, col)
-=============================== ==============================================================================
-
-A key of HDF5 is a path, or that of an attribute: ``entry/data/eiger_4@Pixel_size``. Positions may be in a
-second file (``data.positions_file=``), or the patterns (``data.patterns_file=``). Signs: the probe's
-positions, increasing with the index of the object's array.
+``data.keys`` are paths in HDF5 (``entry/data/eiger_4@Pixel_size``: an attribute) or keys of NPZ. Patterns are
+(J, H, W) or a raster (A, B, H, W), in NPZ also (1, J, H, W) or (H, W, J); those of MATLAB 7.3 are as MATLAB
+shows them. Positions: (J, 2), (2, J), or a key each of rows and columns, (J,), (A, B), or the two axes of the
+raster; **(row, col)** unless ``data.position_axes=xy``, increasing with the index of the object's array.
 """
 
 from __future__ import annotations
@@ -30,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.cube_axes import Axis, complete, step_m
 from ptycho.readers.layout import Layout
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
@@ -71,8 +60,6 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 
 def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
-    """The user's map as the table of a format."""
-
     def at(*names: str) -> tuple[str, ...]:
         return tuple(keys[name] for name in names if name in keys)
 
@@ -109,3 +96,47 @@ def largest(file: Archive, most: int = 2000) -> list[str]:
         if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
             sizes[key] = math.prod(entry.shape)
     return [max(sizes, key=sizes.__getitem__)] if sizes else []
+
+
+WITH_AXES = "4dstem"
+
+
+def detect_axes(file: Archive) -> bool:
+    """Return whether the largest array has axes beside it."""
+    return _find_axes(file) is not None
+
+
+def read_axes(path: str | Path, options: ReadOptions) -> RawScan:
+    """Read a raster of HyperSpy or EMD; ``data.scan_step_A`` goes before the file's step."""
+    options.refuse_unused(path, WITH_AXES, *(("positions_file", "unit") if options.positions_file else ()))
+    with open_archive(path, options) as file:
+        location = _find_axes(file)
+        if location is None:
+            raise ConfigError(f"{path}: data.format={WITH_AXES}: has no axes of HyperSpy or EMD; remove it")
+    key, axes = location
+    raster = None if options.positions_file else complete(options.raster, step_m(axes), path)
+    return read(path, replace(options, keys={"patterns": key}, raster=raster))
+
+
+def _find_axes(file: Archive) -> tuple[str, list[Axis]] | None:
+    """Return the key of the patterns, and the axes of their raster.
+
+    HyperSpy has groups ``axis-0 …`` beside ``data``, EMD arrays ``dim1 …``, emdfile ``dim0 …``.
+    """
+    for key in largest(file):
+        entry, group = file.entry(key), key.rpartition("/")[0]
+        numbers = range(0 if entry is None or entry.shape is None else len(entry.shape) - 2)
+        if file.holds(f"{group}/axis-0"):
+            return key, [_axis(file, f"{group}/axis-{number}", "@scale") for number in numbers]
+        for first in (0, 1):
+            if file.holds(f"{group}/dim{first}"):
+                return key, [_axis(file, f"{group}/dim{first + number}") for number in numbers]
+    return None
+
+
+def _axis(file: Archive, key: str, scale: str = "") -> Axis:
+    """The scale of HyperSpy, or the first step of EMD; zero: there is none."""
+    coordinates = file.read(f"{key}{scale}")
+    places = [0.0] if coordinates is None or not coordinates.size else coordinates.ravel()[:2].tolist()
+    size = places[0] if scale else places[-1] - places[0]
+    return float(size), file.text(f"{key}@units") or ""

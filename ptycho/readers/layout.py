@@ -9,9 +9,13 @@ from typing import Any
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.positions import Placement
-from ptycho.readers.quantities import DISTANCE, ENERGY, OBJECT_PIXEL, PIXEL, WAVELENGTH
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import (
+    DISTANCE,
+    ENERGY,
+    OBJECT_PIXEL,
+    PIXEL,
+    WAVELENGTH,
     check_centre,
     find_domain,
     read_frame,
@@ -27,7 +31,6 @@ Keys = tuple[str, ...]
 
 
 def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    """Note that there are none."""
     file.complain("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
     return None
 
@@ -36,29 +39,23 @@ def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> 
 class Layout:
     """Layout of a format; of several keys for one thing, the first that is there counts.
 
-    Numbers may have a ``units`` attribute.
-
     Attributes:
-        name: of the format.
         detect: whether a file has it; no link to another file is followed.
         patterns: keys; or those of the parts of a scan, one after the other.
         any_order: in NPZ, patterns may be the last axis, ``(H, W, J)``, or a raster ``(A, B, H, W)``.
         domain: kind of numbers that the format defines; or a function of a file and its patterns.
         zero_frequency: ``centre`` or ``corner``, if the format defines it.
-        centre: keys of its row and column in pixels.
-        energy, wavelength: with their units, if the file does not have these.
+        centre, object_centre: keys of (row, col), in pixels and metres.
+        energy, wavelength: with their units, if the file has no ``units`` attributes.
         wave: key of a word; if that is *electron*, the energy is that of electrons.
-        distance, pixel: metres; ``pixel`` of the detector and those of probe and object: one key, or those of
-            the row and the column.
+        distance, pixel: metres; ``pixel`` of the detector, probe and object: one key, or (row, col).
         weights: of coherent modes of the probe.
-        object_centre: keys of its row and column.
         masks: keys, and of which kind each is (:func:`~ptycho.readers.values.read_good`).
         positions: gives them, if they come from nowhere else.
         numbers: key of the numbers by which a product refers to the patterns.
         more: further attributes of a scan, by the file, its patterns, and those that are known.
         variant: the table of this file, where files of one format differ.
-        options: what the user may say (attributes of :class:`ReadOptions`).
-        keys: names of ``data.keys`` that are of use.
+        options, keys: attributes of :class:`ReadOptions` and names of ``data.keys`` that are of use.
     """
 
     name: str

@@ -17,8 +17,7 @@ from ptycho.readers.tiff import read_image
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
     """Read bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
 
-    Raises:
-        ConfigError: it cannot be read, holds no single image, or one of another shape.
+    ConfigError: it cannot be read, holds no single image, or one of another shape.
     """
     try:
         image = _image(Path(path), shape)
@@ -36,7 +35,6 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """The one image in a file."""
     if path.exists() and not path.is_file():  # a pipe or a device would never end
         raise ConfigError("is no file")
     kind = find_container(path)

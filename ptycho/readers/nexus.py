@@ -1,25 +1,9 @@
 """NeXus: NXcxi_ptycho, and NXdata with ``data``, ``x`` and ``y`` as Diamond's I08, I13 and I14 write them.
 
-=============================== =========================== ==================================================
-under ``entry_1``, ``entry``
-=============================== =========================== ==================================================
-``definition``                  ``NXcxi_ptycho``            older: ``NXptycho``; Diamond's may have none
-``…/data``                      (J, H, W), (A, B, H, W)     intensities; ``detector_1``, ``data_1``, ``data``
-``…/translation``               (J, 3), ``units``           **the sample's** (x, y, z); in ``detector_1``,
-                                                            ``data_1``, or ``sample_1/geometry_1``
-``data/{x,y}``                  (J,), (A, B), or the axes   or in ``sample_1/transformations``
-``beam_1/incident_beam_energy`` ``units``                   or ``beam_1/energy``; eV where no units are given.
-                                                            ``source_1/energy``, the machine's, is not read;
-                                                            that of electrons where ``source_1/probe`` says so
-``detector_1/…``                ``units``                   ``distance``, ``{x,y}_pixel_size``,
-                                                            ``beam_center_{x,y}`` (pixels, or a length)
-``detector_1/pixel_mask``       (H, W)                      0 is good; or ``mask``, as in CXI
-``detector_1/{dark,flat}field`` (H, W) or (n, H, W)         ``detector_1``, ``beam_1`` are in ``instrument_1``
-``source_1/illumination``       as in CXI                   probe; ``image_1/data``: object; of ``entry_1``
-=============================== =========================== ==================================================
-
-Signs: a file that says NXcxi_ptycho has the sample's positions, which are negated. Other NXdata are taken as
-they are, as ptypy takes them. The data's monitor is not applied.
+A file that says NXcxi_ptycho (older: NXptycho) has **the sample's** positions, which are negated; other
+NXdata are taken as they are, as ptypy takes them. ``source_1/energy``, the machine's, and the monitor are not
+read; ``beam_center_{x,y}`` are pixels or lengths; in ``pixel_mask`` 0 is good. In ``entry_1`` probe and
+object are as in CXI.
 """
 
 from __future__ import annotations
@@ -31,9 +15,8 @@ from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.cxi import ILLUMINATION, find_object, read_translation
 from ptycho.readers.layout import Layout
 from ptycho.readers.positions import PIXELS, Placement, read_columns
-from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.values import check_centre, read_plain, read_unit
+from ptycho.readers.values import LENGTHS, check_centre, read_plain, read_unit
 
 ENTRIES = ("entry_1", "entry", "entry1")
 DEFINITIONS = ("nxcxi_ptycho", "nxptycho")
@@ -63,16 +46,11 @@ def _of_entry(entry: str) -> Layout:
         if file.first(*moved) or motors is None:
             return read_translation(file, options, source.counts, moved, f"{detector}/basis_vectors")
         placement = read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
+        if placement is None:
+            return None
         sample = _defined(file, entry)
-        if placement is not None:
-            file.notes.append(
-                f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}"
-            )
-        return (
-            replace(placement, positions=-placement.positions)
-            if placement is not None and sample
-            else placement
-        )
+        file.notes.append(f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}")
+        return replace(placement, positions=-placement.positions) if sample else placement
 
     def more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
         pitch = values["detector_pixel_m"] or (None, None)

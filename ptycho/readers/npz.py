@@ -1,15 +1,9 @@
 """NPZ files of any origin, as archives; their members are checked by :mod:`ptycho.files.npz`.
 
-================================== ==================================================================
-patterns                           where one is read
-================================== ==================================================================
-not compressed, patterns first     in the file itself
-compressed, or patterns last       in a nameless copy, made by blocks when the first pattern is read
-================================== ==================================================================
-
-An array in Fortran order is the reversed array in C order. The copy lies in the folder for temporary files
-(the variable ``TMPDIR`` names another); memory holds one block of it. A copy has passed the archive's
-checksum; what is read in place passes it when it is read in slices from the first pattern to the last.
+Patterns that are not compressed and come first are read in the file itself; others in a nameless copy in the
+folder for temporary files (``TMPDIR``), made by blocks when the first is read. A copy has passed the
+archive's checksum; what is read in place passes it when it is read in slices from the first pattern to the
+last. An array in Fortran order is the reversed array in C order.
 """
 
 from __future__ import annotations
@@ -32,11 +26,7 @@ from ptycho.readers.raw_scan import ReadOptions
 
 
 class NpzArchive(Archive):
-    """An open NPZ file. Old files hold Python objects in place of a probe; these are skipped.
-
-    Raises:
-        ConfigError: the file is missing, or not an NPZ.
-    """
+    """An open NPZ file. Old files hold Python objects in place of a probe; these are skipped."""
 
     kind, lenient = "NPZ", True
 
@@ -97,11 +87,7 @@ class NpzArchive(Archive):
         return source
 
     def _header(self, key: str, kinds: str) -> Header:
-        """What the member at ``key`` declares.
-
-        Raises:
-            ArchiveError: it is there more than once, damaged, or of another kind.
-        """
+        """What the member at ``key`` declares; ArchiveError: it is repeated, damaged, or of another kind."""
         try:
             if _member(key) in self.file.repeated:
                 raise NpzError(f"{key} is there more than once")
@@ -130,13 +116,10 @@ def _listed(header: Header, raster: bool) -> Header:
 
 
 class NpzPatterns(Patterns):
-    """The patterns ``(J, H, W)`` in a member of an NPZ archive.
+    """The patterns ``(J, H, W)`` in a member, ``header``, of an NPZ archive.
 
-    Args:
-        path, header: the archive, and its member, of three axes.
-        order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
-        either: the order may be the other one; :meth:`order_for` decides.
-        scratch: folder for a copy; None: the one for temporary files.
+    ``order``: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files. ``either``:
+    it may be the other one; :meth:`order_for` decides. ``scratch``: folder for a copy.
     """
 
     def __init__(
@@ -185,11 +168,7 @@ class NpzPatterns(Patterns):
         return np.ascontiguousarray(patterns.swapaxes(1, 2) if turned else patterns, self.dtype)
 
     def samples(self) -> Iterator[np.ndarray]:
-        """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
-
-        Raises:
-            NpzError: the file is damaged.
-        """
+        """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern has them."""
         with NpzFile(self.path) as archive:
             yield from archive.rows(self._header)
 
@@ -205,14 +184,12 @@ class NpzPatterns(Patterns):
                 return self._copy(archive)
             start = archive.position(header)
         self._file = self.path.open("rb")
-        self._sum, self._summed = (
-            zlib.crc32(os.pread(self._file.fileno(), header.start, start - header.start)),
-            0,
-        )
+        self._summed = 0
+        self._sum = zlib.crc32(os.pread(self._file.fileno(), header.start, start - header.start))
         return FileArray(self._file, header.shape, header.dtype, start)
 
     def _copy(self, archive: NpzFile) -> np.memmap:
-        """The patterns ``(J, H, W)`` in a temporary file; the room for it is taken before it is written."""
+        """The patterns ``(J, H, W)`` in a temporary file, whose room is taken before it is written."""
         folder, done = self._scratch or Path(tempfile.gettempdir()), 0
         size = int(np.prod(self.shape)) * self.dtype.itemsize
         try:

@@ -1,26 +1,11 @@
 """NPZ files of the published PtychoPINN program (hoidn/PtychoPINN), and of ptychodus' export for it.
 
-=========================== ======================== =====================================================
-``diff3d``                  (J, H, W)                patterns; zero frequency in the centre. The program's
-                                                     specification says amplitudes (√counts), unprepared
-                                                     files hold counts, ptychodus exports intensities
-``diffraction``             (J, H, W), **(H, W, J)** the same in prepared and older files: amplitudes
-``xcoords``, ``ycoords``    (J,)                     column and row of the probe's centre in pixels of the
-                                                     object, from its corner
-``xcoords_start``, …        (J,)                     where it was sent; used if the others are missing
-``bad_pixels``              (H, W)                   **True where a pixel does not count**
-``probeGuess``              (H, W), (K, H, W),       probe
-                            (H, W, 1)
-``objectGuess``             (h, w)                   object
-``scan_index``              (J,)                     which scan a pattern belongs to
-``scale_contract_version``, text                     ``ci_intensity_v2`` with ``count_intensity``, or
-``measurement_domain``                               ``legacy_v1`` with ``normalized_amplitude``
-``_metadata``               JSON                     not read; older files hold it as a Python object
-=========================== ======================== =====================================================
-
-Signs: probe positions, increasing with the object's column and row; the object's middle is at ``(h/2, w/2)``.
-Positions that all lie within 0.05 of each other cannot be pixels: loaders exist that write metres under
-these names.
+``diff3d`` (J, H, W) has the zero frequency in the centre. The program's specification says amplitudes
+(√counts), unprepared files hold counts, ptychodus exports intensities; ``diffraction``, (J, H, W) or
+**(H, W, J)** in older files, holds amplitudes. ``bad_pixels`` is **True where a pixel does not count**.
+``xcoords``, ``ycoords`` are column and row of the probe's centre in pixels of the object, from its corner,
+whose middle is at ``(h/2, w/2)``. Positions that all lie within 0.05 of each other cannot be pixels: loaders
+exist that write metres under these names.
 """
 
 from __future__ import annotations
@@ -84,7 +69,6 @@ def _domain(file: Archive, source: Patterns) -> str | None:
 
 
 def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Masks and numbers of scans; those of another shape are of no use."""
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
     if source is None:

@@ -1,19 +1,11 @@
 """A scan put together: patterns and values by the table of a format, positions also of a second file.
 
-=========================================== ==================================================================
-second file, ``data.positions_file``
-=========================================== ==================================================================
-product of ptychodus, ``_para.hdf5``        positions by the patterns' numbers, probe, object, energy
-CXI                                         the same
-HDF5 with ``/ppX``, ``/ppY``                column, row in metres
-other HDF5 and NPZ                          where ``data.keys.positions`` (``…_row``, ``…_col``) say
-CSV, TXT, NPY                               :mod:`~ptycho.readers.positions_table`
-=========================================== ==================================================================
+``data.positions_file`` is a product of ptychodus or CXI (positions by the patterns' numbers, probe, object,
+energy), HDF5 with ``/ppX``, ``/ppY``, an archive with ``data.keys.positions``, or a table (CSV, TXT, NPY).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +22,7 @@ from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.positions import KEYS, Placement, read_indexes, read_mapped
-from ptycho.readers.product import has_positions, read_product
+from ptycho.readers.ptychodus import has_positions, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
 
 
@@ -48,19 +40,14 @@ def find_container(path: str | Path) -> type[Archive] | None:
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
-    """Open an HDF5 or NPZ file.
-
-    Raises:
-        ConfigError: it is neither, or cannot be read.
-    """
+    """Open an HDF5 or NPZ file, or raise ConfigError."""
     return (find_container(path) or Hdf5Archive)(path, options)
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file of the format that ``layout`` describes; positions may be in a second one.
 
-    Raises:
-        ConfigError: one line with every problem.
+    ConfigError: one line with every problem.
     """
     options.refuse_unused(path, layout.name, *layout.options)
     check_keys(path, options, layout.keys)
@@ -75,18 +62,25 @@ def place_scan(
 ) -> RawScan:
     """Return the scan with the positions that the user states, or a second file, or else the file itself.
 
-    Args:
-        values: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
-
-    Raises:
-        ConfigError: one line with every problem.
+    ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
+    ConfigError: one line with every problem.
     """
     placement = None if source is None else _placement(file, layout, options, source)
     if source is not None and placement is not None:
         numbered = layout.numbers is not None and placement.numbers is not None
         mine = read_indexes(file, str(layout.numbers), source.shape[0]) if numbered else None
-        source, placement = join(file, source, placement, values, mine)
-    return make_scan(file, layout.name, options, source, placement, values)
+        source, positions = paired(file, *join(file, source, placement, values, mine), options)
+        for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
+            if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
+                wanted = f"must be {source.shape[1:]}, that of a pattern"
+                file.complain(f"the {what} has shape {image.shape}; {wanted}")
+    elif not file.problems:
+        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
+    file.refuse()
+    assert source is not None and placement is not None
+    notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
+    attributes: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
+    return RawScan(layout.name, source, positions=positions, unit=placement.unit, **attributes)
 
 
 def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patterns) -> Placement | None:
@@ -132,27 +126,28 @@ def join(
     source: Patterns,
     placement: Placement,
     values: dict[str, Any],
-    numbers: np.ndarray | None = None,
-) -> tuple[Patterns, Placement]:
-    """Return the patterns that there are positions for, in their own order, and those; values are merged.
+    numbers: np.ndarray | None,
+) -> tuple[Patterns, np.ndarray]:
+    """Return the patterns with positions, in their own order, and these ``(J, 2)``; values are merged.
 
-    Args:
-        numbers: ``(J,)`` of the patterns; None: they are counted from zero. Without numbers of the
-            positions both have one order.
+    ``numbers (J,)`` of the patterns; None: they are counted from zero. If the positions have no numbers, both
+    have one order. Positions in px are made those of a detector that is used as a whole.
     """
     source = source.order_for(len(placement.positions), file)
     _merge(file, values, placement.values, source.shape[1:])
-    positions, theirs = placement.positions_on(source.shape[1:]), placement.numbers
+    positions, theirs = placement.positions, placement.numbers
+    if placement.unit == "px" and placement.side is not None:
+        positions = positions * (np.array(source.shape[1:]) / placement.side)
     mine = np.arange(source.shape[0]) if numbers is None else numbers
     if theirs is None or _is_one_order(file, mine, theirs):
-        return source, Placement(positions, placement.unit)
+        return source, positions
     rows, which = _pair_by_number(file, mine, theirs)
     values["numbers"] = theirs[which]
     if values.get("scan_index") is not None:
         values["scan_index"] = values["scan_index"][rows]
     if not np.array_equal(rows, np.arange(len(mine))):
         source = Selected(source, rows)
-    return source, Placement(positions[which], placement.unit)
+    return source, positions[which]
 
 
 def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
@@ -209,46 +204,8 @@ def _merge(file: Archive, values: dict[str, Any], others: dict[str, Any], shape:
         values["detector_pixel_m"] = detector_pitch_m(pixel, energy, distance, shape)
 
 
-def make_scan(
-    file: Archive,
-    name: str,
-    options: ReadOptions,
-    source: Patterns | None,
-    placement: Placement | None,
-    values: Mapping[str, Any],
-) -> RawScan:
-    """Return the scan, if nothing was found to be wrong with it.
-
-    Args:
-        name: of the format.
-        options: which frames are used decides what positions belong to, where there are more or fewer.
-        values: the attributes of a :class:`RawScan` but for patterns and positions.
-
-    Raises:
-        ConfigError: one line with every problem.
-    """
-    if source is not None and placement is not None:
-        source, positions = paired(file, source, placement.positions, options)
-        placement = Placement(positions, placement.unit)
-        for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
-            if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
-                wanted = f"must be {source.shape[1:]}, that of a pattern"
-                file.complain(f"the {what} has shape {image.shape}; {wanted}")
-    elif not file.problems:
-        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
-    file.refuse()
-    assert source is not None and placement is not None
-    notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
-    attributes: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
-    return RawScan(name, source, positions=placement.positions, unit=placement.unit, **attributes)
-
-
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:
-    """Raise unless the user's keys are known ones and say in one way where positions are.
-
-    Raises:
-        ConfigError: naming the key.
-    """
+    """Raise ConfigError unless the user's keys are known and say in one way where positions are."""
     if not allowed:
         return
     if unknown := [key for key in options.keys if key not in allowed]:

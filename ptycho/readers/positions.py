@@ -1,8 +1,4 @@
-"""Positions in an archive, in the forms that the formats have them.
-
-A form gives positions ``(J, 2)`` float64, (row, col), and their unit; None: that they are not as they must be
-is a problem of the archive.
-"""
+"""Positions ``(J, 2)`` float64, (row, col), with their unit, in an archive; None, and a problem: none."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import UNITS, ReadOptions
-from ptycho.readers.values import read_array, read_unit
+from ptycho.readers.values import LENGTHS, read_array, read_unit
 
 PIXELS = ("px", "pixel", "pixels")
 KEYS = ("positions", "positions_row", "positions_col")  # of the user's map
@@ -28,8 +23,7 @@ class Placement:
     Attributes:
         numbers: ``(n,)``; None: the patterns have the order of the positions.
         values: attributes of a :class:`~ptycho.readers.raw_scan.RawScan`.
-        side: pixels of the detector that the pattern spans whose object pixel positions in ``px`` are counted
-            in; None: all.
+        side: pixels of the detector that a pattern spans whose object pixel is the unit ``px``; None: all.
         opr_modes, opr_weights: ``(K', h, w)`` and ``(n, K')`` of a probe that varies; None: it does not.
     """
 
@@ -40,12 +34,6 @@ class Placement:
     side: int | None = None
     opr_modes: np.ndarray | None = None
     opr_weights: np.ndarray | None = None
-
-    def positions_on(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the positions; those in pixels as of a detector ``(H, W)`` that is used as a whole."""
-        if self.unit != "px" or self.side is None:
-            return self.positions
-        return self.positions * (np.array(shape) / self.side)
 
 
 def read_lengths(

@@ -1,18 +1,10 @@
 """Positions in a table beside the patterns: CSV, TXT, or NPY ``(J, 2)`` or ``(2, J)``.
 
-=============== ======================================================================================
-columns         parted by semicolons, tabs, commas or spaces; numbers with a decimal point, or a comma
-                where that parts no columns. Others may hold anything: time stamps, names
-header          lines before the numbers, comments (``#``, ``%``) or not: names, ``x_um, y_um``,
-                ``row [px]; col [px]``, ``index  x (mm)  y (mm)`` …, and perhaps a line of units. ``#L``
-                of SPEC names columns with two spaces between them
-chosen columns  ``data.position_columns=[x_rb,y_rb]``: by name (``x_rb`` is ``x_rb_um``, too) or number
-                from 1; x first, unless names that end in x and y, or ``data.position_axes``, say otherwise
-=============== ======================================================================================
-
-``x`` and ``col`` are the column of the object's array, ``y`` and ``row`` its row; each is the probe's place
-on the object and increases with the array's index (of a sample stage that moves instead, both signs are
-turned). The user specifies what the header lacks: programs write x first or y first under one name.
+Columns are parted by semicolons, tabs, commas or spaces (``#L`` of SPEC: two spaces); numbers have a decimal
+point, or a comma where that parts no columns. A header names them, ``x_um, y_um``, ``row [px]; col [px]``,
+``index  x (mm)  y (mm)``, perhaps with a line of units, or the user chooses two, x first
+(``data.position_columns``). ``x`` and ``col`` are the column of the object's array, ``y`` and ``row`` its
+row, each the probe's place, increasing with the array's index (of a sample stage, both signs are turned).
 """
 
 from __future__ import annotations
@@ -25,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import UNITS
+from ptycho.readers.values import LENGTHS
 
 COMMENTS = "#%"
 AXES = {"x": "col", "col": "col", "column": "col", "y": "row", "row": "row"}
@@ -62,16 +54,12 @@ class Table:
 def read_table(
     path: str | Path, unit: str | None = None, axes: str | None = None, chosen: Sequence[str] = ()
 ) -> Table:
-    """Read the positions in a table.
+    """Read the positions in a table: NPY by its content, otherwise text.
 
     Args:
-        path: of it; NPY by its content, otherwise text.
         unit: a key of ``UNITS``, for a table without one; it takes precedence over that of the table.
         axes: ``xy`` or ``rc``, what its two columns are if they have no names.
         chosen: its two columns, by name or number.
-
-    Raises:
-        ConfigError: one line with the line of the table at fault, or the option that is missing.
     """
     path = Path(path)
     content = _content(path)
@@ -127,17 +115,19 @@ def _npy(path: Path) -> np.ndarray:
 
 
 def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) -> tuple[np.ndarray, Columns]:
-    """Read positions ``(J, 2)`` float64, (row, col), and the columns that they are from.
-
-    Raises:
-        ConfigError: one line with the line of the table at fault, or the key that is missing.
-    """
+    """Read positions ``(J, 2)`` float64, (row, col), and the columns that they are from."""
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     scans = [" ".join(line.split()[1:2]) for _, line in lines if line.startswith("#S ")]
     if len(scans) > 1:
         numbers = f"{len(scans)} scans of SPEC ({', '.join(scans[:5])} …)"
         raise ConfigError(f"{path}: holds {numbers}; copy one to a file of its own")
-    first = next((k for k, (_, line) in enumerate(lines) if _holds_numbers(line)), None)
+    first = None
+    for k, (_, line) in enumerate(lines):  # in the table two columns or more are numbers, or its only one
+        cells = _cells(line)
+        many = sum(_number(cell) is not None for cell in cells)
+        if line[0] not in COMMENTS and many >= min(2, len(cells)):
+            first = k
+            break
     if first is None:
         raise ConfigError(f"{path}: holds no line of numbers; its first is {_short(lines[0][1])}")
     count = len(_cells(lines[first][1]))
@@ -171,13 +161,16 @@ def in_one_unit(
 def _columns(
     path: Path, header: Sequence[Line], count: int, axes: str | None, chosen: Sequence[str]
 ) -> Columns:
-    """Which of ``count`` columns are the positions, by the lines of a header and what the user chose."""
     indices: tuple[int, int] | None = None
     names: list[str] = []
     units: list[str | None] = [None] * count
     for number, line in header:
         cells = re.split(r"\s{2,}|\t", line[3:].strip()) if line.startswith("#L ") else _fields(line)
-        fits, here = len(cells) == count, _by_axes(cells) if len(cells) == count else None
+        fits, here = len(cells) == count, None
+        if fits:  # the only row and the only column among the names
+            axes_named = [{AXES[word] for word in _words(name) if word in AXES} for name in cells]
+            rows, cols = ([k for k, a in enumerate(axes_named) if a == {axis}] for axis in ("row", "col"))
+            here = (rows[0], cols[0]) if len(rows) == len(cols) == 1 else None
         said = [UNIT_WORDS.get(cell.strip("[]() ").lower()) for cell in cells]
         if fits and any(said) and not here:
             units = said
@@ -216,17 +209,9 @@ def _unnamed(path: Path, count: int, axes: str | None, names: Sequence[str] = ()
     return Columns(0, 1) if axes == "rc" else Columns(1, 0)
 
 
-def _by_axes(cells: Sequence[str]) -> tuple[int, int] | None:
-    """The only (row, col) among names; None: there are none, or several."""
-    axes = [{AXES[word] for word in _words(name) if word in AXES} for name in cells]
-    rows, cols = ([k for k, named in enumerate(axes) if named == {axis}] for axis in ("row", "col"))
-    return (rows[0], cols[0]) if len(rows) == len(cols) == 1 else None
-
-
 def _chosen(
     path: Path, names: Sequence[str], count: int, axes: str | None, chosen: Sequence[str]
 ) -> tuple[int, int]:
-    """(row, col) of the two columns that the user chose."""
     key = f"{path}: data.position_columns=[{','.join(chosen)}]"
     if len(chosen) != 2:
         raise ConfigError(f"{key}: must be two columns, by name or by number from 1")
@@ -277,15 +262,7 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _holds_numbers(line: str) -> bool:
-    """Whether a line is one of the table: two columns or more of it are numbers, or its only one."""
-    cells = _cells(line)
-    many = sum(_number(cell) is not None for cell in cells)
-    return line[0] not in COMMENTS and many >= min(2, len(cells))
-
-
 def _row(path: Path, line: Line, count: int, columns: Columns) -> tuple[float, float]:
-    """(row, col) of one line."""
     cells = _cells(line[1])
     if len(cells) == count:
         row, col = _number(cells[columns.row]), _number(cells[columns.col])
@@ -298,5 +275,4 @@ def _row(path: Path, line: Line, count: int, columns: Columns) -> tuple[float, f
 
 
 def _short(line: str) -> str:
-    """A line as an error shows it."""
     return repr(line if len(line) <= 40 else line[:40] + "…")

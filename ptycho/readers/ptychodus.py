@@ -1,23 +1,10 @@
-"""ptychodus, HDF5 or NPZ: a product, patterns beside it or with it, or what it trains networks with.
+"""ptychodus (AdvancedPhotonSource/ptychodus), HDF5 or NPZ: its product, patterns, or training data.
 
-=================================== =============== ==========================================================
-the product                                         :mod:`~ptycho.readers.product`
-``patterns``                        (J, H, W)       counts or intensities; zero frequency in the centre
-``patterns@detector_pixel_…_m``     metres          ``width`` and ``height``
-``indexes``                         (J,)            number of each pattern, as a product refers to it
-``bad_pixels``                      (H, W)          **True where a pixel does not count**
-``raw_data/diffraction``            (J, H, W)       of PtychoPINN, in a product: amplitudes
-``raw_data/scan_index``             (J,)            which scan a pattern belongs to
-in training data alone
-``probe_position_{x,y}_px``         (J,)            column, row of the probe's middle in pixels of the object
-``probe``, ``object``               (K, h, w)       and ``(h, w)``
-``object_pixel_{height,width}_m``   metres
-``photon_energy_eV``,               numbers         the pitch of the detector follows from these and the pixel
-``detector_object_distance_m``
-=================================== =============== ==========================================================
-
-A product without patterns needs ``data.patterns_file``, and a file of patterns alone ``data.positions_file``;
-they are paired by ``probe_position_indexes``. Signs: the probe's.
+A product without patterns needs ``data.patterns_file``, and patterns alone ``data.positions_file``; they are
+paired by ``indexes`` and ``probe_position_indexes``. ``<name>_para.hdf5`` of ptycho-vit and ptycho-fm is a
+product without these numbers, energy and distance. Signs: the probe's, increasing with the object's column
+(x) and row (y). ``bad_pixels`` is **True where a pixel does not count**; ``raw_data`` holds amplitudes.
+Our own products also state the detector's pitch, its side, OPR modes, and positions in ``px``.
 """
 
 from __future__ import annotations
@@ -29,33 +16,89 @@ import numpy as np
 
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.layout import Layout, without_positions
-from ptycho.readers.positions import Placement, read_columns
-from ptycho.readers.product import has_positions, is_product, read_product
+from ptycho.readers.positions import Placement, read_columns, read_indexes
 from ptycho.readers.raw_scan import ReadOptions, detector_pitch_m, middle_of
-from ptycho.readers.values import read_scan_index
+from ptycho.readers.values import read_plain, read_scan_index
+
+X, Y, INDEXES = "probe_position_x_m", "probe_position_y_m", "probe_position_indexes"
+RESULT = Layout(
+    name="ptychodus",
+    energy=("@photon_energy_eV", "photon_energy_eV", "@probe_energy_eV", "probe_energy_eV"),
+    distance=("@detector_object_distance_m", "detector_object_distance_m"),
+    pixel=("@detector_pixel_height_m", "@detector_pixel_width_m"),
+    probe=("probe",),
+    weights=("opr_weights", "probe@opr_weights"),
+    probe_pixel=("probe@pixel_height_m", "probe@pixel_width_m"),
+    object=("object",),
+    object_pixel=("object@pixel_height_m", "object@pixel_width_m"),
+    object_centre=("object@center_y_m", "object@center_x_m"),
+)
+
+
+def has_positions(file: Archive) -> bool:
+    """Return whether a file is a product, or the second file of a pair."""
+    return file.holds(X, Y)
+
+
+def is_product(file: Archive) -> bool:
+    """Return whether a file is a product by itself, and not the second file of a pair."""
+    energies = [key for key in RESULT.energy if key.startswith("@")]
+    return has_positions(file) and (file.kind == "NPZ" or file.holds_any(INDEXES, *energies))
+
+
+def read_product(file: Archive, options: ReadOptions) -> Placement | None:
+    """Read what is in a product; None if it has no usable positions, which is a problem of the file."""
+    placement = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
+    if placement is None:
+        return None
+    count, side = len(placement.positions), read_plain(file, "@detector_side_px")
+    angle = read_plain(file, "@tomography_angle_deg", "tomography_angle_deg")
+    if angle is not None:
+        file.notes.append(f"tomography angle {angle:g} degrees")
+    # where positions are in pixels, the pixel is the unit, and one "metre" wide
+    table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
+    values = {key: value for key, value in table.values(file, None).items() if value is not None}
+    modes, weights = _read_variation(file, values.get("probe"), count)
+    return replace(
+        placement,
+        numbers=read_indexes(file, INDEXES, count),
+        values=values,
+        side=None if side is None or side < 1 else round(side),
+        opr_modes=modes,
+        opr_weights=weights,
+    )
+
+
+def _read_variation(
+    file: Archive, probe: np.ndarray | None, count: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return OPR modes ``(K', h, w)`` and their weights ``(count, K')``; None: the probe is constant."""
+    modes, weights = (file.read(key, "c", False) for key in ("opr_modes", "opr_mode_weights"))
+    if modes is None or weights is None or probe is None:
+        return None, None
+    fits = modes.shape[1:] == probe.shape[-2:] and weights.shape == (count, len(modes))
+    if not fits or not np.isfinite(modes).all() or not np.isfinite(weights).all():
+        file.complain(f"opr_modes {modes.shape} and opr_mode_weights {weights.shape} do not fit the probe")
+        return None, None
+    return modes, weights
+
 
 RAW, SCANS = "raw_data/diffraction", "raw_data/scan_index"
 PATTERNS, NUMBERS, BAD = "patterns", "indexes", "bad_pixels"
 ROW, COL = "probe_position_y_px", "probe_position_x_px"
 
 
-def _detect(file: Archive) -> bool:
-    return is_product(file) or (file.holds(PATTERNS) and file.holds_any(NUMBERS, BAD, ROW))
-
-
 def _variant(file: Archive) -> Layout:
-    """Which of the files it is."""
+    def scans(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+        return {} if source is None else {"scan_index": read_scan_index(file, SCANS, source.counts)}
+
     if file.holds(RAW):
-        return replace(LAYOUT, patterns=(RAW,), domain="amplitude", numbers=None, more=_scans)
+        return replace(LAYOUT, patterns=(RAW,), domain="amplitude", numbers=None, more=scans)
     return TRAINING if file.holds(ROW) else LAYOUT
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
     return read_product(file, options) if has_positions(file) else without_positions(file, options, source)
-
-
-def _scans(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    return {} if source is None else {"scan_index": read_scan_index(file, SCANS, source.counts)}
 
 
 def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +122,7 @@ def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -
 
 LAYOUT = Layout(
     name="ptychodus",
-    detect=_detect,
+    detect=lambda file: is_product(file) or (file.holds(PATTERNS) and file.holds_any(NUMBERS, BAD, ROW)),
     patterns=(PATTERNS,),
     domain="intensity",
     zero_frequency="centre",

@@ -1,20 +1,10 @@
 """The prepared data of ptypy, ``.ptyd``.
 
-=========================== =============== ==================================================================
-``chunks/<i>/data``         (M, H, W)       intensities; a chunk may lie in a part file, an external link
-``chunks/<i>/positions``    (M, 2) metres   **(y, x)** of the probe on the object
-``chunks/<i>/weights``      (M, H, W)       zero where a pixel does not count; or empty
-``meta/weight2d``           (H, W)          the same for all patterns
-``meta/energy``             keV
-``meta/distance``           metres
-``meta/psize``              metres          of the detector; one number, or (y, x)
-``meta/center``             pixels          (row, col) of the zero frequency; or ``fftshift``: (H//2, W//2),
-                                            ``geometric``: between the middle pixels, ``fft``: sample 0
-``meta/propagation``        text            ``farfield``
-=========================== =============== ==================================================================
-
-``info``, the parameters of the preparation, stands in for what ``meta`` lacks. Signs are those of the loader
-that prepared the data. Source: ptypy, ``doc/rst/ptyd.rst`` and ``utils/array_utils.py``.
+``chunks/<i>`` hold intensities, positions **(y, x)** of the probe and weights, zero where a pixel does not
+count; a chunk may lie in a part file, an external link. ``meta/center`` is (row, col) of the zero frequency,
+or ``fftshift``: (H//2, W//2), ``geometric``: between the middle pixels, ``fft``: sample 0. ``info``, the
+parameters of the preparation, stands in for what ``meta`` lacks. Signs are those of the loader that prepared
+the data. Source: ptypy, ``doc/rst/ptyd.rst`` and ``utils/array_utils.py``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
 """HDF5 of PtyLab (``preprocess`` scripts; PtyLab.py, PtyLab.m).
 
-=========================== =============== ==================================================================
-``ptychogram``              (J, H, W)       counts, zero frequency in the centre
-``encoder``                 (J, 2) metres   **(y, x)** of the probe on the object
-``wavelength``              metres
-``zo``                      metres          from object to detector
-``dxd``                     metres          pitch of the detector; one number, or (y, x)
-``emptyBeam``               (H, W)          the beam without a sample; not read
-``orientation``             0 to 7          how PtyLab turns its patterns: 4 transposes, then 2 flips rows and
-                                            1 columns. Not applied; a warning names the keys that do it
-=========================== =============== ==================================================================
-
-Signs: the probe's, increasing with the object's row and column. Files of Fourier ptychography have the same
-keys, with lamps in place of positions: they are refused.
+``encoder`` is **(y, x)** of the probe, increasing with the object's row and column; ``zo`` the distance,
+``dxd`` the pitch. ``orientation``, 0 to 7, is how PtyLab turns its patterns: 4 transposes, then 2 flips rows
+and 1 columns; a warning names the keys that do it. Files of Fourier ptychography have the same keys, with
+lamps in place of positions: they are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +26,6 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
 
 
 def _check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Refuse lamps, and warn of turned patterns, which are given as they are stored."""
     lamps = [key for key in FOURIER if file.holds(key)]
     if "zled" in lamps or len(lamps) > 1:
         file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")

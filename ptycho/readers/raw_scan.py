@@ -135,7 +135,6 @@ class Raster:
         shape: rows and columns; None: those of the patterns' axes.
         step_m: from row to row, and from column to column; None: that of the file.
         path: ``raster``, each row from its first column on, or ``snake``, every second row backwards.
-        source: where the step is from.
     """
 
     shape: tuple[int, int] | None
@@ -157,9 +156,7 @@ class ReadOptions:
 
     Attributes:
         format: force one of the formats; None: recognised by the file's content.
-        keys: where things are, for a file of no known layout: ``patterns``, ``positions`` (or
-            ``positions_row`` and ``positions_col``), ``probe``, ``object``, ``good``, ``bad``, ``dark``,
-            ``flat``, ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.
+        keys: where things are, for a file of no known layout (``DataKeys``).
         unit: of the positions.
         axes: ``rc`` or ``xy``: what the columns of ``positions`` are, for a key map or a table.
         columns: the two of a table with more, by name or number.
@@ -168,8 +165,7 @@ class ReadOptions:
         links_root: a folder that links of HDF5 may lead to, beside that of the file.
         drop, stride, frames: which frames are used, as the section ``data`` has it.
         raster: positions in place of the file's.
-        stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that the user specifies; the
-            file's values are then ignored.
+        stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that go before the file's.
     """
 
     format: str | None = None
@@ -191,13 +187,10 @@ class ReadOptions:
         check(self.axes in (None, "rc", "xy"), "data.position_axes", self.axes, "rc (row first) or xy")
 
     def refuse_unused(self, path: str | Path, name: str, *used: str) -> None:
-        """Refuse what the format ``name`` has no use for, so that nothing is dropped in silence.
+        """Raise ConfigError for what the format ``name`` has no use for, so that nothing is dropped in
+        silence.
 
-        Args:
-            used: keys of ``OPTIONS``; axes and columns are of use for a second file with positions, too.
-
-        Raises:
-            ConfigError: naming the option.
+        ``used``: keys of ``OPTIONS``; axes and columns are of use for a second file with positions, too.
         """
         used = (*used, "axes", "columns") if self.positions_file and "positions_file" in used else used
         for key, said in OPTIONS.items():

@@ -1,11 +1,5 @@
 """The formats of measured scans; the format of a file is recognised by its content, not by its name.
 
-=========== =================================================================================================
-HDF5        the signature of HDF5, at its beginning or after a block of the user's
-NPZ         a ZIP archive
-TIFF        the signature of TIFF, or a folder with such files
-=========== =================================================================================================
-
 Of the formats of one container the first that recognises the file reads it; the most specific come first.
 ``data.format`` takes precedence, and so does a map of keys with the path of the patterns (the files of some
 detectors need a map of the positions alone).
@@ -23,7 +17,6 @@ from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
 from ptycho.readers import (
     cube,
-    cube_hdf5,
     cxi,
     eiger,
     foldslice,
@@ -45,11 +38,7 @@ from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 @dataclass(frozen=True)
 class Format:
-    """Format by how it is recognised and read.
-
-    Attributes:
-        pair: keys of its patterns, where these may be in a second file, ``data.patterns_file``.
-    """
+    """Format by how it is recognised and read; ``pair``: keys of patterns that may be in a second file."""
 
     detect: Callable[[Archive], bool]
     read: Callable[[Path, ReadOptions], RawScan]
@@ -69,7 +58,7 @@ CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specifi
     "HDF5": _formats(
         ptychodus.LAYOUT, ptyd.LAYOUT, ptylab.LAYOUT, nexus.LAYOUT, cxi.LAYOUT, foldslice.LAYOUT, eiger.LAYOUT
     )
-    | {"hdf5": KEYMAP, cube_hdf5.NAME: Format(cube_hdf5.detect, cube_hdf5.read)},
+    | {"hdf5": KEYMAP, keymap.WITH_AXES: Format(keymap.detect_axes, keymap.read_axes)},
     "NPZ": _formats(pinn.LAYOUT, ptychodus.LAYOUT, tike.LAYOUT) | {"npz": KEYMAP},
     "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
 }
@@ -82,14 +71,10 @@ MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a ras
 
 
 def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
-    """Read a measured scan of any format; its patterns are read on demand.
+    """Read a measured scan of any format, a file or a folder of TIFF files; its patterns are read on demand.
 
-    Args:
-        path: a file, or a folder of TIFF files.
-        options: what the file does not contain.
-
-    Raises:
-        ConfigError: one line with the fault, or with the contents of a file that has no known layout.
+    ``options``: what the file does not contain. ConfigError: one line with the fault, or with the contents of
+    a file that has no known layout.
     """
     path, options = Path(path), options or ReadOptions()
     if options.format is not None and is_import_path(options.format):
@@ -113,7 +98,6 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
 
 
 def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
-    """The scan that the user's own reader makes of a file."""
     read = load("data.format", str(options.format))
     try:
         scan = read(path=path, options=options)
@@ -154,7 +138,6 @@ def open_raw(config: DataConfig) -> RawScan:
 
 
 def _choose_archive(path: Path) -> type[Archive]:
-    """The kind of archive that a file or folder is."""
     try:
         if path.is_dir():
             if tiff.is_tiff(path):
@@ -163,7 +146,9 @@ def _choose_archive(path: Path) -> type[Archive]:
                 f"{path}: is a folder without TIFF files ({', '.join(tiff.SUFFIXES)}); name a file"
             )
         if not path.is_file():  # a pipe or a device would never end
-            raise ConfigError(f"{path}: {_why_no_file(path)}")
+            windows = "\\" in str(path) and "/" not in str(path)
+            hint = "; folders are parted by / here, not by \\" if windows else ""
+            raise ConfigError(f"{path}: {'is no file' if path.exists() else f'no such file{hint}'}")
         kind = find_container(path) or (tiff.TiffArchive if tiff.is_tiff(path) else None)
         with path.open("rb") as file:
             magic = file.read(8)
@@ -179,15 +164,7 @@ def _choose_archive(path: Path) -> type[Archive]:
     raise ConfigError(f"{path}: {what or f'is no HDF5, NPZ or TIFF file; it begins with {magic!r}'}")
 
 
-def _why_no_file(path: Path) -> str:
-    if path.exists():
-        return "is no file"
-    windows = "\\" in str(path) and "/" not in str(path)
-    return "no such file" + ("; folders are parted by / here, not by \\" if windows else "")
-
-
 def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str:
-    """The name of the format to read with."""
     known = CONTAINERS[kind.kind]
     if options.format is not None and options.format not in FORMATS:
         words = ", ".join(sorted(FORMATS))

@@ -1,14 +1,7 @@
-"""Patterns in TIFF files, with a table of positions beside them.
+"""Patterns in TIFF files: a folder of them, in the order of the numbers in their names, or one stack.
 
-=================== =====================================================================================
-folder              ``*.tif``, ``*.tiff``, in the order of the numbers in their names (2 before 10); each
-                    holds one pattern (H, W) or several
-stack               one file of many pages, or ImageJ's of one page and much data
-positions           ``data.positions_file``, see :mod:`~ptycho.readers.positions_table`
-=================== =====================================================================================
-
-Detectors write counts; where zero frequency lies is not in the file. Sign of the positions: the probe's,
-increasing with the index of the object's array. Data that are not compressed are read in place.
+Positions are in ``data.positions_file``: the probe's, increasing with the index of the object's array. Where
+zero frequency lies is not in the file. Data that are not compressed are read in place.
 """
 
 from __future__ import annotations
@@ -71,11 +64,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 
 def read_image(path: Path) -> np.ndarray:
-    """Read the only image of a file, ``(H, W)``.
-
-    Raises:
-        ConfigError: it is damaged, holds several, or declares far more than it has bytes.
-    """
+    """Read the only image of a file, ``(H, W)``; ConfigError: it is damaged, or holds several."""
     with contextlib.closing(TiffPatterns([path])) as patterns:
         if patterns.shape[0] != 1:
             raise ConfigError(f"{path}: holds {patterns.shape[0]} images; must be one")
@@ -93,19 +82,12 @@ class Series(NamedTuple):
 
 
 class TiffPatterns(Patterns):
-    """Patterns ``(J, H, W)`` in TIFF files.
-
-    Args:
-        files: at least one, each with patterns of the same shape and dtype.
-
-    Raises:
-        ConfigError: a file is damaged, or has other patterns than the first.
-    """
+    """Patterns ``(J, H, W)`` in TIFF ``files``, of one shape and dtype."""
 
     label = "TIFF"
 
     def __init__(self, files: list[Path]) -> None:
-        self._series = [series for path in files for series in _series_of(path)]
+        self._series = [series for path in files for series in _all_series(path)]
         first = self._series[0]
         for series in self._series:
             if (series.shape[1:], series.dtype) != (first.shape[1:], first.dtype):
@@ -168,8 +150,7 @@ def _damage_named(path: Path) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _series_of(path: Path) -> list[Series]:
-    """The patterns in a file, checked against its size."""
+def _all_series(path: Path) -> list[Series]:
     with _damage_named(path), tifffile.TiffFile(path) as tiff:
         size = path.stat().st_size
         all_series = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]

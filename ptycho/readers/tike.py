@@ -1,14 +1,9 @@
 """NPZ files of tike (AdvancedPhotonSource/tike), as its examples and tests keep them.
 
-=========== ============================== =============================================================
-``data``    (J, H, W), or (1, J, H, W)     intensities; **zero frequency in the corner**, at sample 0
-``scan``    (J, 2), or (1, J, 2)           **(row, col) of the probe's first sample**, in pixels of ``psi``
-``probe``   (1, 1, K, H, W)                K modes; one more axis of length one may come before
-``psi``     (h, w) or (1, h, w)            object
-=========== ============================== =============================================================
-
-Signs: probe positions, increasing with the object's row and column. A probe whose middle ``(H//2, W//2)`` is
-on that of the object, ``(h/2, w/2)``, has the position ``(h/2 − H//2, w/2 − W//2)``.
+``data`` (J, H, W) are intensities with the **zero frequency in the corner**; ``scan`` (J, 2) is **(row, col)
+of the probe's first sample** in pixels of ``psi``, increasing with the object's row and column.
+A probe whose middle ``(H//2, W//2)`` is on that of the object, ``(h/2, w/2)``, has the position
+``(h/2 − H//2, w/2 − W//2)``.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
-"""Read the values that all formats have besides patterns and positions.
+"""Read the values that all formats have besides patterns and positions, in the base units of quantities.
 
-A fault is noted in the archive, and the value is None. Numbers are in the base unit of their quantity.
+A fault is noted in the archive, and the value is None.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import h5py
 import numpy as np
 
+from ptycho.config.data import RANGES
+from ptycho.config.waves import wavelength_m
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.domain import tell_domain
-from ptycho.readers.quantities import Quantity, first_names
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 Pair = tuple[float, float]
@@ -38,10 +40,7 @@ def read_array(
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
-    """Read the ``units`` attribute of an array and its size; None: there is none, or it is a problem.
-
-    ``remedy``: what else can be done about one that is not known.
-    """
+    """Read the ``units`` attribute of an array and its size; None: there is none, or it is a problem."""
     unit = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
     unit = (unit or "").strip().strip("[]()").strip()
     if not unit:
@@ -56,8 +55,7 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
     """Read the first of some ``keys`` that is there, in the quantity's base; what the user states wins.
 
-    Args:
-        unit: of a number without a ``units`` attribute.
+    ``unit``: of a number without a ``units`` attribute.
     """
     stated = file.stated.get(quantity.option or "")
     if stated is not None:
@@ -247,3 +245,61 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
         file.complain(problem)
         return None
     return value * size
+
+
+ELECTRON = 1.602176634e-19  # joule in an electronvolt
+LENGTHS = {
+    "m": 1.0, "metre": 1.0, "metres": 1.0, "meter": 1.0, "meters": 1.0,
+    "cm": 1e-2,
+    "mm": 1e-3, "millimetre": 1e-3, "millimeter": 1e-3, "millimeters": 1e-3,
+    "um": 1e-6, "µm": 1e-6, "μm": 1e-6, "micron": 1e-6, "microns": 1e-6, "micrometer": 1e-6,
+    "micrometre": 1e-6, "micrometers": 1e-6,
+    "nm": 1e-9, "nanometer": 1e-9, "nanometre": 1e-9, "nanometers": 1e-9,
+    "angstrom": 1e-10, "angstroms": 1e-10, "å": 1e-10, "a": 1e-10, "pm": 1e-12,
+}  # fmt: skip
+ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "joules": 1 / ELECTRON}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Range of a number: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
+
+    ``option``: key of the section ``data`` that goes before the file; ``from_option``: its value as this
+    quantity.
+    """
+
+    name: str
+    base: str
+    low: float
+    high: float
+    units: dict[str, float]
+    option: str | None = None
+    from_option: Callable[[float], float] = float
+
+    def problem(self, key: str, value: float, unit: str, remedy: str = "correct it") -> str | None:
+        """Return what is wrong with a number at ``key``, in one of ``units``, and a ``remedy``; None:
+        nothing.
+        """
+        if self.low <= value * self.units[unit.lower()] <= self.high:
+            return None
+        if self.option is not None:
+            remedy += f", or set data.{self.option}="
+        units = {name: size for name, size in self.units.items() if self.low <= value * size <= self.high}
+        likely = f"is it in {' or '.join(first_names(units))}? " if units else ""
+        limits = f"must be from {self.low:g} to {self.high:g} {self.base}"
+        return f"{key}={value:g} {unit}: a {self.name} {limits}; {likely}{remedy}"
+
+
+def first_names(units: dict[str, float]) -> list[str]:
+    """Return one name for each of some units, the first."""
+    names: dict[float, str] = {}
+    for name, size in units.items():
+        names.setdefault(size, {"ev": "eV", "kev": "keV", "j": "J"}.get(name, name))
+    return list(names.values())
+
+
+ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"], ENERGIES, "energy_eV")
+WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV", wavelength_m)
+DISTANCE = Quantity("distance", "m", *RANGES["distance_m"], LENGTHS, "distance_m")
+PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"], LENGTHS, "detector_pixel_m")
+OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)

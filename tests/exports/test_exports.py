@@ -17,8 +17,7 @@ from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.datasets.own import to_arrays
 from ptycho.exports import cxi, nexus, npz, product, tiff
-from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.from_dataset import from_dataset, intensities, product_of
+from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
@@ -506,7 +505,7 @@ from pathlib import Path
 import numpy as np
 from ptycho.exports.hdf5_writing import write_tree
 from ptycho.files.atomic import WriteError
-from ptycho.files.npz_writing import Blocks
+from ptycho.files.npz import Blocks
 
 blocks = np.random.default_rng(1).integers(0, 999, (20, 10, 64, 64)).astype("f4")
 tree = {"object": np.random.default_rng(0).normal(size=(50, 200)), "late": np.ones((100, 100))}

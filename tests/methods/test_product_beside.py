@@ -8,8 +8,7 @@ from helpers.scans import H, J, Made, W, pinn, raw_scan, save_npz, tike
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.exports import product
-from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.from_dataset import product_of
+from ptycho.exports.exported_scan import ExportedScan, product_of
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import ReadOptions

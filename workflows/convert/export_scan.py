@@ -26,8 +26,7 @@ from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settin
 from ptycho.config.waves import wavelength_m
 from ptycho.datasets import load_dataset
 from ptycho.exports import tiff
-from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.from_dataset import from_dataset, from_measured
+from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product

@@ -16,7 +16,7 @@ from ptycho.evaluation.caustic_figure import draw_caustic
 from ptycho.evaluation.charts import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
-from ptycho.exports.from_dataset import product_of
+from ptycho.exports.exported_scan import product_of
 from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, assessment_arrays, picture_of, well_illuminated
 from ptycho.methods.half_scans import resolution

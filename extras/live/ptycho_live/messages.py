@@ -30,7 +30,7 @@ import hdf5plugin
 import numpy as np
 
 from ptycho.files.json_file import parse_json
-from ptycho.readers.hdf5_chunks import wrong_with_blocks
+from ptycho.readers.hdf5_checks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions
 

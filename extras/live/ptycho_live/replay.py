@@ -19,8 +19,8 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.readers.cxi import DETECTOR, SOURCE
-from ptycho.readers.quantities import ELECTRON
 from ptycho.readers.raw_scan import UNITS, RawScan
+from ptycho.readers.values import ELECTRON
 from ptycho_live import messages
 from ptycho_live.arrivals import Description, Frame, make_positions
 from ptycho_live.scan_file import SUPERBLOCK

@@ -22,7 +22,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.hdf5_writing import write_hdf5
-from ptycho.readers.hdf5_chunks import Chunks
+from ptycho.readers.hdf5_checks import Chunks
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
