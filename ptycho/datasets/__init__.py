@@ -1,7 +1,7 @@
 """Datasets from files of several formats: one validation pass that names every problem, then access by rows.
 
 To add a format: a module with a function ``(archive, probe) → Measurement`` and the keys it knows, and an
-entry in :data:`FORMATS`. Imports ``ptycho.scan``, ``ptycho.files`` and ``ptycho.config``; never TensorFlow.
+entry in :data:`FORMATS`. Never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -40,14 +40,9 @@ FORMATS = {
 
 
 def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
-    """Read a dataset's file once and check everything in it; its format is recognised by its keys.
+    """Read a dataset's NPZ once and check everything in it; its format is recognised by its keys.
 
-    Args:
-        path: an NPZ file.
-        probe: ``(N, N)``, for a file that has none.
-
-    Raises:
-        ConfigError: one line with every problem, each with its key and shape.
+    ``probe (N, N)`` is for a file that has none. ConfigError: one line with every problem.
     """
     try:
         with NpzFile(path) as archive:
@@ -66,11 +61,7 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
 
 
 def load_dataset(path: str | Path) -> Dataset:
-    """Read a dataset of any format, patterns included; nothing is unpickled.
-
-    Raises:
-        ConfigError: one line with everything that is wrong with the file.
-    """
+    """Read a dataset of any format, patterns included; nothing is unpickled."""
     with tempfile.TemporaryDirectory() as scratch:
         data = inspect(path).dataset(Path(scratch))
         return replace(data, amplitudes=Patterns(data.amplitudes[:], data.amplitudes.statistics))

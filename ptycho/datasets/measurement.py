@@ -1,4 +1,4 @@
-"""What every reader gives: a dataset in a file that has passed every check; and what readers share.
+"""A dataset in a file that has passed every check, and what its readers share.
 
 A reader reads a whole file once, by blocks, and keeps everything but the patterns, which
 :meth:`Measurement.amplitudes` then gives by rows. Only keys that are needed are read.
@@ -92,8 +92,7 @@ class Measurement:
 class Members:
     """Arrays of an archive by key, and the ``problems`` of those that cannot be read.
 
-    Args:
-        table: NumPy's kinds that are accepted, and what they become (None: as they are), by key.
+    ``table``: NumPy's kinds that are accepted, and what they become, by key.
     """
 
     def __init__(

@@ -1,21 +1,11 @@
 """Test splits written by the published PtychoPINN program's grid-lines workflow (hoidn/PtychoPINN).
 
-``datasets/N*/gs*/test.npz`` there holds, among others:
-
-=================== ================= ====================================================================
-``diffraction``     (G, N, N, C)      amplitudes, zero frequency at N//2, divided by the photon scale; one
-                                      channel for each pattern of the group, row-major within the group
-``coords_offsets``  (G, 1, 2, C)      **(row, col) of the middle of each patch** in object pixels: the mean of
-                                      its pixels' coordinates, top-left sample + (N − 1)/2
-``probeGuess``      (N, N)            the probe before that program divides it by a norm of its own, so that
-                                      probe × object is known up to a positive factor
-``YY_full``         (I, M, M, 1)      the true objects, likewise up to a factor
-``YY_ground_truth`` (h, w, 1)         of the first object, the part that the groups' central squares tile
-=================== ================= ====================================================================
-
-The last three may be missing; of the truths ``YY_full`` is taken if it is there. Patterns come image by
-image. For I images ``coords_offsets`` instead has every position I times in a row; this is put right here.
-A training split is refused: that program shuffles its patterns and leaves its positions.
+``diffraction`` (G, N, N, C) are amplitudes divided by the photon scale, zero frequency at N//2, row-major
+within the group; ``coords_offsets`` (G, 1, 2, C) is **(row, col) of the middle of each patch**, top-left
+sample + (N − 1)/2. ``probeGuess`` (N, N) and the objects, ``YY_full`` (I, M, M, 1) or of the first object the
+part that the groups' central squares tile, ``YY_ground_truth``, are known up to a positive factor, and may be
+missing. For I images ``coords_offsets`` has every position I times in a row; this is put right here. A
+training split is refused: that program shuffles its patterns and leaves its positions.
 """
 
 from __future__ import annotations
@@ -69,7 +59,6 @@ def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
 
 
 def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[str, str]:
-    """Which shapes do not fit, by key."""
     shape = shapes.get("diffraction")
     if shape is None:
         return {}
@@ -107,7 +96,12 @@ def _values(
     G, N, _, C = shape
     listed = arrays["coords_offsets"][:, 0].transpose(0, 2, 1)  # (G, C, 2)
     whole = arrays.get("YY_full")
-    n_images = _repetitions(listed) if whole is None else len(whole)
+    if whole is not None:
+        n_images = len(whole)
+    else:  # as often as the list has its first position in a row
+        same = np.all(listed == listed[:1], axis=(1, 2))
+        n_images = len(same) if same.all() else int(np.argmin(same))
+        n_images = n_images if n_images and len(listed) % n_images == 0 else 1
     if np.array_equal(np.repeat(listed[::n_images], n_images, axis=0), listed):
         listed = np.concatenate([listed[::n_images]] * n_images)
     positions = (listed.reshape(-1, 2) - (N - 1) / 2).astype(np.float32)
@@ -129,13 +123,6 @@ def _values(
         return values, (G * C, N, N), None
     values["objects"], truth = _part_in_place(values, part.reshape(part.shape[:2]), N)
     return values, (G * C, N, N), truth
-
-
-def _repetitions(listed: np.ndarray) -> int:
-    """How often the list says its first position in a row, hence how many images it is for."""
-    same = np.all(listed == listed[:1], axis=(1, 2))
-    count = len(same) if same.all() else int(np.argmin(same))
-    return count if count and len(listed) % count == 0 else 1
 
 
 def _part_in_place(

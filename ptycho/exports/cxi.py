@@ -1,4 +1,4 @@
-"""Write CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines; :mod:`ptycho.readers.cxi` has the paths.
+"""Write CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines.
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
 ``x = +col``. The negated translation, projected on the basis vectors, gives the probe's (row, col) again. The
@@ -27,12 +27,7 @@ SIGN = "of the sample: row of the probe = -translation . basis_vectors[0], colum
 
 
 def write(path: Path, scan: ExportedScan) -> None:
-    """Write a CXI file.
-
-    Raises:
-        ConfigError: patterns are missing, or something that the format states in metres or joule is unknown.
-        WriteError: the file cannot be written.
-    """
+    """Write a CXI file; ConfigError: patterns are missing, or a length or energy of the format is unknown."""
     check_complete(path, scan, "CXI")
     write_tree(path, tree(scan))
 

@@ -37,10 +37,8 @@ class ExportedScan:
             mode in pattern j is ``P_0 + Σ_k w_jk V_k``; None: it does not.
         patterns: blocks ``(n, N, N)`` in the order of the positions, zero frequency at ``N//2``; each format
             goes through them once. None: positions without patterns.
-        dtype: of the patterns.
         domain: ``counts`` (photons) or ``intensity`` (in units of its own).
-        object: ``(M, M')`` complex, or None.
-        errors: of the object, the first of theirs; None: unknown.
+        object: ``(M, M')`` complex; ``errors``: the first of theirs is its.
         slices: of the object, ``(L, M, M')`` complex, whose product it is; None: it is thin.
         slice_thickness_m: distance from one slice to the next.
         origin: (row, col) of the object's first sample, in the coordinates of ``positions``.
@@ -50,11 +48,7 @@ class ExportedScan:
         detector_pixel_m: (row, col) pitch of the patterns' pixels.
         detector_side: pixels of the measured detector that a pattern spans; None: as many as it has.
         numbers: ``(J,)`` integers, which pattern of the measured file each one is; None: unknown.
-        name, comments: for the user who opens the file.
         truth: of a simulated scan that differs from its recorded values; readers skip it.
-
-    Raises:
-        ValueError: shapes that do not fit.
     """
 
     positions: np.ndarray
@@ -98,7 +92,6 @@ class ExportedScan:
 
     @property
     def N(self) -> int:
-        """Side of the patterns in pixels."""
         return self.probe.shape[-1]
 
     @property
@@ -132,9 +125,7 @@ class ExportedScan:
     def stored(self) -> Blocks:
         """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``.
 
-        Raises:
-            ConfigError: there are none.
-            ValueError: on the way: a block of another shape, or another number of patterns.
+        ValueError, on the way: a block of another shape, or another number of patterns.
         """
         if self.patterns is None:
             raise ConfigError(f"{self.name or 'scan'}: has no patterns to write")
@@ -166,8 +157,6 @@ class ExportedScan:
 
 @dataclass(frozen=True, eq=False)
 class Intensities:
-    """``A²`` of stored amplitudes, block by block; whole photons if ``dtype`` is one of integers."""
-
     amplitudes: Patterns
     dtype: np.dtype
 
@@ -190,10 +179,8 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
 def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
     """Return the patterns of one image, with an object ``(M, M)`` in its coordinates; units unknown.
 
-    ``with_patterns=False``: without them, and without the pass over them that finds their dtype.
-
-    Raises:
-        ConfigError: there is no such image, or the object is not one of this dataset.
+    ``with_patterns=False``: without them, and without the pass over them that finds their dtype. ConfigError:
+    there is no such image, or the object is not one of this dataset.
     """
     if not 0 <= image < data.n_images:
         raise ConfigError(f"image={image}: must be from 0 to {data.n_images - 1}")
@@ -222,13 +209,16 @@ def from_measured(
     beam: Beam | None = None,
     with_patterns: bool = True,
 ) -> ExportedScan:
-    """Return a measured scan as it was prepared, with what was reconstructed from it.
+    """Return a measured scan as it was prepared, with an object ``(M, M)`` that was reconstructed from it.
 
-    Args:
-        object_: ``(M, M)`` complex.
-        beam: that goes with the object, where it is not the dataset's.
+    ``beam``: that goes with the object, where it is not the dataset's.
     """
     raw, binned, exported = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
+    near_field = ""
+    if scan.near_field is not None:
+        source = scan.near_field.source_distance_m
+        cone = "" if source is None else f" data.source_distance_m={source:.9g}"
+        near_field = f" The patterns are a near field, read with data.physics=near_field{cone}."
     if beam is not None:
         parts = {key: getattr(beam, key) for key in ("probe", "opr_modes", "opr_weights")}
         exported = replace(exported, positions=beam.positions.astype(np.float64), **parts)
@@ -240,7 +230,7 @@ def from_measured(
         detector_pixel_m=scan.pitch_m,
         numbers=scan.frames,
         comments=f"Read from a file of the format {raw.format}; cut or padded to {scan.N} x {scan.N} pixels, "
-        f"of {binned} x {binned} detector pixels each.{_near_field_keys(scan)}",
+        f"of {binned} x {binned} detector pixels each.{near_field}",
     )
 
 
@@ -258,14 +248,13 @@ def product_of(
     the detector's pixels are those of that file, neither turned nor binned.
 
     Args:
-        scan: how the file was interpreted.
-        data: all of its patterns, or those that the object was made from.
-        objects: ``(M, M)``.
+        data: all of its patterns, or those that ``objects (M, M)`` were made from.
         pixel: (row, col) pitch of the object's pixels in metres, if it is known.
-        name: of the product.
         beam: as for :func:`from_measured`.
     """
     exported, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
+    turned = [name for name in ("transpose", "flip_rows", "flip_cols") if getattr(scan.detector, name)]
+    keys = " ".join(f"data.{name}=true" for name in turned)
     return replace(
         exported,
         pixel_m=pixel,
@@ -273,24 +262,8 @@ def product_of(
         detector_side=scan.N * scan.detector.bin,
         numbers=frames if raw.numbers is None else raw.numbers[frames],
         name=name,
-        comments=" ".join([exported.comments, *_to_state(scan)]),
+        comments=exported.comments + (f" The measured frames are reoriented as by {keys}." if keys else ""),
     )
-
-
-def _near_field_keys(scan: ScanGeometry) -> str:
-    """Return the keys that a reader of a near field has to set, as a sentence; empty for a far field."""
-    if scan.near_field is None:
-        return ""
-    source = scan.near_field.source_distance_m
-    cone = "" if source is None else f" data.source_distance_m={source:.9g}"
-    return f" The patterns are a near field, read with data.physics=near_field{cone}."
-
-
-def _to_state(scan: ScanGeometry) -> list[str]:
-    """Return the keys of reoriented frames that a reader of the measured file has to set, as a sentence."""
-    detector = scan.detector
-    keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
-    return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []
 
 
 def _whole(amplitudes: np.ndarray, rounding: float = 1e-3) -> bool:

@@ -27,9 +27,6 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
 
     Keys are those of the readers: ``path@name`` is an attribute. Values are arrays, numbers, texts and links;
     of :class:`Blocks` ``(J, …)`` chunks of whole rows are compressed and get checksums.
-
-    Raises:
-        WriteError: the disk is full, or the folder cannot be written.
     """
     write_hdf5(path, lambda file: _fill(file, tree))
 
@@ -70,11 +67,7 @@ def _make_group(parent: h5py.Group, path: str) -> h5py.Group:
 
 
 def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
-    """Write an HDF5 file under a temporary name and rename it. The same content is the same bytes.
-
-    Raises:
-        WriteError: the disk is full, or the folder cannot be written.
-    """
+    """Write an HDF5 file under a temporary name and rename it. The same content is the same bytes."""
 
     def save(file: IO[bytes]) -> None:
         sink = _Sink(file)

@@ -1,20 +1,8 @@
 """NeXus, application definition NXcxi_ptycho: the file of ``cxi.py`` with the names and attributes of NeXus.
 
-================================== ==========================================================================
-besides those of CXI, in entry_1
-================================== ==========================================================================
-``definition``                     ``NXcxi_ptycho``; ``@NX_class`` of every group; ``@target`` of what is
-                                   linked
-``instrument_1/source_1/energy``   **of the photons**, as CXI has it, in joule; that of the machine, which
-                                   NeXus means, is not known here. ``beam_1/incident_beam_energy`` is the same
-``…/beam_1/incident_energy_spread``  required; NaN: unknown
-``…/detector_1/beam_center_{x,y}`` metres
-``…/detector_1/pixel_mask``        a link to the mask of CXI: 0 is good
-``sample_1/transformations/{x,y}`` ``(J,)`` metres, of the sample, as in ``translation``
-``data``                           NXdata: patterns over ``x`` and ``y``, which viewers open
-================================== ==========================================================================
-
-Source: NeXus definitions, contributed_definitions/NXcxi_ptycho.nxdl.xml.
+``source_1/energy`` is **of the photons**, in joule, as CXI has it; that of the machine, which NeXus means, is
+not known here. ``beam_center_{x,y}`` are metres; ``incident_energy_spread`` is required: NaN. Source: NeXus
+definitions, contributed_definitions/NXcxi_ptycho.nxdl.xml.
 """
 
 from __future__ import annotations
@@ -58,12 +46,7 @@ AXES = {"x": [1.0, 0.0, 0.0], "y": [0.0, 1.0, 0.0]}
 
 
 def write(path: Path, scan: ExportedScan) -> None:
-    """Write a file of the application definition NXcxi_ptycho, which is also one of CXI 1.6.
-
-    Raises:
-        ConfigError: as of :func:`ptycho.exports.cxi.write`.
-        WriteError: the file cannot be written.
-    """
+    """Write a file of the application definition NXcxi_ptycho, which is also one of CXI 1.6."""
     cxi.check_complete(path, scan, DEFINITION)
     write_tree(path, tree(scan))
 
@@ -87,25 +70,20 @@ def tree(scan: ExportedScan) -> dict[str, Any]:
         f"{moves}@interpretation": "image",
         "entry_1/sample_1/name": scan.name or "unknown",
     }
-    for name, value in {
-        "energy": energy,
-        "incident_beam_energy": energy,
-        "incident_energy_spread": np.nan,
-    }.items():
+    energies = {"energy": energy, "incident_beam_energy": energy, "incident_energy_spread": np.nan}
+    for name, value in energies.items():
         contents |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
     for axis, pitch in zip("yx", scan.detector_pixel_m, strict=True):
         key = f"{DETECTOR}/beam_center_{axis}"
         contents |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
     for column, (axis, vector) in enumerate(AXES.items()):
         key, depends = f"{MOTORS}/{axis}", "y" if axis == "x" else "."
-        attributes = {
-            "units": "m",
-            "transformation_type": "translation",
-            "vector": vector,
-            "depends_on": depends,
-        }
-        contents |= {key: contents[moves][:, column]} | {
-            f"{key}@{name}": value for name, value in attributes.items()
+        contents |= {
+            key: contents[moves][:, column],
+            f"{key}@units": "m",
+            f"{key}@transformation_type": "translation",
+            f"{key}@vector": vector,
+            f"{key}@depends_on": depends,
         }
         contents |= {f"{DATA}/{axis}_indices": "0", f"{DATA}@{axis}_indices": 0}
     contents |= {f"{MOTORS}@vector": AXES["x"], f"{DATA}@signal": "data", f"{DATA}@axes": ["x", ".", "."]}

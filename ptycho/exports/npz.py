@@ -1,20 +1,8 @@
 """The NPZ of the published PtychoPINN program (hoidn/PtychoPINN, its data contract).
 
-=========================== ============ ====================================================================
-``diff3d``                  (J, N, N)    **amplitudes** √n, float32, zero frequency at N//2
-``xcoords``, ``ycoords``    (J,)         column and row of the patch's middle, in pixels from the object's
-                                         corner
-``probeGuess``              (N, N)       the probe; of several modes the strongest
-``objectGuess``             (M, M)       the object, if there is one
-``scan_index``              (J,)         zeros
-``scale_contract_version``, text         ``legacy_v1``, ``normalized_amplitude``: the program's words for a
-``measurement_domain``                   ``diff3d`` of amplitudes
-``_metadata``               text         JSON: units, signs, and what else is known; nothing is pickled
-``truth_…``                              of a simulated scan with imperfections, see
-                                         :mod:`ptycho.simulation.truth`
-=========================== ============ ====================================================================
-
-There is no place for a mask: pixels that were not measured hold zero, and ``_metadata`` says how many.
+``diff3d`` (J, N, N) are **amplitudes** √n, float32, zero frequency at N//2; ``xcoords``, ``ycoords`` column
+and row of the patch's middle, in pixels from the object's corner; ``truth_…`` that of a simulated scan. There
+is no place for a mask: pixels that were not measured hold zero, and ``_metadata`` says how many.
 """
 
 from __future__ import annotations
@@ -34,12 +22,7 @@ CONTRACT = {"scale_contract_version": "legacy_v1", "measurement_domain": "normal
 
 
 def write(path: Path, scan: ExportedScan) -> None:
-    """Write an NPZ file; memory holds one block of patterns.
-
-    Raises:
-        ConfigError: the scan has no patterns.
-        WriteError: the file cannot be written.
-    """
+    """Write an NPZ file; memory holds one block of patterns. ConfigError: the scan has none."""
     write_atomically(path, lambda file: _fill(file, scan))
 
 

@@ -1,27 +1,11 @@
 """Write a product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5, with the patterns if there are any.
 
-:mod:`ptycho.readers.ptychodus` lists its contents. The file also has the following, which ptychodus skips:
-
-=================================== ============== ==========================================================
-``sigma_{amplitude,phase}``         (M, M)         the object's standard deviations, phase in rad; infinite
-                                                   where nothing is known (:mod:`ptycho.scan.error_map`)
-``slices``                          (L, M, M)      of a thick object, whose product it is, along the beam;
-                                                   ``@spacing_m`` from one to the next
-``opr_modes``, ``opr_mode_weights``  (K', N, N),   of a probe that varies, V and w, complex: the first mode in
-                                    (J, K')        pattern j is ``P_0 + Σ_k w_jk V_k``
-``raw_data/diffraction``            (J, N, N)      **amplitudes** √n, float32, zero frequency at N//2
-``raw_data/{xcoords,ycoords}``      (J,) pixels    column, row of the patch's middle, from the object's corner
-``entry/image``                                    NXdata that viewers open: ``phase`` (rad, float32) over
-                                                   ``y``, ``x`` (metres or pixels), and ``object``
-``result/…``                                       what :meth:`ptycho.Result.load` reads besides
-``truth``                                          of a simulated scan with imperfections, see
-                                                   :mod:`ptycho.simulation.truth`
-=================================== ============== ==========================================================
-
-Positions are those of the patch's middle, from the object's middle. ``opr_weights`` and the tomography angle
-are stored twice, at the root and as attributes: ptychodus writes the former and reads the latter. If the
-pixel size is not known, lengths are in object pixels and a pixel is "one metre" wide, because ptychodus
-divides by it; attributes say so.
+Positions are those of the patch's middle, from the object's middle. ptychodus skips what is ours: standard
+deviations of the object (``sigma_…``), ``slices``, OPR modes and weights (the first mode in pattern j is
+``P_0 + Σ_k w_jk V_k``), ``raw_data`` of amplitudes, ``result`` (:meth:`ptycho.Result.load`), ``truth``.
+``opr_weights`` and the tomography angle are stored at the root and as attributes: ptychodus writes the former
+and reads the latter. If the pixel size is not known, lengths are in object pixels and a pixel is "one metre"
+wide, because ptychodus divides by it; attributes say so.
 """
 
 from __future__ import annotations
@@ -49,13 +33,9 @@ SIGMA_NOTE = (
 
 
 def write(path: Path, scan: ExportedScan, result: Mapping[str, np.ndarray] | None = None) -> None:
-    """Write a product.
+    """Write a product; ConfigError: the scan has no object.
 
     ``result``: arrays ``(…)`` of the group of this name, by paths in it; those of the product are not copied.
-
-    Raises:
-        ConfigError: the scan has no object.
-        WriteError: the file cannot be written.
     """
     if scan.object is None:
         raise ConfigError(f"{path}: a product holds an object, and there is none; choose another format")
@@ -138,7 +118,7 @@ def _raw_data(scan: ExportedScan) -> dict[str, Any]:
 
 
 def _image_for_viewers(scan: ExportedScan) -> dict[str, Any]:
-    """The phase as the default image by the rules of NeXus: h5web, silx and DAWN open it.
+    """The phase as the default image by the rules of NeXus, which h5web, silx and DAWN open.
 
     Source: NeXus manual, "Find the plottable data" (NXroot → NXentry → NXdata by ``@default``, ``@signal``).
     """

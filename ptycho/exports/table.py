@@ -20,11 +20,7 @@ SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".nxs": "ne
 
 
 def format_of(name: str | None, output: str | None) -> str:
-    """Return the specified format, or else the one that belongs to the ending of the output's name.
-
-    Raises:
-        ConfigError: it is unknown, or cannot be determined.
-    """
+    """Return the specified format, or else the one that belongs to the ending of the output's name."""
     if name is None and output is not None:
         name = SUFFIXES.get(Path(output).suffix.lower())
         if name is None:
@@ -34,11 +30,7 @@ def format_of(name: str | None, output: str | None) -> str:
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
-    """Raise :class:`ConfigError` if a file is not to be written, or can be seen not to be writable.
-
-    Args:
-        inputs: files that are read, which are never replaced.
-    """
+    """Raise :class:`ConfigError` if a file cannot be written, or is there; ``inputs`` are never replaced."""
     if path.is_dir():
         raise ConfigError(f"output={path}: is a folder; name a file")
     for source in inputs:

@@ -23,11 +23,7 @@ def beside(path: Path) -> dict[str, Path]:
 
 
 def write(path: Path, scan: ExportedScan) -> None:
-    """Write the images of an object beside ``path``; of a scan without an object none.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
+    """Write the images of an object beside ``path``; of a scan without an object none."""
     if scan.object is None:
         return
     targets = beside(path)
@@ -38,11 +34,9 @@ def write(path: Path, scan: ExportedScan) -> None:
 def _write_image(
     path: Path, values: np.ndarray, pixel_m: Pair | None, most_bytes: int = 2**32 - 2**20
 ) -> None:
-    """Write ``values (h, w)`` as float32.
+    """Write ``values (h, w)`` as float32; (row, col) pitch as pixels per µm along x and y, as ImageJ does.
 
-    Args:
-        pixel_m: (row, col) pitch; stored as pixels per µm along x and y, as ImageJ does.
-        most_bytes: of an image in ImageJ's layout; a larger one is a plain BigTIFF.
+    ``most_bytes``: of an image in ImageJ's layout; a larger one is a plain BigTIFF.
     """
     import tifffile
 

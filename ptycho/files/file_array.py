@@ -14,15 +14,11 @@ import numpy as np
 
 
 class FileArray:
-    """A C-ordered array in a file, indexed along its first axis by slices and integer arrays.
+    """A C-ordered array in an open binary file, indexed along its first axis by slices and integer arrays.
 
     Reading at a place in a file, rather than mapping it, limits the process's memory to the rows that are
     read, however large the file, and makes a file that shrinks meanwhile an error instead of a crash.
-
-    Args:
-        file: open binary file; the object keeps it open.
-        shape, dtype: of the array.
-        start: where its first byte lies.
+    ``start``: where its first byte lies.
     """
 
     def __init__(
@@ -41,7 +37,6 @@ class FileArray:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
     def __len__(self) -> int:
@@ -73,7 +68,6 @@ class FileArray:
         return first, max(first, stop)
 
     def _fill(self, first: int, array: np.ndarray) -> None:
-        """Read rows from ``first`` on into an array."""
         content = _bytes_of(array)
         place = self._start + first * self._bytes
         while content:
@@ -93,12 +87,8 @@ def gather(
 ) -> np.ndarray:
     """Return rows of an array of some ``shape`` by integers of any shape, ``(*index.shape, *shape[1:])``.
 
-    Args:
-        fill: reads rows that follow on a first one into an array; called once for a run of neighbours.
-        what: a row is called in an error.
-
-    Raises:
-        IndexError: there is no such row.
+    ``fill`` reads rows that follow on a first one into an array; it is called once for a run of neighbours.
+    IndexError: there is no such row, which is called ``what``.
     """
     index = np.asarray(index, dtype=np.int64)
     wanted, place = np.unique(index, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The product of a run: which of its reconstructions is its result. All packages determine it here."""
+"""The product of a run: which of its reconstructions is its result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ METRICS, RECONS = "metrics.json", "recons"
 BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
 
 
-def read_metrics(run: Path) -> dict[str, Any]:
-    """Return the scores in a run's ``metrics.json``.
-
-    Raises:
-        OSError: it cannot be read. ValueError: it is damaged.
-    """
-    return read_json(run / METRICS)
-
-
 def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
     """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
     named = metrics.get("product")
@@ -30,7 +21,7 @@ def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
 def find_product(run: Path) -> tuple[str, Path] | None:
     """Return name and file of a run's product."""
     try:
-        metrics = read_metrics(run)
+        metrics = read_json(run / METRICS)
     except (OSError, ValueError):  # not finished, or damaged: its files say what is there
         metrics = {}
     files = {path.parent.name: path for path in (run / RECONS).glob("*/recon.npz")}
