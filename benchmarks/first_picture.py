@@ -30,8 +30,7 @@ from hydra import compose, initialize_config_dir
 from benchmarks.tables import markdown
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel
-from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation import metrics
 from ptycho.reconstruction.inference import refine
 from ptycho.reconstruction.stitching import predict_in_rounds, stitch

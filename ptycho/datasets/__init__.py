@@ -10,18 +10,90 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.datasets.measurement import Measurement, list_keys
-from ptycho.datasets.own import OWN, read_own
+from ptycho.datasets.measurement import Measurement, Members, list_keys
 from ptycho.datasets.published import KEYS, read_published
 from ptycho.files.npz import NpzError, NpzFile
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_checks import dark_frames, problems, shape_problems
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.tiling import Tiling
 
-__all__ = ["FORMATS", "Format", "Measurement", "inspect", "load_dataset"]
+NPZ_FORMAT = 1
+SCALARS = {
+    "format": ("iu", int),
+    "photon_scale": ("fiu", float),
+    "object_size": ("iu", int),
+    "region_size": ("iu", int),
+    "exact": ("b", bool),
+}
+OWN: dict[str, tuple[str, Any]] = SCALARS | {  # NumPy's kinds that are accepted, and what they become
+    "amplitudes": ("fiu", np.float32),
+    "positions": ("fiu", np.float32),
+    "image": ("iu", np.int32),
+    "groups": ("iu", np.int32),
+    "probe": ("cfiu", np.complex64),
+    "objects": ("cfiu", np.complex64),
+    "tiling": ("iu", int),
+    "good": ("b", bool),
+}
+OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; early runs stated no tiling
+
+
+def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
+    """Return a dataset as in an NPZ: attributes, the strongest mode ``(N, N)``, ``tiling``, ``format``."""
+    stated = {"probe": data.probe[0], "format": NPZ_FORMAT, "exact": data.exact or None}
+    values = {key: stated.get(key, getattr(data, key, None)) for key in OWN}
+    return {key: np.asarray(value) for key, value in values.items() if value is not None}
+
+
+def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
+    """Read a dataset in the format of :func:`to_arrays`; ``probe (N, N)`` is for a file without one."""
+    faults = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
+    missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
+    faults += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []
+    members, values = Members(archive, OWN, faults), dict[str, Any]()
+    faults, shapes = members.problems, members.shapes
+    faults += [f"{key} has shape {shapes[key]}; must be one number" for key in SCALARS if shapes.get(key)]
+    for key in SCALARS:
+        if shapes.get(key) == () and (scalar := members.read(key)) is not None:
+            values[key] = scalar.item()
+    if values.pop("format", NPZ_FORMAT) != NPZ_FORMAT:
+        faults.append(f"format must be {NPZ_FORMAT}; the file comes from another version")
+    arrays = {key: shape for key, shape in shapes.items() if key not in SCALARS}
+    wrong = shape_problems(arrays, values.get("object_size", 0))
+    faults += wrong.values()
+    for key in arrays.keys() - wrong.keys() - {"amplitudes"}:  # a wrong shape is not worth its memory
+        values[key] = members.read(key)
+    tiling, statistics = values.pop("tiling", None), members.statistics("amplitudes")
+    faults += _tiling_problems(tiling, values.get("object_size"))
+    faults += problems(values, None if wrong else arrays.get("amplitudes"), statistics)
+    if not faults and statistics is not None:
+        faults += dark_frames(values, statistics, counts=True)
+    members.refuse()
+    assert statistics is not None  # it is among the problems otherwise
+    values["stated_tiling"] = None if tiling is None else Tiling(*tiling.tolist())
+    return Measurement(archive.path, "amplitudes", values, statistics)
+
+
+def _tiling_problems(tiling: np.ndarray | None, object_size: int | None) -> list[str]:
+    if tiling is None or object_size is None:
+        return []
+    pitch, top, left, height, width = tiling.tolist()
+    inside = min(top, left) >= 0 and max(top + height, left + width) <= object_size
+    if pitch >= 1 and min(height, width) >= 1 and inside:
+        return []
+    return [
+        f"tiling is {tiling.tolist()}; must be (pitch, top, left, height, width), a rectangle inside the "
+        f"object of {object_size} × {object_size} pixels"
+    ]
+
+
+__all__ = ["FORMATS", "Format", "Measurement", "inspect", "load_dataset", "to_arrays"]
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[
     return faults
 
 
-Placed = tuple[int, int, int, int]
+Placed = tuple[int, int, int, int]  # top, left, height, width
 
 
 def _values(

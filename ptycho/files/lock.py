@@ -70,7 +70,6 @@ def check_unlocked(folder: Path) -> None:
 
 
 def _holder(lock: Path) -> str:
-    """The number of the process that has written a lock file."""
     with contextlib.suppress(OSError):
         return lock.read_text(errors="replace").strip()
     return ""

@@ -156,7 +156,10 @@ class NpzPatterns(Patterns):
         return NpzPatterns(self.path, self._stored, "hwp", scratch=self._scratch) if turned else self
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        index = _as_slice(index)
+        if not isinstance(index, slice) and len(index) and index.dtype.kind in "iu":
+            first, stop = int(index[0]), int(index[0]) + len(index)
+            if first >= 0 and np.array_equal(index, np.arange(first, stop)):  # they follow on one another
+                index = slice(first, stop)
         try:
             self._array = self._open() if self._array is None else self._array
             patterns = self._array[index]
@@ -214,11 +217,3 @@ class NpzPatterns(Patterns):
         self._sum, self._summed = zlib.crc32(patterns.data, self._sum), first + len(patterns)
         if self._summed == self.shape[0] and self._sum != self._header.info.CRC:
             raise NpzError("its checksum does not fit; the file is damaged, copy it anew")
-
-
-def _as_slice(index: slice | np.ndarray) -> slice | np.ndarray:
-    """Integers that follow on one another, as a slice."""
-    if isinstance(index, slice) or not len(index) or index.dtype.kind not in "iu":
-        return index
-    first, stop = int(index[0]), int(index[0]) + len(index)
-    return slice(first, stop) if first >= 0 and np.array_equal(index, np.arange(first, stop)) else index

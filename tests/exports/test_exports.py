@@ -15,7 +15,7 @@ from helpers.cli import ROOT, files
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import to_arrays
 from ptycho.exports import cxi, nexus, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of

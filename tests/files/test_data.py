@@ -7,8 +7,7 @@ import pytest
 from helpers import reference
 
 from ptycho.config import ConfigError
-from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import load_dataset, to_arrays
 from ptycho.files.file_array import FileArray
 from ptycho.scan.batches import batch_of
 from ptycho.scan.patterns import Patterns, Statistics

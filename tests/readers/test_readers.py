@@ -8,8 +8,7 @@ from helpers import reference
 from helpers.published import N, published, spot
 
 from ptycho.config import ConfigError, UnrolledModel
-from ptycho.datasets import inspect, load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import inspect, load_dataset, to_arrays
 from ptycho.files.file_array import FileArray
 from ptycho.networks import build_pinn
 from ptycho.reconstruction.inference import predict_regions

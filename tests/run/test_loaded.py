@@ -10,7 +10,7 @@ from helpers.cli import fresh
 import ptycho
 from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import to_arrays
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError, RunConfig, ScanConfig
-from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import load_dataset, to_arrays
 from ptycho.scan.tiling import Tiling, estimated_tiling
 from ptycho.simulation.simulate import make_scan, nested_tiling
 

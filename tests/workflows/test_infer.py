@@ -10,8 +10,7 @@ from helpers.cli import INFER, files
 from helpers.published import N, published, spot
 
 from ptycho.config import ZonePlateProbe
-from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation.metrics import Region, score_images
 from ptycho.scan.probe import make_probe
 

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
-from ptycho.datasets import load_dataset
-from ptycho.datasets.own import to_arrays
+from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.doubts import doubt_probe
 from ptycho.evaluation.metrics import Region
