@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,26 +46,11 @@ def reconstruct_and_assess(
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
     context.on_event(Event("scores", method, scores))
-    decisions = (
-        *prepared.decisions,
-        *(
-            decision
-            for reconstruction in done.reconstructions.values()
-            for decision in reconstruction.decisions
-        ),
-    )
-    exported = product_of(
-        prepared.scan, prepared.whole, last.object, prepared.scan.pixel.metres, prepared.name, last.beam
-    )
+    decisions = (*prepared.decisions, *done.decisions)
     return Result(
         method,
         scores,
-        replace(
-            exported,
-            errors=last.errors,
-            slices=last.slices,
-            slice_thickness_m=prepared.slice_thickness_m(last),
-        ),
+        product_of(prepared.scan, prepared.whole, last, prepared.name, prepared.slice_thickness_m(last)),
         prepared.beam_under(last),
         last.covered,
         well_illuminated(last, prepared),

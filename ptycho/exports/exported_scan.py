@@ -15,6 +15,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.truth import GROUP, Truth
 
 if TYPE_CHECKING:
@@ -237,10 +238,9 @@ def from_measured(
 def product_of(
     scan: ScanGeometry,
     data: Dataset,
-    objects: np.ndarray,
-    pixel: Pair | None,
+    reconstruction: Reconstruction,
     name: str = "",
-    beam: Beam | None = None,
+    slice_thickness_m: float | None = None,
 ) -> ExportedScan:
     """Return what a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
 
@@ -248,16 +248,20 @@ def product_of(
     the detector's pixels are those of that file, neither turned nor binned.
 
     Args:
-        data: all of its patterns, or those that ``objects (M, M)`` were made from.
-        pixel: (row, col) pitch of the object's pixels in metres, if it is known.
-        beam: as for :func:`from_measured`.
+        data: all of its patterns, or those that were reconstructed.
+        reconstruction: of one object, with its beam, error map and slices, if there are any.
+        slice_thickness_m: distance from one slice to the next.
     """
-    exported, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, scan.frames
+    exported = from_measured(scan, data, reconstruction.object, reconstruction.beam, False)
+    raw, frames = scan.raw, scan.frames
     turned = [name for name in ("transpose", "flip_rows", "flip_cols") if getattr(scan.detector, name)]
     keys = " ".join(f"data.{name}=true" for name in turned)
     return replace(
         exported,
-        pixel_m=pixel,
+        pixel_m=scan.pixel.metres,
+        errors=reconstruction.errors,
+        slices=reconstruction.slices,
+        slice_thickness_m=slice_thickness_m,
         detector_pixel_m=raw.detector_pixel_m,
         detector_side=scan.N * scan.detector.bin,
         numbers=frames if raw.numbers is None else raw.numbers[frames],

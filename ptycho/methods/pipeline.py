@@ -43,6 +43,11 @@ class Assessed:
     # of the product's strongest probe mode; None: a near field, or lengths are unknown
     caustic: Caustic | None = None
 
+    @property
+    def decisions(self) -> list[Finding]:
+        """What was decided in the reconstructions, in order."""
+        return [decision for item in self.reconstructions.values() for decision in item.decisions]
+
 
 def assess(
     prepared: Prepared,

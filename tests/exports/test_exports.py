@@ -28,6 +28,7 @@ from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.reconstruction import Reconstruction
 
 J, N, M = 9, 16, (41, 36)
 ENERGY, DISTANCE, PITCH = 8200.0, 1.9, 55e-6
@@ -361,7 +362,7 @@ def simulated(tmp_path_factory):
 def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_path):
     scan, data = simulated.scan, simulated.data
     object_ = drawn(np.random.default_rng(1), data.object_size, data.object_size)
-    made = product_of(scan, data, object_, scan.pixel.metres, "run 7")
+    made = product_of(scan, data, Reconstruction(object_[None], np.ones((1, *object_.shape), bool)), "run 7")
     product.write(tmp_path / "product.h5", made)
     kept = np.setdiff1d(np.arange(60), [17])
     with h5py.File(tmp_path / "product.h5") as file:

@@ -13,6 +13,7 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
+from ptycho.scan.reconstruction import Reconstruction
 
 PLACES = np.array([[0.0, 0.0], [3.0, 7.5], [6.0, 1.0], [2.0, 2.0], [9.0, 4.0], [1.0, 8.0], [5.0, 5.0]])
 DX = 2e-8
@@ -135,8 +136,9 @@ def run_product(path, unit, **stated):
     config = DataConfig(file="scan", N=16, hot_pixels=False, **stated)
     scan = interpret(raw, config)
     scan, data, _ = make_dataset(scan, ScanRunConfig(data=config), path.parent)
-    object_ = np.ones((data.object_size, data.object_size), np.complex64)
-    product.write(path, product_of(scan, data, object_, scan.pixel.metres))
+    shape = 1, data.object_size, data.object_size
+    made = Reconstruction(np.ones(shape, np.complex64), np.ones(shape, bool))
+    product.write(path, product_of(scan, data, made))
     beside = save_npz(path.with_name("patterns.npz"), patterns=frames, indexes=np.arange(COUNT))
     return scan, beside
 

@@ -146,11 +146,10 @@ def reconstruct(
     folder.arrays(
         names.ASSESSMENT, assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
     )
-    best, pixel = reconstructions[done.product], prepared.scan.pixel.metres
-    exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
+    best = reconstructions[done.product]
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     thickness = prepared.slice_thickness_m(best)
-    exported = replace(exported, errors=best.errors, slices=best.slices, slice_thickness_m=thickness)
+    exported = product_of(prepared.scan, prepared.whole, best, prepared.name, thickness)
     product.write(target, exported)
     tiff.write(target, exported)
     draw(prepared, done, history, result, folder)
@@ -159,12 +158,8 @@ def reconstruct(
 
 def metrics_of(prepared: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was interpreted."""
-    pixel, reconstructions = prepared.scan.pixel.metres, done.reconstructions.values()
-    decisions = [
-        *prepared.scan.decisions,
-        *prepared.decisions,
-        *(decision for reconstruction in reconstructions for decision in reconstruction.decisions),
-    ]
+    pixel = prepared.scan.pixel.metres
+    decisions = [*prepared.scan.decisions, *prepared.decisions, *done.decisions]
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
