@@ -667,10 +667,7 @@ NUMBERS = [
         doubtful=True,
     ),
     ScanCase(
-        "product: a dark probe",
-        bad("product", {"probe": times(0)}),
-        r"file is zero; .*probe=",
-        doubtful=True,
+        "product: a dark probe", bad("product", {"probe": times(0)}), r"file is zero; .*probe=", doubtful=True
     ),
     ScanCase(
         "cxi: a probe beyond measure",

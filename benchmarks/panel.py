@@ -172,10 +172,7 @@ def probe_of(name: str, N: int) -> np.ndarray:
     open_, bends = {
         "lens": (q < 0.17, 3.2 * (q / 0.17) ** 2 * np.pi),
         "zone_plate": ((q < 0.2) & (q > 0.08), 4.0 * (q / 0.2) ** 2 * np.pi),
-        "electron": (
-            q < 0.15,
-            np.pi * (2.5 * defocus - defocus**2 + 0.4 * defocus * stretch),
-        ),
+        "electron": (q < 0.15, np.pi * (2.5 * defocus - defocus**2 + 0.4 * defocus * stretch)),
     }[name]
     wave = np.fft.fftshift(np.fft.ifft2(open_ * np.exp(1j * bends)))
     return wave / np.abs(wave).max()

@@ -36,10 +36,7 @@ from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import training_geometry
 from ptycho.training.fitting import make_train_step
 
-MODELS = {
-    "unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1),
-    "unrolled": RunConfig().model,
-}
+MODELS = {"unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1), "unrolled": RunConfig().model}
 
 
 def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Callable[[], object]]:

@@ -142,11 +142,7 @@ def reconstruct(
     from ptycho.api.methods import reconstruct_and_assess
 
     context = RunContext(
-        scratch,
-        timed=phases_for(on_event),
-        bar=progress and shows_bars(),
-        on_event=on_event,
-        words=WORDS,
+        scratch, timed=phases_for(on_event), bar=progress and shows_bars(), on_event=on_event, words=WORDS
     )
     return reconstruct_and_assess(method, scan, config, context, half_scans is not False)
 

@@ -40,9 +40,7 @@ class Imperfections:
         1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6
     )
     probe_shift_px: Range = key(
-        (0.0, 0.0),
-        "shift (row, col) of the stated probe",
-        allowed="two numbers [row, col] from -100 to 100",
+        (0.0, 0.0), "shift (row, col) of the stated probe", allowed="two numbers [row, col] from -100 to 100"
     )
     position_px: Number = key(0.0, "rms random error of each recorded coordinate", ge=0, le=100, unit="px")
     drift_px: Number = key(0.0, "rms slow drift of each coordinate", ge=0, le=100, unit="px")

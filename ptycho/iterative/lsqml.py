@@ -76,11 +76,7 @@ def available(python: str | None = None) -> str | None:
 
 
 def reconstruct(
-    data: Dataset,
-    settings: LsqmlConfig,
-    seed: int,
-    advance: Advance = silent,
-    scratch: Path | None = None,
+    data: Dataset, settings: LsqmlConfig, seed: int, advance: Advance = silent, scratch: Path | None = None
 ) -> LsqmlResult:
     """Return the object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
 

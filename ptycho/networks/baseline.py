@@ -65,11 +65,7 @@ class PtychoNN(Model):
         weight = weight / tf.reduce_mean(weight)
         amplitude_mae = tf.reduce_mean(weight * tf.abs(amplitude - tf.abs(batch["target"])))
         phase_mae = tf.reduce_mean(weight * tf.abs(phase - tf.math.angle(batch["target"])))
-        return {
-            "loss": amplitude_mae + phase_mae,
-            "amplitude_mae": amplitude_mae,
-            "phase_mae": phase_mae,
-        }
+        return {"loss": amplitude_mae + phase_mae, "amplitude_mae": amplitude_mae, "phase_mae": phase_mae}
 
     def _amplitude_and_phase(self, x):
         """Both ``(B, 1, N, N)`` float32."""

@@ -164,10 +164,7 @@ def crop_to(images: Waves, side: int) -> Waves:
 
 
 def at_detector(
-    exit_waves: Waves,
-    side: int | None = None,
-    fresnel: Fresnel | None = None,
-    moved: tf.Tensor | None = None,
+    exit_waves: Waves, side: int | None = None, fresnel: Fresnel | None = None, moved: tf.Tensor | None = None
 ) -> Waves:
     """Return the wave on the detector, ``(…, N, N)``, its middle at sample 0: far field or near field.
 

@@ -44,8 +44,7 @@ class Pair:
     def __mul__(self, other: Pair) -> Pair:
         """The complex product."""
         return Pair(
-            self.real * other.real - self.imag * other.imag,
-            self.real * other.imag + self.imag * other.real,
+            self.real * other.real - self.imag * other.imag, self.real * other.imag + self.imag * other.real
         )
 
     def __rmul__(self, factor: float) -> Pair:

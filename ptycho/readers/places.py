@@ -122,11 +122,7 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
 
 
 def join(
-    file: Archive,
-    source: Patterns,
-    placement: Placement,
-    values: dict[str, Any],
-    numbers: np.ndarray | None,
+    file: Archive, source: Patterns, placement: Placement, values: dict[str, Any], numbers: np.ndarray | None
 ) -> tuple[Patterns, np.ndarray]:
     """Return the patterns with positions, in their own order, and these ``(J, 2)``; values are merged.
 

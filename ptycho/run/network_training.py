@@ -18,14 +18,7 @@ from ptycho.networks.weights import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import (
-    is_stored,
-    read_history,
-    read_network,
-    read_probe,
-    setup_of,
-    write_network,
-)
+from ptycho.run.network import is_stored, read_history, read_network, read_probe, setup_of, write_network
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_mask
 from ptycho.training.callbacks import standard_callbacks

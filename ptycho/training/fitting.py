@@ -79,11 +79,7 @@ class FitSettings:
 
 
 def train(
-    model: keras.Model,
-    data: Dataset,
-    val: Dataset,
-    settings: FitSettings,
-    callbacks: Sequence[Callback] = (),
+    model: keras.Model, data: Dataset, val: Dataset, settings: FitSettings, callbacks: Sequence[Callback] = ()
 ) -> History:
     """Train ``model`` in place; at the end it holds the weights of the best validation loss.
 

@@ -32,13 +32,7 @@ from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.console import typed_words
-from workflows.command_line.jobs import (
-    fail,
-    in_turn,
-    job_path,
-    log_to_stderr,
-    plan_and_perform,
-)
+from workflows.command_line.jobs import fail, in_turn, job_path, log_to_stderr, plan_and_perform
 from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)

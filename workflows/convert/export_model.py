@@ -40,11 +40,7 @@ class ExportModelConfig:
     )
     group_size: Integer | None = key(None, "number of patterns in a group; null: as in the run", ge=1, le=512)
     region_size: Integer | None = key(
-        None,
-        "side of the object region of a group; null: as in the run",
-        ge=1,
-        le=4096,
-        unit="pixels",
+        None, "side of the object region of a group; null: as in the run", ge=1, le=4096, unit="pixels"
     )
     support: Integer | None = key(
         None,

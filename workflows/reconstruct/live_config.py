@@ -30,8 +30,7 @@ class LiveConfig:
     )
     final: Flag = key(True, "continue with the run of scan_workflow.py, which assesses the result")
     curve_keys: Text | None = key(
-        None,
-        "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none",
+        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
     )
     bind: Flag = key(True, "bind the socket and wait for a sender; false: connect to a sender that waits")
     largest_message_mb: Number = key(

@@ -60,10 +60,7 @@ class Description:
     @property
     def signature(self) -> str:
         """Inputs and output with their shapes."""
-        groups, probe = (
-            f"{self.batch_size} × {self.group_size}",
-            " × ".join(map(str, self.probe_shape)),
-        )
+        groups, probe = (f"{self.batch_size} × {self.group_size}", " × ".join(map(str, self.probe_shape)))
         return (
             f"amplitudes {groups} × {self.N} × {self.N}, offsets {groups} × 2, probe {probe} → "
             f"regions {self.batch_size} × 2 × {self.region_size} × {self.region_size}"

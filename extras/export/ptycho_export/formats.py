@@ -123,8 +123,5 @@ class Format(NamedTuple):
     package: str | None = None
 
 
-FORMATS = {
-    ".tflite": Format(write_litert, open_litert),
-    ".onnx": Format(write_onnx, open_onnx, "tf2onnx"),
-}
+FORMATS = {".tflite": Format(write_litert, open_litert), ".onnx": Format(write_onnx, open_onnx, "tf2onnx")}
 """By the endings of their files."""
