@@ -187,6 +187,9 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
     began = time.perf_counter()
     context = RunContext(Path(tempfile.gettempdir()), bar=False)
     prepared = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), context)
+    open_still = (
+        [] if prepared.alternative is None else [prepared.alternative.kept]
+    )  # until the scan is fitted
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
@@ -199,7 +202,7 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
             decision.value for decision in prepared.decisions if decision.what.startswith("positions")
         ],
         "warnings": [*prepared.scan.warnings, *warnings_of(prepared.decisions)],
-        "flagged": flags_of(prepared.decisions),
+        "flagged": flags_of([*prepared.decisions, *open_still]),
         "s": time.perf_counter() - began,
     }
 
