@@ -1,4 +1,4 @@
-"""A run's folder → its page, a folder of runs → an index of their pages; nothing here imports TensorFlow."""
+"""Pages about runs: a report, an index of reports, a comparison; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 

@@ -169,14 +169,22 @@ def _registered(data: Dataset, refine_probe: bool, options: JumpOptions) -> tupl
     if registration.vague:
         return nothing, noise
     registration.extend()
-    far = np.linalg.norm(registration.moves, axis=1)
-    if not registration.lost and far.max() < 2 * limits.least and np.mean(far >= limits.least) < options.few:
+    if not (registration.lost or stand_out(registration.moves, options)):
         return Jumps(np.zeros_like(registration.moves), ~registration.placed, limits=limits), noise
     bring_together(registration)
     registration.refine()
     places, counts = np.unique(np.rint(registration.moves[registration.placed]), axis=0, return_counts=True)
     moves = (registration.moves - places[counts.argmax()]) * registration.placed[:, None]
     return Jumps(moves, ~registration.placed, limits=limits), noise
+
+
+def stand_out(moves: np.ndarray, options: JumpOptions = OPTIONS) -> bool:
+    """Return whether some of ``moves (J, 2)`` are more than scatter, which the refinement of positions finds.
+
+    More is one of twice ``least`` pixels, or ``least`` pixels in a share ``few`` of the patterns.
+    """
+    far, least = np.linalg.norm(moves, axis=1), options.registration.least
+    return bool(far.max() >= 2 * least or np.mean(far >= least) >= options.few)
 
 
 def _ended(

@@ -24,6 +24,7 @@ from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from ptycho.reconstruction.blocks import block_of, cut
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.scan_likelihood import likelihood_of, side_by_side
@@ -292,34 +293,27 @@ class Registration:
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, refine: Refine, steps: int, moves: str = "independent") -> None:
-        """Fit object and refined parts to ``patterns (n,)``: positions by a model or at whole pixels.
+        """Fit object and refined parts to ``patterns (n,)``: positions by a model, or at whole pixels.
 
-        Whole pixels need the object's window under these patterns alone.
+        At whole pixels the object's window under these patterns is fitted; it is small at the beginning.
         """
-        likelihood = replace(
-            likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
-        )
-        places, whole = self.nominal[patterns] + self.moves[patterns], self.estimate.object
-        farthest = self.data.object_size - self.data.N
+        places, farthest = self.nominal + self.moves, self.data.object_size - self.data.N
         places = np.clip(places if refine.positions else np.rint(places), 0, farthest)
-        low, high = np.zeros(2, int), np.asarray(whole.shape)
-        if not refine.positions:
-            low, high = places.min(axis=0).astype(int), places.max(axis=0).astype(int) + self.data.N
-        window = tuple(slice(*ends) for ends in zip(low, high, strict=True))
-        start = replace(
-            self.estimate,
-            object=whole[window],
-            positions=places - low,
-            flux=self.estimate.flux[patterns],
-        )
+        placed = replace(self.estimate, positions=places)
+        block = block_of(placed, patterns)
+        if refine.positions:  # which may move beyond a window
+            block = block._replace(corner=(0, 0), shape=placed.object.shape)
+        part = likelihood_of(self.data.subset(block.patterns, 1))
+        likelihood = replace(part, normalisation=self.data.normalisation)
+        start = cut(placed, block)
         fitted = fit(Objective(likelihood, TrialOptions().prior, moves), start, refine, steps).estimate
-        image = whole.copy()
-        image[window] = fitted.object
+        image = placed.object.copy()
+        image[block.window] = fitted.object
         self.estimate = replace(self.estimate, object=image, modes=fitted.modes)
         if refine.positions:
-            change = fitted.positions - places
+            change = fitted.positions - start.positions
             self.moves = self.moves.copy()
-            self.moves[patterns] += change - change.mean(axis=0)
+            self.moves[block.patterns] += change - change.mean(axis=0)
 
     def shares(self, pattern: int, moves: np.ndarray) -> np.ndarray:
         """Return the share of a pattern after each of some moves ``(S, 2)``; see the module's text."""

@@ -1,4 +1,4 @@
-"""A scan reconstructed by one of the methods and scored, or a network trained on it; TensorFlow is there."""
+"""A scan reconstructed by one of the methods and scored, or a network trained on it; imports TensorFlow."""
 
 from __future__ import annotations
 

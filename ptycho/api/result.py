@@ -161,9 +161,8 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
-        from ptycho.api.result import write_page
-
-        return write_page(Path(path), self)
+        write_text(Path(path), to_page(self))
+        return Path(path)
 
     def save(self, path: str | Path) -> Path:
         """Write the result, which :meth:`load` reads back; what is there is replaced, whole or not at all.
@@ -205,13 +204,6 @@ class Result:
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""
         return self.plot()._repr_png_()  # type: ignore[attr-defined]
-
-
-def write_page(path: Path, result: Result) -> Path:
-    """Write the report of a result; what is there is replaced, whole or not at all."""
-    page = to_page(result)
-    write_text(path, page)
-    return path
 
 
 def to_page(result: Result) -> str:

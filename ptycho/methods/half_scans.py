@@ -55,13 +55,16 @@ def half_scans(
     seed: int,
     group_size: int = 1,
     fixed: bool = False,
+    pixels: int = 2**22,
+    fewest: int = 200,
 ) -> Halves | None:
     """Return the resolution by two random halves of the scan, each reconstructed by ``infer``.
 
     None for a tiny scan, and where a half did not converge. ``group_size``: C of the halves; ``fixed``: the
-    method takes groups of that size alone, so that a half must hold one.
+    method takes groups of that size alone, so that a half must hold one. Of a large scan its middle is taken,
+    on its own object: patterns of so many ``pixels``, but ``fewest`` at least.
     """
-    most = data.held_by(2**22, 200)  # of a large scan, its middle on its own object
+    most = data.held_by(pixels, fewest)
     if len(data.positions) > 2 * most:
         data = data.cut_out(data.central(most), data.group_size)
     rng = np.random.default_rng([seed, 3])

@@ -123,9 +123,9 @@ def _sums(images: tf.Tensor) -> np.ndarray:
 
 
 def predictions(
-    image: np.ndarray, data: Dataset, patterns: np.ndarray
+    image: np.ndarray, data: Dataset, patterns: np.ndarray, pixels: int = 2**20
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Yield amplitudes ``f·A (K, N, N)`` as measured and as an object or its slices predict, by chunks.
+    """Yield amplitudes ``f·A (K, N, N)`` as measured and as an object predicts, in chunks of so many pixels.
 
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
@@ -133,7 +133,7 @@ def predictions(
     whole = between is not None or data.exact  # else the central square that is illuminated
     n = data.N if whole else probe_support(data.probe)
     image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
-    count = max(1, 2**20 // data.N**2)
+    count = max(1, pixels // data.N**2)
     for chunk in (patterns[k : k + count] for k in range(0, len(patterns), count)):
         corners = np.floor(data.positions[chunk]).astype(np.int64)
         fractions = (data.positions[chunk] - corners)[:, None].astype(np.float32)

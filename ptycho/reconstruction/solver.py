@@ -48,7 +48,8 @@ class FitOptions:
     window: int = 5  # steps over which the gain is averaged
     restart: int = 100  # steps, after which curvatures are computed anew
     renew: int = 10  # steps, after which the preconditioner is
-    first: int = 30  # steps of a fit from a constant, under a weaker regulariser
+    first: int = 30  # steps of a fit from a constant,
+    weaker: float = 0.1  # under so much of the regulariser
     rounds: int = 3  # of a learned prior,
     round_steps: int = 15  # and steps in each
     block_steps: int = 35  # of a block alone, before blocks are joined
@@ -182,7 +183,8 @@ def fit_from_constant(objective: Objective, start: Estimate, steps: int, project
     The whole of it would hold back the edges and slopes that a constant lacks. ``projected``: the difference
     map comes first; see :mod:`~.difference_map`. Other arguments: as :func:`fit`.
     """
-    weak = replace(objective, prior=replace(objective.prior, strength=0.1 * objective.prior.strength))
+    strength = objective.options.weaker * objective.prior.strength
+    weak = replace(objective, prior=replace(objective.prior, strength=strength))
     if projected:
         start = difference_map(objective.likelihood, start)
     enough = objective.options.preliminary

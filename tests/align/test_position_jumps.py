@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, intensity_of
 
-from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
+from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, stand_out, strip
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
 from ptycho.align.sections import bring_together, sections
 from ptycho.reconstruction.estimate import Refine
@@ -34,6 +34,35 @@ def slipped(chosen, by):
     errors = np.zeros((100, 2))
     errors[chosen] = by
     return errors
+
+
+@pytest.mark.parametrize(
+    ("count", "by", "more"),
+    [(9, (0.0, 5.9), False), (10, (0.0, 3.0), True), (1, (-3.6, 4.8), True), (400, (2.9, 0.0), False)],
+)
+def test_scatter_is_left_to_the_refinement_of_positions(count, by, more):
+    """Of 1000 patterns less than a hundredth may be moved by 3 px or more, and none by 6 px."""
+    moves = np.zeros((1000, 2))
+    moves[:count] = by
+    assert stand_out(moves) is more
+
+
+def test_scatter_is_not_searched_further(scan, monkeypatch):
+    """A pattern that is 4 px off, of a hundred, where a fiftieth is few: nothing more is fitted."""
+    monkeypatch.setattr(Registration, "refine", lambda self: pytest.fail("refines all positions"))
+    assert not find_jumps(recorded(scan, slipped([47], (0, -4))), False, JumpOptions(few=0.02)).moved.any()
+
+
+def test_a_part_of_the_scan_is_fitted_on_its_window_of_the_object(scan):
+    registration = Registration.of(recorded(scan, 0), KEPT)
+    part, before = np.array([41, 30, 31, 40]), registration.estimate.object.copy()
+    low = registration.nominal[part].min(axis=0).astype(int) - 6
+    high = registration.nominal[part].max(axis=0).astype(int) + registration.data.N + 6
+    registration.fit(part, KEPT, 30)
+    changed = registration.estimate.object != before
+    assert changed.any() and not np.delete(changed, np.s_[low[0] : high[0]], axis=0).any()
+    assert not np.delete(changed, np.s_[low[1] : high[1]], axis=1).any()
+    assert registration.own_shares(part).max() < 0.05
 
 
 def test_moves_undo_the_errors(scan):
