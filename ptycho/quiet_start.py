@@ -1,7 +1,7 @@
 """TensorFlow started on one GPU, if there are any, without the lines that it prints where nothing is wrong.
 
 These come from C++ before its logging is set up, so that no setting keeps them back. What else it prints is
-shown, also where it is the last that the process does. The backend of Keras is chosen before Keras is imported.
+shown, also where it is the last that the process does. Keras is given its backend before it is imported.
 """
 
 from __future__ import annotations
