@@ -200,8 +200,8 @@ def main() -> None:
     for row in measured_rows(paths, arguments.repeats, arguments.lsqml):
         rows.append(row)
         print(line(row), flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
+        if arguments.out:  # after every row: a later one may fail
+            arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -161,9 +161,9 @@ def r_factor(task: Any, at_once: int = 100) -> float:
     good = task.dataset.valid_pixel_mask
     away = whole = 0.0
     with torch.no_grad():
-        for indices in torch.arange(len(task.dataset)).split(at_once):
-            roots = task.dataset.patterns[indices].sqrt()[:, good]
+        for indices in torch.arange(len(task.dataset), device="cpu").split(at_once):  # patterns stay there
             predicted = task.reconstructor.forward_model(indices).sqrt()[:, good]
+            roots = task.dataset.patterns[indices].to(predicted.device).sqrt()[:, good]
             away += float((predicted - roots).abs().sum(dtype=torch.float64))
             whole += float(roots.sum(dtype=torch.float64))
     return away / whole
