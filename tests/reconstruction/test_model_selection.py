@@ -1,0 +1,65 @@
+"""What is refined is decided by held-out patterns: a simpler model is taken, and what it cost tried again."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.model_selection import _try_again, _try_nominal
+from ptycho.reconstruction.selection import ModelOptions, Selection
+
+NOMINAL, FITTED = np.zeros((20, 2)), np.ones((20, 2))
+
+
+class Scripted(Selection):
+    """A selection whose fits keep the estimate, and whose deviances are those of a list, in order."""
+
+    def __init__(self, before: float, deviances: list[float]) -> None:
+        self.fitted: list[np.ndarray] = []
+        beam = SimpleNamespace(flux=np.ones(20))
+        data = SimpleNamespace(positions=NOMINAL, beam=beam, counts=True)
+        scores = iter(deviances)
+        holdout = SimpleNamespace(kind="patterns", score=lambda estimate, refine: patterns(next(scores)))
+        likelihood = SimpleNamespace(data=data, photon=1.0)
+        empty = np.zeros((8, 8), np.complex64)
+        estimate = Estimate(empty, empty[None], FITTED, np.ones(20), np.zeros((8, 8)))
+        refine = Refine(positions=True)
+        super().__init__(likelihood, likelihood, holdout, ModelOptions(), estimate, refine)
+        self.scores = patterns(before)
+        self.explained["positions"] = np.log(before) + 0.1  # what was refined later has explained more
+
+    def fit(self, estimate, refine, prior, steps=None, enough=0.0, support=None):
+        self.fitted.append(estimate.positions)
+        return SimpleNamespace(estimate=estimate, course=[0.0], reach=-np.inf)
+
+
+def patterns(mean: float) -> np.ndarray:
+    """Return deviances ``(20,)`` of this geometric mean; differences of two have standard error zero."""
+    return np.full(20, mean)
+
+
+@pytest.mark.parametrize(
+    ("before", "nominal", "again", "kept"),
+    [
+        (1.100, 1.103, [1.05, 1.103], True),  # costs little: taken, and better from nominal positions
+        (1.100, 1.103, [1.1025, 1.103], False),  # from there they explain too little
+        (1.100, 1.099, [], False),  # costs nothing: not tried again
+    ],
+)
+def test_positions_that_were_left_out_at_some_cost_are_tried_again(before, nominal, again, kept):
+    selection = Scripted(before, [nominal, *again])
+    _try_nominal(selection)
+    assert not selection.refine.positions
+    _try_again(selection)
+    assert selection.refine.positions is kept
+    assert all(np.array_equal(positions, NOMINAL) for positions in selection.fitted)
+    assert [finding.what for finding in selection.decisions] == ["positions"]
+
+
+def test_positions_whose_loss_is_clear_are_kept():
+    selection = Scripted(1.1, [1.2])
+    _try_nominal(selection)
+    _try_again(selection)
+    assert selection.refine.positions
+    assert np.array_equal(selection.estimate.positions, FITTED)
