@@ -13,28 +13,17 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """Map of a frame ``(H, W)`` to amplitudes ``(N, N)``.
+    """Map of a frame ``(H, W)`` to amplitudes ``(N, N)``."""
 
-    Attributes:
-        centre: (row, col) of the zero frequency in the oriented frame, whole pixels.
-        N: side of the pattern; ``bin``: pixels of the frame summed to one of it, per axis.
-        good: ``(H, W)`` bool of the frame as stored.
-        dark, flat: ``(H, W)`` or None.
-        domain: what the frames hold.
-        gain: units of an intensity per photon; 1 for counts.
-        corner: frames have the zero frequency at sample 0, and are brought to the middle first.
-        transpose, flip_rows, flip_cols: the orientation.
-    """
-
-    centre: tuple[int, int]
-    N: int
-    bin: int
-    good: np.ndarray
-    dark: np.ndarray | None
+    centre: tuple[int, int]  # (row, col) of the zero frequency in the oriented frame, whole pixels
+    N: int  # side of the pattern
+    bin: int  # pixels of the frame summed to one of it, per axis
+    good: np.ndarray  # ``(H, W)`` bool of the frame as stored
+    dark: np.ndarray | None  # ``(H, W)``, as flat
     flat: np.ndarray | None
-    domain: str
-    gain: float
-    corner: bool
+    domain: str  # what the frames hold
+    gain: float  # units of an intensity per photon; 1 for counts
+    corner: bool  # frames have the zero frequency at sample 0, and are brought to the middle first
     transpose: bool
     flip_rows: bool
     flip_cols: bool
@@ -67,14 +56,7 @@ class Detector:
 
     def _cut(self, frames: np.ndarray, outside: float = 0) -> np.ndarray:
         """The window of side ``N·bin`` around the centre; ``outside`` beyond the frame."""
-        frames, side = self.oriented(frames), self.N * self.bin
-        starts = [c - side // 2 for c in self.centre]
-        shape = frames.shape[-2:]
-        before = [max(0, -s) for s in starts]
-        after = [max(0, s + side - n) for s, n in zip(starts, shape, strict=True)]
-        frames = np.pad(frames, [(0, 0), *zip(before, after, strict=True)], constant_values=outside)
-        row, col = (s + b for s, b in zip(starts, before, strict=True))
-        return frames[:, row : row + side, col : col + side]
+        return window_of(self.oriented(frames), self.centre, self.N * self.bin, outside)
 
     def _summed(self, cut: np.ndarray) -> np.ndarray:
         """Sums over ``bin × bin`` pixels, so aligned that sample ``N//2`` holds the centre's pixel."""
@@ -82,6 +64,19 @@ class Detector:
         if b == 1:
             return cut
         return cut.reshape(len(cut), self.N, b, self.N, b).sum(axis=(2, 4))
+
+
+def window_of(images: np.ndarray, centre: tuple[int, int], side: int, outside: float = 0) -> np.ndarray:
+    """Return ``(K, side, side)`` of images ``(K, H, W)``, with pixel ``centre`` at ``side//2``.
+
+    Beyond the images it is ``outside``.
+    """
+    starts = [c - side // 2 for c in centre]
+    before = [max(0, -s) for s in starts]
+    after = [max(0, s + side - n) for s, n in zip(starts, images.shape[-2:], strict=True)]
+    images = np.pad(images, [(0, 0), *zip(before, after, strict=True)], constant_values=outside)
+    row, col = (s + b for s, b in zip(starts, before, strict=True))
+    return images[:, row : row + side, col : col + side]
 
 
 def oriented(

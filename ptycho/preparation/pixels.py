@@ -17,6 +17,7 @@ dead         always zero where its neighbours are bright; of wider gaps, whole r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import binary_dilation, find_objects, label, median_filter
@@ -41,21 +42,13 @@ class DefectOptions:
     beam_share: float = 0.01  # with this share of the intensity
 
 
-@dataclass(frozen=True, eq=False)
-class Negative:
-    """Meaning of numbers below zero.
+class Negative(NamedTuple):
+    """Meaning of numbers below zero."""
 
-    Attributes:
-        bad: ``(H, W)`` bool, pixels that are marked, or wrong.
-        noisy: pixels whose numbers below zero are noise.
-        sigma: standard deviation of the noise, in the patterns' own numbers; 0: there is none.
-        lowest: numbers below it are errors, in any frame.
-    """
-
-    bad: np.ndarray
-    noisy: int
-    sigma: float
-    lowest: float
+    bad: np.ndarray  # ``(H, W)`` bool, pixels that are marked, or wrong
+    noisy: int  # pixels whose numbers below zero are noise
+    sigma: float  # standard deviation of the noise, in the patterns' own numbers; 0: there is none
+    lowest: float  # numbers below it are errors, in any frame
 
 
 def classify_negative(
@@ -101,9 +94,8 @@ def outlying_pixels(
     """
     size, mode = 2 * options.reach + 1, "wrap" if wrap else "nearest"
     around = median_filter(fill_bad_pixels(mean, good), size=size, mode=mode)
-    bright = mean > np.maximum(
-        around + options.hot_sigmas * np.sqrt(around + 1), options.hot_times * (around + 1)
-    )
+    scatter = around + options.hot_sigmas * np.sqrt(around + 1)
+    bright = mean > np.maximum(scatter, options.hot_times * (around + 1))
     return good & bright, good & (mean == 0) & (around > options.dead_photons)
 
 
