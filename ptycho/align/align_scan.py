@@ -72,30 +72,19 @@ class StartingPoint:
 
 @dataclass(frozen=True, eq=False)
 class AlignedScan:
-    """A scan of one object, read the way that explains it, under a probe.
+    """A scan of one object, read the way that explains it, under a probe."""
 
-    Attributes:
-        scan: how its file was interpreted.
-        data: all usable patterns.
-        config: how it is read and reconstructed.
-        reading, steps: what was decided when the patterns were read, and by the steps; warnings among them.
-        alternative: positions that would explain more, about which nothing is decided.
-        rotation: what the patterns say before there is a probe.
-        estimated: the probe is estimated from the patterns.
-        matrix: by which positions are multiplied so far, ``(2, 2)``; None: they are as they were read.
-        start: what the reconstruction begins with; None: nothing is known.
-    """
-
-    scan: ScanGeometry
-    data: Dataset
-    config: ScanRunConfig
+    scan: ScanGeometry  # how its file was interpreted
+    data: Dataset  # all usable patterns
+    config: ScanRunConfig  # how it is read and reconstructed
+    # Decided when the patterns were read, and by the steps; warnings among them.
     reading: tuple[Finding, ...] = ()
     steps: tuple[Finding, ...] = ()
-    alternative: Alternative | None = None
-    rotation: CoarseRotation = CoarseRotation()
-    estimated: bool = False
-    matrix: np.ndarray | None = None
-    start: StartingPoint | None = None
+    alternative: Alternative | None = None  # positions that would explain more; nothing is decided about them
+    rotation: CoarseRotation = CoarseRotation()  # what the patterns say before there is a probe
+    estimated: bool = False  # the probe is estimated from the patterns
+    matrix: np.ndarray | None = None  # by which positions are multiplied so far, ``(2, 2)``; None: as read
+    start: StartingPoint | None = None  # what the reconstruction begins with; None: nothing is known
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -360,8 +349,10 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
         decision = Finding("positions corrected", jumps.text, why)
         log.warning("%s", decision)
         data = at_positions(aligned.data, aligned.data.positions.astype(float) + jumps.moves)
-        moved = replace(aligned, data=data, steps=(*aligned.steps, decision))
-        return replace(moved, alternative=_alternative_again(moved))
+        moved, other = replace(aligned, data=data, steps=(*aligned.steps, decision)), aligned.alternative
+        if other is not None and not rotation_is_open(moved.scan, moved.config.data):
+            other = find_geometry(moved.scan, data, moved.config.data, 0.0, True).alternative
+        return replace(moved, alternative=other)
     if jumps.lost:
         text = (
             "positions: many patterns contradict their neighbours at the nominal positions, and no "
@@ -369,13 +360,6 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
         )
         return aligned.decided(Finding.warning(text, POSITIONS))
     return aligned
-
-
-def _alternative_again(aligned: AlignedScan) -> Alternative | None:
-    """Return what still explains more than positions that were moved, if anything did before."""
-    if aligned.alternative is None or rotation_is_open(aligned.scan, aligned.config.data):
-        return aligned.alternative
-    return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
 
 
 class Step(NamedTuple):

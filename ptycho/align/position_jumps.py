@@ -53,21 +53,13 @@ OPTIONS = JumpOptions()
 
 @dataclass(frozen=True, eq=False)
 class Jumps:
-    """Moves of the patterns of a scan.
+    """Moves of the patterns of a scan."""
 
-    Attributes:
-        moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
-        unplaced: ``(J,)`` bool, patterns that fit at no position.
-        gain: in logarithms of the deviance of the same patterns, over the nominal positions.
-        deviance: ``(J,)`` under these moves; None where none were tried.
-        limits: what counts as moved, and as lost.
-    """
-
-    moves: np.ndarray
-    unplaced: np.ndarray
-    gain: Comparison = NO_GAIN
-    deviance: np.ndarray | None = None
-    limits: RegistrationOptions = RegistrationOptions()
+    moves: np.ndarray  # ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found
+    unplaced: np.ndarray  # ``(J,)`` bool, patterns that fit at no position
+    gain: Comparison = NO_GAIN  # in logarithms of the deviance, over the nominal positions
+    deviance: np.ndarray | None = None  # ``(J,)`` under these moves; None where none were tried
+    limits: RegistrationOptions = RegistrationOptions()  # what counts as moved, and as lost
 
     @property
     def moved(self) -> np.ndarray:

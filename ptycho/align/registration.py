@@ -82,28 +82,18 @@ class Seed(NamedTuple):
 
 @dataclass(eq=False)
 class Registration:
-    """An object, and the patterns that have joined it.
+    """An object, and the patterns that have joined it."""
 
-    Attributes:
-        data: the scan on an object that is wider by ``options.reach`` on all sides.
-        measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one at
-            measured pixels, else zero; zero frequency at sample 0.
-        noise, variation: ν and V.
-        estimate: object and modes; its positions and flux are the nominal ones.
-        placed: ``(J,)`` bool, the patterns that have joined.
-        moves: ``(J, 2)`` pixels, shifts of the patterns from their nominal positions.
-        cover: share of a pattern's intensity that falls on the known object, by the corner of the pattern.
-    """
-
-    data: Dataset
+    data: Dataset  # the scan on an object that is wider by ``options.reach`` on all sides
     refined: Refine
-    measured: np.ndarray
-    good: np.ndarray
-    noise: float
-    variation: float
-    estimate: Estimate
-    placed: np.ndarray
-    moves: np.ndarray
+    measured: np.ndarray  # √n ``(J, N²)`` float32, zero where nothing was measured, as good
+    good: np.ndarray  # ``(N²,)`` float32, one at measured pixels; both with zero frequency at sample 0
+    noise: float  # ν
+    variation: float  # V
+    estimate: Estimate  # object and modes; its positions and flux are the nominal ones
+    placed: np.ndarray  # ``(J,)`` bool, the patterns that have joined
+    moves: np.ndarray  # ``(J, 2)`` pixels, shifts of the patterns from their nominal positions
+    # Share of a pattern's intensity that falls on the known object, by the corner of the pattern.
     cover: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     options: RegistrationOptions = OPTIONS
 

@@ -78,17 +78,11 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Several scans on the object of the largest of them.
+    """Several scans on the object of the largest of them."""
 
-    Attributes:
-        first: the largest.
-        places: of the others; None: its object has nothing in common with that of the first.
-        probes: ``(K, N, N)`` complex64 of each, refined by its patterns alone.
-    """
-
-    first: int
-    places: dict[int, Place | None]
-    probes: dict[int, np.ndarray]
+    first: int  # the largest
+    places: dict[int, Place | None]  # of the others; None: its object has nothing in common with the first
+    probes: dict[int, np.ndarray]  # ``(K, N, N)`` complex64 of each, refined by its patterns alone
 
 
 def with_probe_of_each(beam: Beam, index: np.ndarray, placed: Placed) -> Beam:

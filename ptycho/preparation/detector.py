@@ -30,17 +30,6 @@ class Detector:
 
     def amplitudes(self, frames: np.ndarray) -> np.ndarray:
         """Return ``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read."""
-        intensity = self._intensity(frames)
-        cut = self._cut(np.where(self.good, intensity, 0))
-        return np.sqrt(self._summed(cut)).astype(np.float32)
-
-    @property
-    def good_pixels(self) -> np.ndarray:
-        """Mask ``(N, N)`` bool: pixels on the detector, made of good pixels alone."""
-        return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
-
-    def _intensity(self, frames: np.ndarray) -> np.ndarray:
-        """Photons, or what stands for them, ``(K, H, W)`` float64; what is negative is zero."""
         values = frames.astype(np.float64)
         if self.domain == "amplitude":
             values = np.square(np.maximum(values, 0))
@@ -48,7 +37,14 @@ class Detector:
             values = values - self.dark
         if self.flat is not None:
             values = values / np.where(self.flat > 0, self.flat, 1)
-        return np.maximum(values / self.gain, 0)
+        photons = np.maximum(values / self.gain, 0)  # or what stands for them
+        cut = self._cut(np.where(self.good, photons, 0))
+        return np.sqrt(self._summed(cut)).astype(np.float32)
+
+    @property
+    def good_pixels(self) -> np.ndarray:
+        """Mask ``(N, N)`` bool: pixels on the detector, made of good pixels alone."""
+        return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
 
     def oriented(self, frames: np.ndarray) -> np.ndarray:
         """Return frames ``(…, H, W)`` as the positions see them."""
