@@ -170,8 +170,7 @@ def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
     )
     scan = replace(scan, probe=None)
     modes, _ = choose_probe(scan, config.probe, config.run)
-    beam = data.beam.with_probe(modes).scaled_to(data.beam.power)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(Finding.warning(text))
+    return replace(aligned, scan=scan, data=data.under_probe(modes)).decided(Finding.warning(text))
 
 
 def look_at_rotation(aligned: AlignedScan) -> AlignedScan:

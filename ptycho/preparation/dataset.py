@@ -15,7 +15,7 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
-from ptycho.preparation.geometry import isolated, place_on_object
+from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
@@ -70,8 +70,7 @@ def make_dataset(
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
     findings.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
-    corners, size = place_on_object(usual.positions[kept], scan.N)
-    usual = replace(usual, frames=usual.frames[kept], positions=corners, object_size=size)
+    usual = replace(usual, frames=usual.frames[kept]).place(usual.positions[kept])
     return usual, data, findings
 
 
@@ -109,19 +108,17 @@ def _with_tiling(data: Dataset) -> Dataset:
 
 def map_positions(scan: ScanGeometry, data: Dataset, matrix: np.ndarray) -> tuple[ScanGeometry, Dataset]:
     """Return a scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
-    corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
-    scan = replace(scan, positions=corners, object_size=size)
-    return scan, at_positions(data, data.positions.astype(float) @ matrix.T)
+    moved = at_positions(data, data.positions.astype(float) @ matrix.T)
+    return scan.place(scan.positions @ matrix.T), moved
 
 
 def place_patterns(
     scan: ScanGeometry, data: Dataset, positions: np.ndarray
 ) -> tuple[ScanGeometry, Dataset, np.ndarray]:
     """Return the scan and its patterns at other positions ``(J, 2)``, and their common shift in pixels."""
-    corners, size = place_on_object(positions, scan.N)
-    scan = replace(scan, positions=corners, object_size=size)
     placed = at_positions(data, positions)
-    return scan, placed, np.rint((placed.positions - positions).mean(axis=0)).astype(int)
+    shift = np.rint((placed.positions - positions).mean(axis=0)).astype(int)
+    return scan.place(positions), placed, shift
 
 
 def at_positions(data: Dataset, positions: np.ndarray) -> Dataset:

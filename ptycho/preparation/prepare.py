@@ -103,6 +103,11 @@ class ScanGeometry:
         rest = tuple(finding if old.what == finding.what else old for old in self.decisions)
         return replace(self, pixel=pixel, decisions=rest)
 
+    def place(self, positions: np.ndarray) -> ScanGeometry:
+        """Return the scan with its frames at positions ``(J, 2)`` in object pixels, of any origin."""
+        corners, size = place_on_object(positions, self.N)
+        return replace(self, positions=corners, object_size=size)
+
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
         """Return amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))

@@ -99,12 +99,10 @@ def pattern_side(
     of even size the first row or column is one pixel too late, and the pattern's first one is bad.
     """
     if config.N is not None:
-        findings.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
-        if near is not None and (doubt := aliasing(near, config.N)) is not None:
-            findings.append(Finding.warning(doubt))
-        return config.N
-    upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
-    if near is None:
+        doubt = None if near is None else aliasing(near, config.N)
+        window = Window(config.N, f"data.N, {config.bin} × {config.bin} pixels each", doubt)
+    elif near is None:
+        upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
         window = whole_detector(upright, centre, config.bin)
     else:
         window = near_field_window(near, mean.shape, config.bin)
