@@ -217,7 +217,8 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             continue
         positions[index == k] = place.of(positions[index == k] * view.ratio) / view.ratio
         flux[index == k] *= place.flux
-        findings.append(place.finding(names[k], names[first], view.ratio, with_flux=own is None))
+        with_flux = own is None  # else probes differ in power
+        findings.append(place.finding(names[k], names[first], view.ratio, with_flux))
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:
