@@ -64,34 +64,24 @@ OPTIONS = AffineOptions()
 
 @dataclass(frozen=True)
 class PositionMap:
-    """A linear map of positions, ``r → A r``, in object pixels.
+    """A linear map of positions, ``r → A r``, in object pixels."""
 
-    Attributes:
-        matrix: A, ``(2, 2)``.
-        scale_error, turn_error: standard errors, relative and in degrees.
-        gain: in logarithms of the deviance of the same patterns, over positions without it.
-        deviance: per pixel, of held-out patterns under it.
-        probe: ``(N, N)`` that goes with it, in the units of the dataset.
-        skewness: of the object's phase.
-        by_shift: patterns that shift on the detector with the position would explain more than positions of
-            another map; see :mod:`~ptycho.reconstruction.causes`.
-        options: with which it was found.
-    """
-
-    matrix: np.ndarray
-    scale_error: float
-    turn_error: float
-    gain: Comparison
-    probe: np.ndarray
-    skewness: float
+    matrix: np.ndarray  # A, ``(2, 2)``
+    scale_error: float  # standard errors: relative,
+    turn_error: float  # and in degrees
+    gain: Comparison  # in logarithms of the deviance of the same patterns, over positions without it
+    probe: np.ndarray  # ``(N, N)`` that goes with it, in the units of the dataset
+    skewness: float  # of the object's phase
+    # Patterns that shift on the detector with the position would explain more than positions of another map;
+    # see :mod:`~ptycho.reconstruction.causes`.
     by_shift: bool = False
-    deviance: float = np.inf
-    options: AffineOptions = OPTIONS
+    deviance: float = np.inf  # per pixel, of held-out patterns under it
+    options: AffineOptions = OPTIONS  # with which it was found
 
     @property
     def scale(self) -> float:
         """Mean scale of the map, ``√|det A|``."""
-        return float(np.sqrt(abs(np.linalg.det(self.matrix))))
+        return scale_in(self.matrix)
 
     @property
     def degrees(self) -> float:
@@ -131,19 +121,6 @@ class PositionMap:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Start of a trial: A, and the modes ``(K, N, N)`` in a dataset's units."""
-
-    matrix: np.ndarray
-    modes: np.ndarray
-
-    def scaled(self, scale: float, curvature: float) -> Start:
-        """Return positions ``scale`` times as far apart, and a probe that is as much more defocused."""
-        modes = np.stack([curved(mode, (scale - 1) * curvature) for mode in self.modes])
-        return Start(scale * self.matrix, modes)
-
-
 class MapGain(NamedTuple):
     """Gain in χ² of the fitted patterns along a map of the positions, and their deviance."""
 
@@ -153,12 +130,19 @@ class MapGain(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Trials of maps on the same patterns, from ``nominal`` positions and the initial probe."""
+    """Trials of maps on the same patterns, from ``nominal (2, 2)`` and the initial ``probe (N, N)``."""
 
     data: Dataset
     sample: Sample
-    nominal: Start
+    nominal: np.ndarray
+    probe: np.ndarray
     options: AffineOptions
+
+    @classmethod
+    def of(cls, data: Dataset, degrees: float, options: AffineOptions) -> _Search:
+        """Return a search that begins with a rotation."""
+        sample = Sample.of(middle(data, options.trial.count(data.N)), options.trial)
+        return cls(data, sample, rotation(degrees), data.probe[0], options)
 
     @cached_property
     def own(self) -> Trial:
@@ -171,47 +155,35 @@ class _Search:
         deviance = float(self.own.fitted.sum()) * self.sample.fitted.pixels
         return None if causes is None else MapGain(causes.gains[POSITION_MAP], deviance)
 
-    def is_unlikely(self) -> bool:
-        """Return whether that test finds no map that would explain more."""
-        gain, limits = self.gain(), self.options
-        return gain is not None and gain.chi2 < max(limits.unlikely, limits.unlikely_share * gain.deviance)
-
     def along_the_valley(self) -> Trial:
         """Return the best of several scales, each with a probe whose curvature goes with it."""
-        curvature = curvature_of(self.nominal.modes[0])
-
-        def trial(power: int) -> Trial:
-            return self.together(self.nominal.scaled(self.options.factor**power, curvature))
-
-        tried = {power: trial(power) for power in (-1, 0, 1)}
+        tried = {power: self.at_scale(self.nominal, self.options.factor**power) for power in (-1, 0, 1)}
         while True:
             best = min(tried, key=lambda power: tried[power].score)
             further = best + (1 if best == max(tried) else -1)
             if further in tried or abs(further) > self.options.most:
                 return tried[best]
-            tried[further] = trial(further)
+            tried[further] = self.at_scale(self.nominal, self.options.factor**further)
 
-    def anew(self, matrix: np.ndarray) -> Trial:
-        """Begin with rotation and scale of ``matrix (2, 2)``: a probe of a wrong one may leave a shear."""
-        scale = float(np.sqrt(abs(np.linalg.det(matrix))))
-        turned = replace(self.nominal, matrix=rotation(turn_in(matrix)))
-        return self.together(turned.scaled(scale, curvature_of(self.nominal.modes[0])))
+    def at_scale(self, matrix: np.ndarray, scale: float) -> Trial:
+        """Begin with positions ``scale`` times as far apart, and a probe that is as much more defocused."""
+        return self.together(scale * matrix, curved(self.probe, (scale - 1) * curvature_of(self.probe)))
 
     def by_stages(self) -> np.ndarray:
         """Return the map ``(2, 2)`` under the initial probe, from few patterns to more."""
-        matrix = self.nominal.matrix
-        for count in self.options.stages:
-            sample = Sample.of(middle(self.data, count), self.options.trial)
-            start = _placed(sample.data, Start(matrix, self.nominal.modes))
-            estimate = sample.fit(start, OBJECT_ALONE, self.options.object_steps)
-            steps = self.options.stage_steps
-            matrix = sample.trial(None, sample.fit(estimate, Refine(False, positions=True), steps)).matrix
+        matrix, options = self.nominal, self.options
+        for count in options.stages:
+            sample = Sample.of(middle(self.data, count), options.trial)
+            start = _constant_object(sample.data, matrix, self.probe)
+            estimate = sample.fit(start, OBJECT_ALONE, options.object_steps)
+            estimate = sample.fit(estimate, Refine(False, positions=True), options.stage_steps)
+            matrix = sample.trial(None, estimate).matrix
         return matrix
 
-    def together(self, start: Start, positions: bool = True) -> Trial:
+    def together(self, matrix: np.ndarray, probe: np.ndarray | None = None, positions: bool = True) -> Trial:
         """Fit an object from a constant, then with the probe and, if ``positions``, A."""
-        estimate = self.sample.fit(_placed(self.sample.data, start), OBJECT_ALONE, self.options.object_steps)
-        return self.further(estimate, positions)
+        start = _constant_object(self.sample.data, matrix, self.probe if probe is None else probe)
+        return self.further(self.sample.fit(start, OBJECT_ALONE, self.options.object_steps), positions)
 
     def further(self, estimate: Estimate, positions: bool = True) -> Trial:
         """Fit object, probe and A from an estimate."""
@@ -225,6 +197,11 @@ class _Search:
             if not _apart(trial.matrix, before.matrix, self.options.converged):
                 break
         return trial
+
+
+def scale_in(matrix: np.ndarray) -> float:
+    """Return the mean scale of a map ``(2, 2)``, ``√|det A|``."""
+    return float(np.sqrt(abs(np.linalg.det(matrix))))
 
 
 def turn_in(matrix: np.ndarray) -> float:
@@ -244,54 +221,41 @@ def find_map(
     """
     if len(data.positions) < options.trial.least:
         return None
-    search = _search_of(data, degrees, options)
-    nominal = search.nominal
-    if not (turn_is_open or degrees) and search.is_unlikely():
+    search = _Search.of(data, degrees, options)
+    gain = None if turn_is_open or degrees else search.gain()
+    if gain is not None and gain.chi2 < max(options.unlikely, options.unlikely_share * gain.deviance):
         return None
     best, other = search.along_the_valley(), search.by_stages()
     if _apart(other, best.matrix, options.scale):
-        best = best_of([best, search.together(replace(nominal, matrix=other))])
+        best = best_of([best, search.together(other)])
     if _apart(best.matrix, np.eye(2), options.scale / 2):
         best = search.to_the_end(best)
-        best = best_of([best, search.to_the_end(search.anew(best.matrix))])
+        # a probe of a wrong rotation or scale may leave a shear
+        again = search.at_scale(rotation(turn_in(best.matrix)), scale_in(best.matrix))
+        best = best_of([best, search.to_the_end(again)])
     return _assessed(search, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
 
 
 def score_map(data: Dataset, options: AffineOptions = OPTIONS) -> MapGain | None:
     """Return the score test that decides whether :func:`find_map` fits a map."""
-    return _search_of(data, 0.0, options).gain()
-
-
-def _search_of(data: Dataset, degrees: float, options: AffineOptions) -> _Search:
-    sample = Sample.of(middle(data, options.trial.count(data.N)), options.trial)
-    return _Search(data, sample, Start(rotation(degrees), data.probe[:1]), options)
+    return _Search.of(data, 0.0, options).gain()
 
 
 def _assessed(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap:
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
     if _apart(trial.matrix, nominal, options.scale / 2):
-        is_own = np.array_equal(nominal, search.nominal.matrix)
-        own = search.own if is_own else search.together(replace(search.nominal, matrix=nominal), False)
+        is_own = np.array_equal(nominal, search.nominal)
+        own = search.own if is_own else search.together(nominal, positions=False)
         own = search.further(own.estimate, positions=False)
         gain = trial.gain_over(own)
         if trial.score > own.score:
             gain = Comparison(min(gain.gain, 0.0), gain.error)
         causes = _causes(sample, own.estimate)
         by_shift = causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
-    scale_error, turn_error = _errors(sample, trial.estimate, options)
+    errors, deviance = _errors(sample, trial.estimate, options), float(trial.held_out.mean())
     probe, skewness = sample.beam_of(trial.estimate).probe[0], _skewness(trial.estimate, sample.data.N)
-    return PositionMap(
-        trial.matrix,
-        scale_error,
-        turn_error,
-        gain,
-        probe,
-        skewness,
-        by_shift,
-        float(trial.held_out.mean()),
-        options,
-    )
+    return PositionMap(trial.matrix, *errors, gain, probe, skewness, by_shift, deviance, options)
 
 
 def _causes(sample: Sample, estimate: Estimate) -> Causes | None:
@@ -300,13 +264,13 @@ def _causes(sample: Sample, estimate: Estimate) -> Causes | None:
     return score_causes(estimate.object, data)
 
 
-def _placed(data: Dataset, start: Start) -> Estimate:
-    """Return a constant object under a start's modes, on which positions have room to move."""
-    positions = (data.positions - data.positions.mean(axis=0)).astype(float) @ start.matrix.T
+def _constant_object(data: Dataset, matrix: np.ndarray, probe: np.ndarray) -> Estimate:
+    """Return one under a probe, with mapped positions that have room to move."""
+    positions = (data.positions - data.positions.mean(axis=0)).astype(float) @ matrix.T
     room = np.ceil(0.15 * np.ptp(positions, axis=0).max()) + 3
     positions += room - np.floor(positions.min(axis=0))
     side = data.N + int(np.ceil(positions.max()) + room) + 1
-    probed = replace(data, beam=data.beam.with_probe(start.modes))
+    probed = replace(data, beam=data.beam.with_probe(probe))
     return replace(constant_object(probed, side), positions=positions)
 
 
@@ -320,12 +284,9 @@ def _errors(sample: Sample, estimate: Estimate, options: AffineOptions) -> tuple
     Of corrections Δ of single patterns at places ρ, both from their means: ``s = Σ ρ·Δ / Σ ρ²`` and
     ``φ = Σ ρ×Δ / Σ ρ²``.
     """
-    refine = Refine(False, positions=True, object=False)
-    moved = fit(
-        Objective(sample.fitted, moves="each"), estimate, refine, options.single_steps
-    ).estimate.positions
-    rho, moves = estimate.positions - estimate.positions.mean(axis=0), moved - estimate.positions
-    moves = moves - moves.mean(axis=0)
+    refine, objective = Refine(False, positions=True, object=False), Objective(sample.fitted, moves="each")
+    moves = fit(objective, estimate, refine, options.single_steps).estimate.positions - estimate.positions
+    rho, moves = (places - places.mean(axis=0) for places in (estimate.positions, moves))
     moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]
     variance = np.sum(moves**2) / max(2 * len(rho) - 6, 1) / np.sum(rho**2)
     error = np.sqrt(variance + options.valley**2)

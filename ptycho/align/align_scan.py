@@ -6,7 +6,7 @@ Each step takes an :class:`AlignedScan` and returns another:
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
 3. ``estimate_probe``: where the file has none.
 4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
-5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.frame_offset`).
+5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.orientation`).
 6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
 7. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
 8. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
@@ -29,34 +29,26 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.align.context import RunContext
-from ptycho.align.frame_offset import find_frame_offset
 from ptycho.align.geometry import (
     Alternative,
     CoarseRotation,
-    Geometry,
     coarse_rotation,
     find_geometry,
     rotation_is_open,
 )
 from ptycho.align.initial_probe import guess_lens, guess_probe
-from ptycho.align.orientation import Orientation, advice, better, orientations
+from ptycho.align.orientation import Orientation, advice, better, find_frame_offset, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
-from ptycho.preparation.dataset import (
-    at_positions,
-    choose_probe,
-    make_dataset,
-    map_positions,
-    place_patterns,
-)
+from ptycho.preparation.dataset import at_positions, choose_probe, make_dataset, map_positions, place_patterns
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.progress import Progress
 from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.coarser import coarser
+from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
@@ -72,43 +64,27 @@ ONE_OBJECT = ("object", "both")  # of data.shared
 
 @dataclass(frozen=True, eq=False)
 class StartingPoint:
-    """Start of a reconstruction.
+    """Start of a reconstruction."""
 
-    Attributes:
-        object: ``(M, M)`` complex64 on the pixels of the dataset, zero where nothing is known.
-        model: what is refined, by the names of the solver's findings; empty: it is selected.
-    """
-
-    object: np.ndarray
-    model: Mapping[str, str]
+    object: np.ndarray  # ``(M, M)`` complex64 on the pixels of the dataset, zero where nothing is known
+    model: Mapping[str, str]  # what is refined, by the names of the solver's findings; empty: it is selected
 
 
 @dataclass(frozen=True, eq=False)
 class AlignedScan:
-    """A scan of one object, read the way that explains it, under a probe.
+    """A scan of one object, read the way that explains it, under a probe."""
 
-    Attributes:
-        scan: how its file was interpreted.
-        data: all usable patterns.
-        config: how it is read and reconstructed.
-        reading, steps: what was decided when the patterns were read, and by the steps; warnings among them.
-        alternative: positions that would explain more, about which nothing is decided.
-        rotation: what the patterns say before there is a probe.
-        estimated: the probe is estimated from the patterns.
-        matrix: by which positions are multiplied so far, ``(2, 2)``; None: they are as they were read.
-        start: what the reconstruction begins with; None: nothing is known.
-    """
-
-    scan: ScanGeometry
-    data: Dataset
-    config: ScanRunConfig
+    scan: ScanGeometry  # how its file was interpreted
+    data: Dataset  # all usable patterns
+    config: ScanRunConfig  # how it is read and reconstructed
+    # Decided when the patterns were read, and by the steps; warnings among them.
     reading: tuple[Finding, ...] = ()
     steps: tuple[Finding, ...] = ()
-    alternative: Alternative | None = None
-    rotation: CoarseRotation = CoarseRotation()
-    estimated: bool = False
-    matrix: np.ndarray | None = None
-    start: StartingPoint | None = None
+    alternative: Alternative | None = None  # positions that would explain more; nothing is decided about them
+    rotation: CoarseRotation = CoarseRotation()  # what the patterns say before there is a probe
+    estimated: bool = False  # the probe is estimated from the patterns
+    matrix: np.ndarray | None = None  # by which positions are multiplied so far, ``(2, 2)``; None: as read
+    start: StartingPoint | None = None  # what the reconstruction begins with; None: nothing is known
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -137,7 +113,9 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Align a scan as it was :func:`read`: take all steps."""
     aligned = look_at_rotation(check_probe(aligned))
     if aligned.rotation.transposed and aligned.config.data.orientation == "auto":
-        aligned = _transposed(aligned, context)
+        way, config, why = Orientation(transpose=True), aligned.config.data, str(aligned.rotation.warning)
+        aligned = look_at_rotation(check_probe(read_again(aligned, way.on(config), context)))
+        aligned = aligned.decided(Finding(ORIENTED, way.keys(config), why))
     for step in STEPS:
         if values_per_parameter(aligned.data) < step.least or not step.applies(aligned):
             continue
@@ -168,10 +146,8 @@ def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
     low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
     here = tuple(slice(*ends) for ends in zip(low, high, strict=True))
     image[here] = start.object[tuple(slice(*ends) for ends in zip(low - shift, high - shift, strict=True))]
-    starting_point = StartingPoint(image, start.model)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=starting_point).decided(
-        start.finding
-    )
+    data, starting_point = replace(data, beam=beam), StartingPoint(image, start.model)
+    return replace(aligned, scan=scan, data=data, start=starting_point).decided(start.finding)
 
 
 def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
@@ -194,21 +170,13 @@ def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
     )
     scan = replace(scan, probe=None)
     modes, _ = choose_probe(scan, config.probe, config.run)
-    beam = data.beam.with_probe(modes).scaled_to(data.beam.power)
-    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(Finding.warning(text))
+    return replace(aligned, scan=scan, data=data.under_probe(modes)).decided(Finding.warning(text))
 
 
 def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     """Determine the rotation of the scan without a probe."""
     is_open = rotation_is_open(aligned.scan, aligned.config.data)
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
-
-
-def _transposed(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Read the scan again with its patterns transposed, as their deflection demands."""
-    way, config = Orientation(transpose=True), aligned.config.data
-    turned = look_at_rotation(check_probe(read_again(aligned, way.on(config), context)))
-    return turned.decided(Finding(ORIENTED, way.keys(config), str(aligned.rotation.warning)))
 
 
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
@@ -231,13 +199,11 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Place several scans of one object on the one that has the most patterns."""
     config = aligned.config
     index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
-    view = coarser(aligned.data)
-    scan_data = aligned.data if view is None else view.data
-    ratio = 1.0 if view is None else view.ratio
+    view = _downsampled(aligned.data)
     own: Callable[[Dataset], np.ndarray] | None = None
     if config.data.shared == "object":
         own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
-    placed = place_on_the_largest(scan_data, index, config.probe.learn is not False, own)
+    placed = place_on_the_largest(view.data, index, config.probe.learn is not False, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
     findings: list[Finding] = []
@@ -249,14 +215,14 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
             )
             findings.append(Finding.warning(text, POSITIONS))
             continue
-        positions[index == k] = place.of(positions[index == k] * ratio) / ratio
+        positions[index == k] = place.of(positions[index == k] * view.ratio) / view.ratio
         flux[index == k] *= place.flux
-        same_power = own is None  # else probes differ in power
-        findings.append(place.finding(names[k], names[first], ratio, same_power))
+        with_flux = own is None  # else probes differ in power
+        findings.append(place.finding(names[k], names[first], view.ratio, with_flux))
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:
-        if view is not None:
+        if view.data is not view.fine:
             finer = {k: view.finer_probe(probe[0])[None] for k, probe in placed.probes.items()}
             placed = replace(placed, probes=finer)
         beam = with_probe_of_each(beam, index, placed)
@@ -269,13 +235,12 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
     Position jumps then must not remain: a backlash of about a step looks like an offset, and is left to
     :func:`correct_jumps`.
     """
-    view, config = coarser(aligned.data), aligned.config
-    found = find_frame_offset(aligned.data if view is None else view.data, aligned.scan.frames)
+    found = find_frame_offset(_downsampled(aligned.data).data, aligned.scan.frames)
     if found is None:
         return aligned
     offset, trial, none = found
-    again = _turned(aligned, replace(config.data, frame_offset=offset), context)
-    if _may_jump(again) and (left := _jumps(again.data, config.probe.learn is not False)).moved.any():
+    again = _turned(aligned, replace(aligned.config.data, frame_offset=offset), context)
+    if _may_jump(again) and (left := _jumps(again)).moved.any():
         log.info("frame offset: %d leaves %s; the positions are as stored", offset, left.text)
         return aligned
     text = (
@@ -291,45 +256,39 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned.decided(Finding.warning(aligned.rotation.warning, ORIENTATION))
     if aligned.data.fresnel is not None:  # a near field moves with its positions
         return aligned
-    geometry = _geometry(aligned, aligned.rotation.degrees, not aligned.estimated)
+    view, scan, config = _downsampled(aligned.data), aligned.scan, aligned.config.data
+    geometry = find_geometry(scan, view.data, config, aligned.rotation.degrees, not aligned.estimated)
+    probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.matrix is not None:
-        aligned = aligned.mapped(geometry.matrix, geometry.probe)
-    elif geometry.probe is not None:
-        aligned = aligned.under(geometry.probe)
-    return replace(aligned, alternative=geometry.alternative).decided(*geometry.decisions)
-
-
-def _geometry(aligned: AlignedScan, degrees: float, known_probe: bool) -> Geometry:
-    """Decide about the positions, of large patterns on downsampled ones."""
-    view, config = coarser(aligned.data), aligned.config.data
-    if view is None:
-        return find_geometry(aligned.scan, aligned.data, config, degrees, known_probe)
-    geometry = find_geometry(aligned.scan, view.data, config, degrees, known_probe)
-    if geometry.probe is not None:
-        geometry = replace(geometry, probe=view.finer_probe(geometry.probe))
+        aligned = aligned.mapped(geometry.matrix, probe)
+    elif probe is not None:
+        aligned = aligned.under(probe)
     other = geometry.alternative
     if other is not None and other.probe is not None:
-        geometry = replace(geometry, alternative=replace(other, probe=view.finer_probe(other.probe)))
-    return geometry
+        other = replace(other, probe=view.finer_probe(other.probe))
+    return replace(aligned, alternative=other).decided(*geometry.decisions)
+
+
+def _downsampled(data: Dataset) -> Coarser:
+    """Return large patterns downsampled, others as they are."""
+    return coarser(data) or Coarser(data, data)
 
 
 def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Read the scan the way that explains it clearly better, or warn that there is one."""
-    data, config = aligned.data, aligned.config
-    view = coarser(data)
-    scan_data = data if view is None else view.data
-    trials = orientations(replace(scan_data, beam=scan_data.beam.with_probe(scan_data.probe[0])))
+    data, config = _downsampled(aligned.data).data, aligned.config.data
+    trials = orientations(replace(data, beam=data.beam.with_probe(data.probe[0])))
     clear = better(trials)
     if clear is None:
         return aligned
-    text = advice(clear, trials, config.data)
-    if config.data.orientation != "auto":
+    text = advice(clear, trials, config)
+    if config.orientation != "auto":
         return aligned.decided(Finding.warning(f"{text}; or data.orientation=auto", ORIENTATION))
     way: Orientation = clear.hypothesis[0]
     earlier = [finding for finding in aligned.steps if finding.what == ORIENTED]  # a transposition
-    words = " ".join([*(finding.value for finding in earlier), way.keys(config.data)]).split()
+    words = " ".join([*(finding.value for finding in earlier), way.keys(config)]).split()
     keys = {word.partition("=")[0]: word for word in words}  # of a key, the last value
-    turned = _turned(aligned, way.on(config.data), context)
+    turned = _turned(aligned, way.on(config), context)
     turned = replace(turned, steps=tuple(step for step in turned.steps if step not in earlier))
     return turned.decided(Finding(ORIENTED, " ".join(keys.values()), text))
 
@@ -346,16 +305,15 @@ def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> Al
 
 def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Move patterns whose positions err by tens of pixels; what is found but not applied raises flags."""
-    config = aligned.config
     if not _may_jump(aligned):
         return aligned
-    refine_probe, other = config.probe.learn is not False, aligned.alternative
+    other = aligned.alternative
     if other is None:
-        return _moved(aligned, _jumps(aligned.data, refine_probe))
+        return _moved(aligned, _jumps(aligned))
     mapped = replace(aligned.mapped(other.matrix, other.probe), alternative=None)
-    behind = _jumps(mapped.data, refine_probe)
+    behind = _jumps(mapped)
     if behind.lost or behind.moved.any():
-        alone = _jumps(aligned.data, refine_probe)
+        alone = _jumps(aligned)
         if not _explains_more(behind, alone):
             return _moved(aligned, alone)
     if not other.drift:
@@ -369,12 +327,10 @@ def _may_jump(aligned: AlignedScan) -> bool:
     return aligned.config.data.position_jumps and aligned.config.solver.positions is not False
 
 
-def _jumps(data: Dataset, refine_probe: bool) -> Jumps:
+def _jumps(aligned: AlignedScan) -> Jumps:
     """Find the jumps of a scan, of large patterns on downsampled ones."""
-    view = coarser(data)
-    if view is None:
-        return find_jumps(data, refine_probe)
-    jumps = find_jumps(view.data, refine_probe)
+    view = _downsampled(aligned.data)
+    jumps = find_jumps(view.data, aligned.config.probe.learn is not False)
     return replace(jumps, moves=jumps.moves / view.ratio)
 
 
@@ -393,8 +349,10 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
         decision = Finding("positions corrected", jumps.text, why)
         log.warning("%s", decision)
         data = at_positions(aligned.data, aligned.data.positions.astype(float) + jumps.moves)
-        moved = replace(aligned, data=data, steps=(*aligned.steps, decision))
-        return replace(moved, alternative=_alternative_again(moved))
+        moved, other = replace(aligned, data=data, steps=(*aligned.steps, decision)), aligned.alternative
+        if other is not None and not rotation_is_open(moved.scan, moved.config.data):
+            other = find_geometry(moved.scan, data, moved.config.data, 0.0, True).alternative
+        return replace(moved, alternative=other)
     if jumps.lost:
         text = (
             "positions: many patterns contradict their neighbours at the nominal positions, and no "
@@ -404,28 +362,15 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
     return aligned
 
 
-def _alternative_again(aligned: AlignedScan) -> Alternative | None:
-    """Return what still explains more than positions that were moved, if anything did before."""
-    if aligned.alternative is None or rotation_is_open(aligned.scan, aligned.config.data):
-        return aligned.alternative
-    return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
-
-
 class Step(NamedTuple):
-    """A step of the alignment.
-
-    Attributes:
-        run: the step.
-        phase: its name in the log.
-        least: measured values per parameter of the object that it needs; with 1.6, short fits end in wrong
-            places, and prefer positions that lie too wide (measured).
-        applies: whether there is anything to do.
-    """
+    """A step of the alignment."""
 
     run: Callable[[AlignedScan, RunContext], AlignedScan]
-    phase: str
+    phase: str  # its name in the log
+    # Measured values per parameter of the object that it needs; with 1.6, short fits end in wrong places, and
+    # prefer positions that lie too wide (measured).
     least: float = 0.0
-    applies: Callable[[AlignedScan], bool] = lambda aligned: True
+    applies: Callable[[AlignedScan], bool] = lambda aligned: True  # whether there is anything to do
 
 
 def _has_no_probe(aligned: AlignedScan) -> bool:

@@ -51,16 +51,10 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
 
 def name_of(aligned: AlignedScan) -> str:
     """Return the name by which an alignment is known: a hash of the scan as it was read, and the keys."""
-    config, content, beam = aligned.config, hashlib.sha256(), aligned.data.beam
-    # a number of each pattern and of each pixel: no second pass
-    statistics = aligned.data.amplitudes.statistics
-    for array in (
-        statistics.energies,
-        statistics.mean_intensity,
-        beam.positions,
-        beam.probe,
-        aligned.data.good,
-    ):
+    config, content, data = aligned.config, hashlib.sha256(), aligned.data
+    statistics = data.amplitudes.statistics  # a number of each pattern and of each pixel: no second pass
+    arrays = statistics.energies, statistics.mean_intensity, data.positions, data.probe, data.good
+    for array in arrays:
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     choices = config.data, config.probe, config.solver.positions, config.group_size, config.tiles
     content.update(repr((choices, program_version())).encode())
@@ -109,14 +103,8 @@ def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
     other = None
     if texts["alternative"] is not None:
         drift, applied, kept = texts["alternative"]
-        other = Alternative(
-            arrays["matrix"],
-            arrays.get("other_probe"),
-            drift,
-            _finding(applied),
-            _finding(kept),
-            float(arrays["other_deviance"]),
-        )
+        matrix, probe, deviance = arrays["matrix"], arrays.get("other_probe"), float(arrays["other_deviance"])
+        other = Alternative(matrix, probe, drift, _finding(applied), _finding(kept), deviance)
     aligned = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
     return aligned.decided(*map(_finding, texts["steps"]))
 

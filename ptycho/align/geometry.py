@@ -18,19 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.align.affine_map import PositionMap, find_map, turn_in
-from ptycho.align.orientation import OPTIONS as ORIENTATIONS
-from ptycho.align.orientation import reverse_about_zero
-from ptycho.align.parallax import parallax
-from ptycho.align.scan_rotation import scan_rotations
+from ptycho.align.orientation import REVERSED
+from ptycho.align.scan_rotation import parallax, scan_rotations
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
+from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import rotation
-
-PHASE = "the phase, which atoms make larger (skewness {:.2f})"
 
 
 @dataclass(frozen=True)
@@ -55,33 +52,19 @@ OPTIONS = GeometryOptions()
 
 @dataclass(frozen=True, eq=False)
 class Alternative:
-    """Positions that explain the patterns better than the nominal ones, and are not applied so far.
+    """Positions that explain the patterns better than the nominal ones, and are not applied so far."""
 
-    Attributes:
-        matrix: A, ``(2, 2)``, by which positions in object pixels would be multiplied.
-        probe: ``(N, N)`` that goes with it, where none was specified; else None.
-        drift: A is sheared.
-        applied, kept: the decision if they are applied, and if they are not.
-        deviance: per pixel, of held-out patterns in a short fit at these positions; inf: not known.
-    """
-
-    matrix: np.ndarray
-    probe: np.ndarray | None
-    drift: bool
-    applied: Finding
-    kept: Finding
-    deviance: float = np.inf
+    matrix: np.ndarray  # A, ``(2, 2)``, by which positions in object pixels would be multiplied
+    probe: np.ndarray | None  # ``(N, N)`` that goes with it, where none was specified; else None
+    drift: bool  # A is sheared
+    applied: Finding  # the decision if they are applied,
+    kept: Finding  # and if they are not
+    deviance: float = np.inf  # per pixel, of held-out patterns in a short fit there; inf: not known
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Decisions about the positions.
-
-    Attributes:
-        matrix, probe: as of :class:`Alternative`, but applied; None: they stay.
-        decisions: for the log and the results.
-        alternative: what would explain more.
-    """
+    """Decisions about the positions; ``matrix`` and ``probe`` are applied (None: they stay)."""
 
     matrix: np.ndarray | None = None
     probe: np.ndarray | None = None
@@ -91,19 +74,12 @@ class Geometry:
 
 @dataclass(frozen=True)
 class CoarseRotation:
-    """Rotation and mirroring that the patterns show before there is a probe.
+    """Rotation and mirroring that the patterns show before there is a probe."""
 
-    Attributes:
-        degrees: rotation of the positions, up to 180°.
-        transposed: the patterns are mirrored against the positions.
-        unknown: nothing is determined.
-        curvatures: that the probe may have, in rad · pixel²; none: not determined.
-    """
-
-    degrees: float = 0.0
-    transposed: bool = False
-    unknown: bool = False
-    curvatures: tuple[float, ...] = ()
+    degrees: float = 0.0  # rotation of the positions, up to 180°
+    transposed: bool = False  # the patterns are mirrored against the positions
+    unknown: bool = False  # nothing is determined
+    curvatures: tuple[float, ...] = ()  # that the probe may have, in rad · pixel²; none: not determined
 
     @property
     def warning(self) -> str | None:
@@ -118,9 +94,9 @@ class CoarseRotation:
         return None
 
 
-def rotation_is_open(scan: ScanGeometry, config: DataConfig, options: GeometryOptions = OPTIONS) -> bool:
+def rotation_is_open(scan: ScanGeometry, config: DataConfig) -> bool:
     """Return whether the rotation is estimated: for electrons, if ``data.rotation_deg`` is not specified."""
-    electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > options.electrons_eV
+    electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > OPTIONS.electrons_eV
     return config.rotation_deg is None and electrons
 
 
@@ -192,35 +168,33 @@ def _of_electrons(
     scan: ScanGeometry, config: DataConfig, position_map: PositionMap, known_probe: bool, by_probe: bool
 ) -> Geometry:
     """Apply the rotation; apply another scale with ``data.orientation=auto``, and otherwise report it."""
+    skewness, scale_differs = position_map.skewness, position_map.scale_differs
     auto = config.orientation == "auto"
-    matrix = (
-        clear_part(position_map) if auto and position_map.scale_differs else rotation(position_map.degrees)
-    )
-    opposite = not by_probe and position_map.skewness < 0
-    why = "the initial probe" if by_probe else PHASE.format(abs(position_map.skewness))
-    if opposite:
+    matrix = clear_part(position_map) if auto and scale_differs else rotation(position_map.degrees)
+    probe = None if known_probe else position_map.probe
+    if not by_probe and skewness < 0:  # P*(−x), positions negated and the object O*(−x): the same patterns
         matrix = -matrix
-    probe = (
-        None if known_probe else _reversed_conjugate(position_map.probe) if opposite else position_map.probe
-    )
+        probe = None if probe is None else REVERSED.patterns(probe).conj()
+    phase = f"the phase, which atoms make larger (skewness {abs(skewness):.2f})"
+    why = "the initial probe" if by_probe else phase
     value = f"{turn_in(matrix):.2f} ± {position_map.turn_error:.2f}°"
     value += f", scale {position_map.scale:.4f} ± {position_map.scale_error:.4f}"
     why = f"estimated from the patterns, the half turn from {why}; set data.rotation_deg=… to specify it"
     decisions = [Finding("rotation", value, why)]
-    if not by_probe and abs(position_map.skewness) < OPTIONS.skewed:
+    if not by_probe and abs(skewness) < OPTIONS.skewed:
         doubt = (
             f"rotation {value}: a further half turn explains the patterns equally well, and the phase of the "
-            f"object hardly decides (skewness {abs(position_map.skewness):.2f}); set data.rotation_deg=…"
+            f"object hardly decides (skewness {abs(skewness):.2f}); set data.rotation_deg=…"
         )
         decisions.append(Finding.warning(doubt, ORIENTATION))
     other = None
-    if position_map.scale_differs and not auto:
+    if scale_differs and not auto:
         scale = f"{position_map.scale:.4f} ± {position_map.scale_error:.4f} times in scale"
         keys = keys_of(position_map.scale * matrix, scan, config)
         better = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
         applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
-        matrix_of_scale = position_map.scale * np.eye(2)
-        other = Alternative(matrix_of_scale, probe, False, applied, kept, position_map.deviance)
+        stretch = position_map.scale * np.eye(2)
+        other = Alternative(stretch, probe, False, applied, kept, position_map.deviance)
     return Geometry(matrix, probe, tuple(decisions), other)
 
 
@@ -232,23 +206,17 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
     return (position_map.scale if position_map.scale_differs else 1.0) * turn
 
 
-def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:
+def _half_turn(data: Dataset, degrees: float, clear: Rule = Rule(5.0, 0.2)) -> tuple[float, bool]:
     """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
-    options = TrialOptions()
-    some = middle(data, options.count(data.N))
+    some = middle(data, TrialOptions().count(data.N))
 
     def tried(angle: float) -> Trial:
-        turned = place_anew(some, some.amplitudes[:], some.positions @ rotation(angle).T, some.good)
-        sample = Sample.of(turned, options)
+        turned = some.positions @ rotation(angle).T
+        sample = Sample.of(place_anew(some, some.amplitudes[:], turned, some.good))
         return sample.trial(angle, sample.fit_object(OPTIONS.steps))
 
     own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
-    return own.hypothesis, own.gain_over(other).passes(ORIENTATIONS.same_axes)
-
-
-def _reversed_conjugate(probe: np.ndarray) -> np.ndarray:
-    """Return ``P*(−x)``: with it, negated positions and the object ``O*(−x)`` give the same patterns."""
-    return reverse_about_zero(reverse_about_zero(probe, -2), -1).conj()
+    return own.hypothesis, own.gain_over(other).passes(clear)
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:

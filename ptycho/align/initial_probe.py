@@ -32,7 +32,6 @@ class ProbeOptions:
     halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
-    other_curvature: Rule = Rule(2.0, 0.06)  # of a lens, than the two that parallax suggests
 
 
 OPTIONS = ProbeOptions()
@@ -42,21 +41,16 @@ OPTIONS = ProbeOptions()
 class Guess:
     """An estimate of the probe.
 
-    Attributes:
-        probe: ``(N, N)`` complex64, in the dataset's units: an object of transmission one and this probe give
-            patterns of the mean energy.
-        optic_probe: the same before its refinement.
-        text: the optic in words.
-        best, tried: trials whose hypothesis is (name of the optic, number).
-        refined: the trial of the refined probe.
+    ``probe (N, N)`` is complex64, in the dataset's units: an object of transmission one and this probe give
+    patterns of the mean energy.
     """
 
     probe: np.ndarray
-    optic_probe: np.ndarray
-    text: str
-    best: Trial
+    optic_probe: np.ndarray  # the same before its refinement
+    text: str  # the optic in words
+    best: Trial  # whose hypothesis is (name of the optic, number)
     tried: tuple[Trial, ...]
-    refined: Trial
+    refined: Trial  # of the refined probe
 
     @property
     def finding(self) -> Finding:
@@ -82,8 +76,7 @@ class _Search:
     options: ProbeOptions
 
     @classmethod
-    def of(cls, data: Dataset, trial: TrialOptions | None, options: ProbeOptions) -> _Search:
-        trial = trial or TrialOptions()
+    def of(cls, data: Dataset, trial: TrialOptions, options: ProbeOptions) -> _Search:
         modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
         return cls(data, middle(data, trial.count(data.N)), modulus, trial, options)
 
@@ -124,7 +117,9 @@ class _Search:
         return Sample.of(replace(self.some, beam=self.some.beam.with_probe(probe)), self.trial)
 
 
-def guess_probe(data: Dataset, trial: TrialOptions | None = None, options: ProbeOptions = OPTIONS) -> Guess:
+def guess_probe(
+    data: Dataset, trial: TrialOptions = TrialOptions(), options: ProbeOptions = OPTIONS
+) -> Guess:
     """Estimate the probe of a scan from its patterns and positions; some fifty numbers are tried.
 
     The probe of ``data`` only decides which patterns are used.
@@ -133,17 +128,12 @@ def guess_probe(data: Dataset, trial: TrialOptions | None = None, options: Probe
     return search.refine(optics, [one for name in optics for one in search.try_optic(name, optics[name])])
 
 
-def guess_lens(
-    data: Dataset,
-    curvatures: Sequence[float],
-    trial: TrialOptions | None = None,
-    options: ProbeOptions = OPTIONS,
-) -> Guess:
-    """Estimate the probe of a lens from some curvatures: the first two, unless another is clearly better."""
-    search, optics = _Search.of(data, trial, options), optics_of(None)
+def guess_lens(data: Dataset, curvatures: Sequence[float], clear: Rule = Rule(2.0, 0.06)) -> Guess:
+    """Estimate the probe of a lens from curvatures: the first two, unless another is better by a rule."""
+    search, optics = _Search.of(data, TrialOptions(), OPTIONS), optics_of(None)
     tried = [search.try_number("lens", optics["lens"], curvature) for curvature in curvatures]
     first = best_of(tried[:2])
-    others = [one for one in tried[2:] if one.gain_over(first).passes(options.other_curvature)]
+    others = [one for one in tried[2:] if one.gain_over(first).passes(clear)]
     return search.refine(optics, others or tried[:2])
 
 

@@ -1,4 +1,4 @@
-"""Select the orientation of the detector: short reconstructions of all of them are compared.
+"""Select how a scan is read, the orientation of its detector first: short reconstructions are compared.
 
     A_j(q) = |F[ P(x) O(x + r_j) ](q)|,   x, q from −N/2 to N/2, zero at sample N//2
 
@@ -28,37 +28,26 @@ that the probe cannot distinguish share one trial, of the one that changes least
   way: there are eight ways, each with its twin, in which rows and columns are reversed and positions negated.
 - A probe that was itself guessed from these data has chosen its curvature for the scan as read: the sign of
   the positions and a turn by 180° are then not tested at all, and a transposition is often missed.
+
+Frames late or early by one are tried in the same way (:func:`find_frame_offset`): a missed trigger puts every
+pattern at its neighbour's place.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, middle_patterns, place_anew
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
-
-
-@dataclass(frozen=True)
-class OrientationOptions:
-    """Options of the trials of orientations; the limits are measured on simulated scans."""
-
-    object_steps: int = 3  # of the object alone
-    probe_steps: int = 4  # then with the probe
-    other_axes: Rule = Rule(5.0, 0.06)  # of an orientation with other axes (transposed or mirrored)
-    # Of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among those that
-    # the true probe could not distinguish.
-    same_axes: Rule = Rule(5.0, 0.2)
-    equal: Rule = Rule(5.0)  # two orientations that differ by less are equally good
-
-
-OPTIONS = OrientationOptions()
+from ptycho.scan.split import split_patterns
 
 
 class Orientation(NamedTuple):
@@ -116,23 +105,23 @@ class Orientation(NamedTuple):
 
 
 AS_READ = Orientation()
+REVERSED = Orientation(flip_rows=True, flip_cols=True)
 HALF_TURN = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
 
 
 def orientations(
-    data: Dataset, trial: TrialOptions | None = None, options: OrientationOptions = OPTIONS
+    data: Dataset, trial: TrialOptions = TrialOptions(), object_steps: int = 3, probe_steps: int = 4
 ) -> list[Trial]:
     """Try every way to read a scan that the probe can distinguish from the others; the best comes first.
 
     The hypothesis of each trial is a tuple of orientations that the probe cannot distinguish, the one that
     changes least first.
     """
-    trial = trial or TrialOptions()
     some = middle(data, trial.count(data.N))
 
     def tried(ways: tuple[Orientation, ...]) -> Trial:
         sample = Sample.of(ways[0].of(some), trial)
-        return sample.trial(ways, sample.fit_object(options.object_steps, options.probe_steps))
+        return sample.trial(ways, sample.fit_object(object_steps, probe_steps))
 
     same = alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN]
     return sorted(side_by_side(tried, classes(same)), key=lambda trial: trial.score)
@@ -143,35 +132,25 @@ def alike(probe: np.ndarray, equal: float = 0.9999) -> list[Orientation]:
 
     ``equal``: correlation of the probe with its image from which on the two count as equal.
     """
-    same = [AS_READ]
-    real, real_far_field, symmetric = symmetries(probe)
-    if real > equal:
-        same.append(Orientation(flip_rows=True, flip_cols=True))
-    if real_far_field > equal:
-        same.append(Orientation(position_sign=-1))
-    if symmetric > equal or len(same) == 3:
-        same.append(HALF_TURN)
-    return same
+    real, real_far_field, symmetric = (value > equal for value in symmetries(probe))
+    symmetric |= real and real_far_field
+    ways = REVERSED, Orientation(position_sign=-1), HALF_TURN
+    return [AS_READ, *itertools.compress(ways, (real, real_far_field, symmetric))]
 
 
 def classes(same: list[Orientation]) -> list[tuple[Orientation, ...]]:
     """Group the sixteen orientations that differ by one of :func:`alike`, fewest changes first."""
-    left = [
-        Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))
-    ]
-    left.sort(key=lambda way: way.changes)
-    grouped: list[tuple[Orientation, ...]] = []
+    ways = itertools.starmap(Orientation, itertools.product(*[(False, True)] * 3, (1, -1)))
+    left, grouped = sorted(ways, key=lambda way: way.changes), list[tuple[Orientation, ...]]()
     while left:
-        together = [_add(left[0], turn) for turn in same]
+        transpose, rows, cols, sign = left[0]
+        together = [
+            Orientation(transpose, rows != turn.flip_rows, cols != turn.flip_cols, sign * turn.position_sign)
+            for turn in same
+        ]
         grouped.append(tuple(way for way in left if way in together))
         left = [way for way in left if way not in together]
     return grouped
-
-
-def _add(way: Orientation, turn: Orientation) -> Orientation:
-    """``way``, then a turn by 180° or a negation or both."""
-    rows, cols = way.flip_rows != turn.flip_rows, way.flip_cols != turn.flip_cols
-    return Orientation(way.transpose, rows, cols, way.position_sign * turn.position_sign)
 
 
 def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
@@ -198,15 +177,16 @@ def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
     return np.roll(np.flip(images, axis), 1 - images.shape[axis] % 2, axis)
 
 
-def better(trials: list[Trial], options: OrientationOptions = OPTIONS) -> Trial | None:
+def better(trials: list[Trial], equal: Rule = Rule(5.0)) -> Trial | None:
     """Return the way that explains a scan clearly better than the one it was read in, or None.
 
     Of the best and those that are equally good, it is the one that changes least. None also if these differ
-    in their axes: then the patterns contradict the way they were read, but do not say which is right.
+    in their axes: then the patterns contradict the way they were read, but do not say which is right. Those
+    count as equally good over which the best does not gain by the rule ``equal``.
     """
-    own, best = as_read(trials), trials[0]
-    good = [trial for trial in trials if not best.gain_over(trial).passes(options.equal)]
-    if not clearly_better(best, own, options) or any(not _same_axes(trial, best) for trial in good):
+    best = trials[0]
+    good = [trial for trial in trials if not best.gain_over(trial).passes(equal)]
+    if not (clearly_better(best, as_read(trials)) and all(_same_axes(trial, best) for trial in good)):
         return None
     return min(good, key=lambda trial: trial.hypothesis[0].changes)
 
@@ -216,18 +196,25 @@ def as_read(trials: list[Trial]) -> Trial:
     return next(trial for trial in trials if AS_READ in trial.hypothesis)
 
 
-def clearly_better(trial: Trial, other: Trial, options: OrientationOptions = OPTIONS) -> bool:
-    """Return whether ``trial`` leaves clearly less unexplained than ``other``, by the options' limits."""
-    rule = options.same_axes if _same_axes(trial, other) else options.other_axes
+def clearly_better(
+    trial: Trial, other: Trial, other_axes: Rule = Rule(5.0, 0.06), same_axes: Rule = Rule(5.0, 0.2)
+) -> bool:
+    """Return whether ``trial`` leaves clearly less unexplained than ``other``.
+
+    ``other_axes``, ``same_axes``: of an orientation that is transposed or mirrored, and of one that is turned
+    by 180° or negated: a wrong probe, lopsided by chance, has a preference among those that the true probe
+    could not distinguish. Both are measured on simulated scans.
+    """
     enough = len(trial.deviance) >= TrialOptions.least
-    return enough and trial.clearly_better_than(other, rule)
+    return enough and trial.clearly_better_than(other, same_axes if _same_axes(trial, other) else other_axes)
 
 
 def _same_axes(trial: Trial, other: Trial) -> bool:
     """Return whether one is the other turned by 180° or negated, or both, or neither."""
-    first, second = trial.hypothesis[0], other.hypothesis[0]
-    mirrored = [way.flip_rows != way.flip_cols for way in (first, second)]
-    return bool(first.transpose == second.transpose and mirrored[0] == mirrored[1])
+    first, second = (
+        (way.transpose, way.flip_rows != way.flip_cols) for way in (trial.hypothesis[0], other.hypothesis[0])
+    )
+    return first == second
 
 
 def advice(best: Trial, trials: list[Trial], config: DataConfig) -> str:
@@ -239,3 +226,50 @@ def advice(best: Trial, trials: list[Trial], config: DataConfig) -> str:
         f"against {as_read(trials).mean_deviance:.3g} as they were read"
         + (alike if len(best.hypothesis) > 1 else "")
     )
+
+
+def find_frame_offset(
+    data: Dataset,
+    frames: np.ndarray,
+    trial: TrialOptions = TrialOptions(),
+    object_steps: int = 3,
+    probe_steps: int = 4,
+) -> tuple[int, Trial, Trial] | None:
+    """Return the offset that explains a scan clearly better than none, its trial, and that of none.
+
+    The same patterns in the middle of the scan are reconstructed shortly at their own positions, at the next
+    ones and at the previous ones.
+
+    Args:
+        data: patterns of one scan, in the order of the frames.
+        frames: ``(J,)`` numbers of their frames, rising.
+        object_steps, probe_steps: of the object alone, then with the probe.
+
+    Returns:
+        1, if frame j was measured at position j + 1, or −1; None: neither explains more, or there are too
+        few patterns whose neighbours in time are known. In a raster of equal steps all three agree inside the
+        lines, where an offset is a common shift and does no harm.
+    """
+    numbers = np.full(frames.max() + 3, -1)
+    numbers[frames + 1] = np.arange(len(frames))  # the pattern of a frame, after one without any
+    places = {offset: numbers[frames + 1 + offset] for offset in (0, 1, -1)}
+    between = np.flatnonzero((places[1] >= 0) & (places[-1] >= 0))
+    if len(between) < trial.least:
+        return None
+    chosen = between[middle_patterns(data.subset(between, 1), trial.count(data.N))]
+    split = split_patterns(data.positions[chosen], len(chosen) // trial.holdout_every, 0)
+
+    def tried(offset: int) -> Trial:
+        positions = data.positions[places[offset][chosen]]
+        sample = Sample.of(place_anew(data, data.amplitudes[chosen], positions, data.good), trial, split)
+        return sample.trial(offset, sample.fit_object(object_steps, probe_steps))
+
+    none, *others = side_by_side(tried, list(places))
+    best = better_offset(none, others)
+    return None if best is None else (best.hypothesis, best, none)
+
+
+def better_offset(none: Trial, others: Sequence[Trial], rule: Rule = Rule(5.0, 0.1)) -> Trial | None:
+    """Return the better trial of two opposite offsets, if it leaves clearly less than the other and none."""
+    best, other = sorted(others, key=lambda one: one.score)
+    return best if best.clearly_better_than(none, rule) and best.gain_over(other).passes(rule) else None

@@ -1,10 +1,14 @@
 """Find positions that err by tens of pixels: jumps of the stage, backlash, drift.
 
 Sequential registration (:mod:`~ptycho.align.registration`) finds where each pattern belongs; patterns that
-move alike are brought there together (:mod:`~ptycho.align.sections`). If some belong elsewhere, positions are
-fitted from there and from the nominal ones, and taken if that explains the patterns clearly better, the moved
-ones above all. If many fit at no position, nothing is moved; if the beam does not explain even some
-neighbouring patterns, there is no search.
+move alike, the sections of the scan behind jumps, are brought there together. If some belong elsewhere,
+positions are fitted from there and from the nominal ones, and taken if that explains the patterns clearly
+better, the moved ones above all. If many fit at no position, nothing is moved; if the beam does not explain
+even some neighbouring patterns, there is no search.
+
+An object that is extended across a jump in whole pixels is a little too wide or too narrow there. Each
+pattern agrees with its neighbours, so that gradients of single positions hardly correct it; one shift of the
+whole section does.
 
 Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
 Express 21 (2013) 13592 (neighbouring patches).
@@ -16,10 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.align.registration import Registration, RegistrationOptions
-from ptycho.align.sections import bring_together
+from ptycho.align.registration import OPTIONS as REGISTRATION
+from ptycho.align.registration import Registration, RegistrationOptions, square
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.scan_likelihood import likelihood_of
+from ptycho.reconstruction.scan_likelihood import likelihood_of, side_by_side
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
@@ -49,21 +53,13 @@ OPTIONS = JumpOptions()
 
 @dataclass(frozen=True, eq=False)
 class Jumps:
-    """Moves of the patterns of a scan.
+    """Moves of the patterns of a scan."""
 
-    Attributes:
-        moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
-        unplaced: ``(J,)`` bool, patterns that fit at no position.
-        gain: in logarithms of the deviance of the same patterns, over the nominal positions.
-        deviance: ``(J,)`` under these moves; None where none were tried.
-        limits: what counts as moved, and as lost.
-    """
-
-    moves: np.ndarray
-    unplaced: np.ndarray
-    gain: Comparison = NO_GAIN
-    deviance: np.ndarray | None = None
-    limits: RegistrationOptions = RegistrationOptions()
+    moves: np.ndarray  # ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found
+    unplaced: np.ndarray  # ``(J,)`` bool, patterns that fit at no position
+    gain: Comparison = NO_GAIN  # in logarithms of the deviance, over the nominal positions
+    deviance: np.ndarray | None = None  # ``(J,)`` under these moves; None where none were tried
+    limits: RegistrationOptions = RegistrationOptions()  # what counts as moved, and as lost
 
     @property
     def moved(self) -> np.ndarray:
@@ -83,12 +79,12 @@ class Jumps:
     @property
     def kind(self) -> str:
         """Kind of the moves, by how they change from one pattern to the next."""
-        breaks = self.breaks
-        if not breaks.any():
+        breaks = self.breaks.sum()
+        if breaks == 0:
             return "a drift"
-        if breaks.sum() >= self.moved.sum():
+        if breaks >= self.moved.sum():
             return "jumps"
-        return "a jump" if breaks.sum() <= 2 else "backlash"
+        return "a jump" if breaks <= 2 else "backlash"
 
     @property
     def text(self) -> str:
@@ -140,10 +136,8 @@ def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOption
         (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
     )
     left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
-    return bool(
-        np.mean(left < limits.least) > 1 - limits.lost
-        and np.mean(np.abs(there - here) < limits.least) < 1 - limits.lost
-    )
+    explained, still = (np.mean(off < limits.least) for off in (left, np.abs(there - here)))
+    return bool(still < 1 - limits.lost < explained)
 
 
 def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> np.ndarray:
@@ -160,22 +154,22 @@ def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> 
 def _registered(data: Dataset, refine_probe: bool, options: JumpOptions) -> tuple[Jumps, float]:
     """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
     registration = Registration.of(data, Refine(refine_probe), options.registration)
-    limits = options.registration
-    nothing = Jumps(registration.moves, registration.placed, limits=limits)
     noise = 4 * registration.noise
-    if registration.dim:
+    nothing = Jumps(registration.moves, registration.placed, limits=options.registration)
+    if registration.noise > registration.variation:  # hides what patterns differ by
         return nothing, noise
     registration.begin()
     if registration.vague:
         return nothing, noise
     registration.extend()
-    if not (registration.lost or stand_out(registration.moves, options)):
-        return Jumps(np.zeros_like(registration.moves), ~registration.placed, limits=limits), noise
-    bring_together(registration)
-    registration.refine()
-    places, counts = np.unique(np.rint(registration.moves[registration.placed]), axis=0, return_counts=True)
-    moves = (registration.moves - places[counts.argmax()]) * registration.placed[:, None]
-    return Jumps(moves, ~registration.placed, limits=limits), noise
+    moves = np.zeros_like(registration.moves)
+    if registration.lost or stand_out(registration.moves, options):
+        bring_together(registration)
+        registration.refine()
+        whole = np.rint(registration.moves[registration.placed])
+        places, counts = np.unique(whole, axis=0, return_counts=True)
+        moves = (registration.moves - places[counts.argmax()]) * registration.placed[:, None]
+    return Jumps(moves, ~registration.placed, limits=options.registration), noise
 
 
 def stand_out(moves: np.ndarray, options: JumpOptions = OPTIONS) -> bool:
@@ -203,3 +197,73 @@ def _ended(
         estimate = fit(objective, estimate, refine, steps).estimate
     change = estimate.positions - nominal - moves
     return moves + change - change.mean(axis=0), likelihood.evaluate(estimate).deviance
+
+
+def bring_together(registration: Registration) -> bool:
+    """Give each section the shift at which its patterns fit best; return whether any was shifted.
+
+    The shifts are kept only if all patterns are then explained better.
+    """
+    moves, estimate, options = registration.moves, registration.estimate, registration.options
+    parts = sections(moves, registration.placed, options)
+    spreads = [np.abs(moves[part] - np.median(moves[part], axis=0)).max() for part in parts]
+    if len(parts) < 2 or max(spreads) < options.settled:
+        return False
+    placed = np.flatnonzero(registration.placed)
+
+    def mean_share() -> float:
+        registration.fit(placed, registration.refined, options.refining_steps)
+        shares = registration.own_shares(placed)
+        return float(shares[np.isfinite(shares)].mean())
+
+    def put(part: np.ndarray, move: np.ndarray) -> None:
+        registration.moves = registration.moves.copy()
+        registration.moves[part] = move
+
+    before, known = mean_share(), parts[0]
+    put(known, np.median(moves[known], axis=0))
+    for part in parts[1:]:
+        registration.fit(known, registration.refined, options.refining_steps)
+        if (move := _place_of(registration, part, known)) is not None:
+            put(part, move)
+            known = np.union1d(known, part)
+    if mean_share() < before:
+        return True
+    registration.moves, registration.estimate = moves, estimate
+    return False
+
+
+def sections(
+    moves: np.ndarray, placed: np.ndarray, options: RegistrationOptions = REGISTRATION
+) -> list[np.ndarray]:
+    """Return indices of placed patterns with ``moves (J, 2)`` within ``options.least``, largest first."""
+    left, sections = np.flatnonzero(placed), list[np.ndarray]()
+    while len(left):
+        places, counts = np.unique(np.rint(moves[left]), axis=0, return_counts=True)
+        centre = places[counts.argmax()]
+        for _ in range(2):
+            near = np.linalg.norm(moves[left] - centre, axis=1) < options.least
+            centre = np.median(moves[left[near]], axis=0)
+        if near.sum() < options.seed:
+            break
+        sections.append(left[near])
+        left = left[~near]
+    return sorted(sections, key=len, reverse=True)
+
+
+def _place_of(
+    registration: Registration, part: np.ndarray, known: np.ndarray, fewest: int = 5, most: int = 120
+) -> np.ndarray | None:
+    """Return the shift ``(2,)`` of a section at which its patterns that overlap with others fit best.
+
+    None: fewer than ``fewest`` of them overlap; ``most`` are used.
+    """
+    middle, options = np.rint(np.median(registration.moves[part], axis=0)), registration.options
+    cover = registration.cover_of(known)[tuple(registration.corners(part, middle).T)]
+    count = min(most, int(np.sum(cover >= options.overlapping)))
+    if count < fewest:
+        return None
+    tried, beside = middle + square(int(options.least) + 1), part[np.argsort(-cover, kind="stable")[:count]]
+    shares = np.array(list(side_by_side(lambda pattern: registration.shares(pattern, tried), list(beside))))
+    known_shares = shares[np.isfinite(shares).all(axis=1)]
+    return tried[known_shares.sum(axis=0).argmin()] if len(known_shares) >= fewest else None

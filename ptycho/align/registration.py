@@ -15,7 +15,7 @@ an object of other patterns alone, and stays with its neighbours where that is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -72,88 +72,46 @@ OPTIONS = RegistrationOptions()
 
 
 class Seed(NamedTuple):
-    """Result of a seed.
+    """Result of a seed."""
 
-    Attributes:
-        height: the share of its patterns that are explained worst, and for those that were left out.
-        middle: their middle share, before the last fit.
-        patterns: indices of those that are kept.
-        estimate: object and modes.
-    """
-
-    height: float
-    middle: float
-    patterns: np.ndarray
-    estimate: Estimate
+    height: float  # the share of its patterns that are explained worst, and for those that were left out
+    middle: float  # their middle share, before the last fit
+    patterns: np.ndarray  # indices of those that are kept
+    estimate: Estimate  # object and modes
 
 
 @dataclass(eq=False)
 class Registration:
-    """An object, and the patterns that have joined it.
+    """An object, and the patterns that have joined it."""
 
-    Attributes:
-        data: the scan on an object that is wider by ``options.reach`` on all sides.
-        refined: the parameters that are refined.
-        measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one at
-            measured pixels, else zero; zero frequency at sample 0.
-        noise, variation: ν and V.
-        estimate: object and modes; its positions and flux are the nominal ones.
-        placed: ``(J,)`` bool, the patterns that have joined.
-        moves: ``(J, 2)`` pixels, shifts of the patterns from their nominal positions.
-        cover: share of a pattern's intensity that falls on the known object, by the corner of the pattern.
-        options: limits of the registration.
-    """
-
-    data: Dataset
+    data: Dataset  # the scan on an object that is wider by ``options.reach`` on all sides
     refined: Refine
-    measured: np.ndarray
-    good: np.ndarray
-    noise: float
-    variation: float
-    estimate: Estimate
-    placed: np.ndarray
-    moves: np.ndarray
-    cover: np.ndarray
+    measured: np.ndarray  # √n ``(J, N²)`` float32, zero where nothing was measured, as good
+    good: np.ndarray  # ``(N²,)`` float32, one at measured pixels; both with zero frequency at sample 0
+    noise: float  # ν
+    variation: float  # V
+    estimate: Estimate  # object and modes; its positions and flux are the nominal ones
+    placed: np.ndarray  # ``(J,)`` bool, the patterns that have joined
+    moves: np.ndarray  # ``(J, 2)`` pixels, shifts of the patterns from their nominal positions
+    # Share of a pattern's intensity that falls on the known object, by the corner of the pattern.
+    cover: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     options: RegistrationOptions = OPTIONS
 
     @classmethod
     def of(cls, data: Dataset, refine: Refine, options: RegistrationOptions = OPTIONS) -> Registration:
         """Return a registration in which nothing is placed and the object is a constant."""
         beam = replace(data.beam, positions=data.positions + np.float32(options.reach))
-        data = replace(
-            data,
-            beam=beam,
-            object_size=data.object_size + 2 * options.reach,
-            objects=None,
-            stated_tiling=None,
-        )
-        count, N = len(data.positions), data.N
+        side, count, N = data.object_size + 2 * options.reach, len(data.positions), data.N
+        data = replace(data, beam=beam, object_size=side, objects=None, stated_tiling=None)
         good = np.ones((N, N), bool) if data.good is None else np.fft.ifftshift(data.good)
         root = np.where(good, np.fft.ifftshift(data.amplitudes[:], axes=(1, 2)), 0).astype(np.float32)
         root = root.reshape(count, N * N)
         mean = np.sqrt(np.mean(root**2, axis=0, dtype=float))
         noise = float(np.minimum(mean**2, 0.25).sum()) if data.counts else 0.0
         left = np.sum(root**2, axis=1) - (root @ mean) ** 2 / np.sum(mean**2)
-        flat = good.ravel().astype(np.float32)
-        variation = max(float(left.mean()) - noise, 1e-30)
-        return cls(
-            data,
-            refine,
-            root,
-            flat,
-            noise,
-            variation,
-            constant_object(data, data.object_size),
-            np.zeros(count, bool),
-            np.zeros((count, 2)),
-            np.zeros((0, 0)),
-            options,
-        )
-
-    @property
-    def dim(self) -> bool:
-        """Whether the noise of photons hides what patterns differ by."""
-        return self.noise > self.variation
+        flat, variation = good.ravel().astype(np.float32), max(float(left.mean()) - noise, 1e-30)
+        estimate, placed, moves = constant_object(data, side), np.zeros(count, bool), np.zeros((count, 2))
+        return cls(data, refine, root, flat, noise, variation, estimate, placed, moves, options=options)
 
     @property
     def nominal(self) -> np.ndarray:
@@ -162,16 +120,13 @@ class Registration:
 
     def begin(self) -> None:
         """Start from the best of some seeds, without the patterns in it that contradict the others."""
-        start, tried = self.estimate, list[Seed]()
+        start, tried, well = self.estimate, list[Seed](), self.options.well
         for neighbours in seeds(self.nominal, self.options):
             for seed in neighbours:
                 tried.append(self._grow_seed(seed, start))
-                if tried[-1].height < self.options.well:
+                if tried[-1].height < well:
                     break
-            if (
-                tried[-1].height < self.options.well
-                or min(grown.middle for grown in tried) > self.options.well
-            ):
+            if tried[-1].height < well or min(grown.middle for grown in tried) > well:
                 break  # what the beam does not explain in the middle, it does not elsewhere
         best = min(tried, key=lambda grown: grown.height)
         self.placed, self.estimate = np.isin(np.arange(len(self.nominal)), best.patterns), best.estimate
@@ -228,33 +183,25 @@ class Registration:
         """Refine positions by gradients; then put each pattern where the others say that it belongs, and look
         once more for those that are not explained there. Repeat this a few times, as long as positions move.
         """
-        unsure = True
-        for _ in range(self.options.rounds):
-            before = self.moves
+        unsure, options = True, self.options
+        for _ in range(options.rounds):
+            before, placed = self.moves, np.flatnonzero(self.placed)
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
-                self.fit(
-                    np.flatnonzero(self.placed),
-                    replace(self.refined, positions=True),
-                    self.options.refining_steps,
-                    model,
-                )
+                self.fit(placed, replace(self.refined, positions=True), options.refining_steps, model)
             unsure = unsure and self._place_again()
             shares = self.own_shares(np.arange(len(self.nominal)))
-            wrong = ~self.placed | (
-                shares > max(self.options.well, self.options.outlying * np.median(shares))
-            )
+            wrong = ~self.placed | (shares > max(options.well, options.outlying * np.median(shares)))
             if wrong.any():
                 self.placed = ~wrong
-                self.fit(np.flatnonzero(self.placed), self.refined, self.options.steps)
+                self.fit(np.flatnonzero(self.placed), self.refined, options.steps)
                 self.extend()
-            if self.lost or np.abs(self.moves - before).max() < self.options.settled:
+            if self.lost or np.abs(self.moves - before).max() < options.settled:
                 return
 
     def _place_again(self) -> bool:
         """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
         by what it has left in the object. Whether any is moved."""
-        before = self.moves
-        golden = (5**0.5 - 1) / 2  # multiples of the golden ratio are spread evenly over [0, 1)
+        before, golden = self.moves, (5**0.5 - 1) / 2  # whose multiples are spread evenly over [0, 1)
         parts = np.arange(len(self.nominal)) * golden % 1 * self.options.parts // 1
         for k in range(self.options.parts):
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
@@ -275,17 +222,13 @@ class Registration:
         ``case``: the pattern, and moves ``(n, 2)`` of its neighbours.
         """
         pattern, guesses = case
-        own = self.moves[pattern]
+        own, alike, least = self.moves[pattern], self.options.alike, self.options.least
         _, share = self._best(pattern, own + square(1))
         near, lower = self._best(pattern, np.concatenate([move + square(2) for move in guesses]))
-        if lower < share + self.options.alike and np.abs(near - own).max() >= self.options.least:
+        if lower < share + alike and np.abs(near - own).max() >= least:
             own, share = near, lower
         there, lower = self.search(pattern, own)
-        return (
-            there
-            if lower < share - self.options.alike and np.abs(there - own).max() >= self.options.least
-            else own
-        )
+        return there if lower < share - alike and np.abs(there - own).max() >= least else own
 
     @property
     def lost(self) -> bool:
@@ -324,9 +267,8 @@ class Registration:
         chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
-            far = fft.fft2(
-                windows[rows, columns][:, None] * self.estimate.modes, overwrite_x=True
-            )  # (S, K, N, N)
+            waves = windows[rows, columns][:, None] * self.estimate.modes  # (S, K, N, N)
+            far = fft.fft2(waves, overwrite_x=True)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
             along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
             left.append(root @ root - along**2 / np.maximum(energy, 1e-30))
@@ -338,14 +280,13 @@ class Registration:
 
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the best of all moves within the reach of one ``(2,)``, and its share."""
-        moves = around + square(self.options.reach, self.options.coarse_step)
+        step = self.options.coarse_step
+        moves = around + square(self.options.reach, step)
         moves = moves[self.cover[tuple(self.corners(pattern, moves).T)] >= self.options.overlapping]
         if not len(moves):
             return around, np.inf
         first = np.argsort(self.shares(pattern, moves))[: self.options.candidates]
-        return self._best(
-            pattern, np.concatenate([moves[k] + square(self.options.coarse_step - 1) for k in first])
-        )
+        return self._best(pattern, np.concatenate([moves[k] + square(step - 1) for k in first]))
 
     def _best(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, float]:
         shares = self.shares(pattern, moves)
@@ -380,19 +321,12 @@ class Registration:
         """
         left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
         guesses, cover = self._guesses(left, placed), self.cover_of(placed)
-        around = uniform_filter(cover, 2 * self.options.reach + 1)[
-            tuple(self.corners(left, guesses[:, -1]).T)
-        ]
+        spread = uniform_filter(cover, 2 * self.options.reach + 1)
+        around = spread[tuple(self.corners(left, guesses[:, -1]).T)]
         share = np.stack([cover[tuple(self.corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
         fresh = around > known[left] + self.options.more
-        least = (
-            min(self.options.known, np.sort(share[fresh])[-min(fresh.sum(), self.options.at_once)])
-            if fresh.any()
-            else self.options.known
-        )
-        if not fresh.all():
-            least = max(least, self.options.overlapping)
-        ring = fresh & (share >= least)
+        least = np.sort(share[fresh])[-self.options.at_once :].min(initial=self.options.known)
+        ring = fresh & (share >= (least if fresh.all() else max(least, self.options.overlapping)))
         return left[ring], guesses[ring], around[ring]
 
     def _guesses(self, left: np.ndarray, placed: np.ndarray) -> np.ndarray:
@@ -400,25 +334,17 @@ class Registration:
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
         tree, count = cKDTree(self.nominal[placed]), min(5, len(placed))
         near = tree.query(self.nominal[left], k=count)[1].reshape(len(left), -1)
-        return np.stack(
-            [
-                self.moves[placed[np.maximum(behind - 1, 0)]],
-                self.moves[placed[behind]],
-                np.rint(np.median(self.moves[placed[near]], axis=1)),
-            ],
-            axis=1,
-        )
+        around = np.rint(np.median(self.moves[placed[near]], axis=1))
+        before = self.moves[placed[np.maximum(behind - 1, 0)]]
+        return np.stack([before, self.moves[placed[behind]], around], axis=1)
 
     def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """Return by corner, ``(M − N + 1, …)``, the share of a pattern's intensity on the known object."""
         places = self.corners(placed, self.moves[placed]).astype(float)
-        illumination = object_illumination(
-            replace(self.estimate, positions=places, flux=self.estimate.flux[placed])
-        )
-        known = (
-            illumination
-            > self.options.illuminated * np.median(illumination[illumination > 0.1 * illumination.max()])
-        ).astype(np.float32)
+        there = replace(self.estimate, positions=places, flux=self.estimate.flux[placed])
+        illumination = object_illumination(there)
+        usual = np.median(illumination[illumination > 0.1 * illumination.max()])
+        known = (illumination > self.options.illuminated * usual).astype(np.float32)
         window = intensity_of(self.estimate.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover

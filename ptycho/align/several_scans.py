@@ -26,6 +26,7 @@ from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.positions import rotation
 from ptycho.scan.probe import intensity_of
 from ptycho.scan.windows import inner_windows
 
@@ -52,26 +53,18 @@ class PlaceOptions:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a scan on the object of another.
+    """Place of a scan on the object of another."""
 
-    Attributes:
-        centre: ``(2,)`` pixels, about which positions are rotated by ``degrees``, from rows to columns.
-        shift: ``(2,)`` pixels, after that.
-        flux: factor of the amplitude of its probe.
-        clear: the largest C·√n over the rms of all.
-        refined: patterns that determined it; 0: the correlation alone did.
-    """
-
-    centre: np.ndarray
-    shift: np.ndarray
+    centre: np.ndarray  # ``(2,)`` pixels, about which positions are rotated by ``degrees``, rows to columns
+    shift: np.ndarray  # ``(2,)`` pixels, after that
     degrees: float
-    flux: float
-    clear: float
-    refined: int
+    flux: float  # factor of the amplitude of its probe
+    clear: float  # the largest C·√n over the rms of all
+    refined: int  # patterns that determined it; 0: the correlation alone did
 
     def of(self, positions: np.ndarray) -> np.ndarray:
         """Return positions ``(n, 2)`` of the scan on the other's object."""
-        return _turned(positions, self.centre, np.deg2rad(self.degrees)) + self.shift
+        return (positions - self.centre) @ rotation(-self.degrees) + self.centre + self.shift
 
     def finding(self, name: str, other: str, ratio: float, with_flux: bool) -> Finding:
         """Return the decision about this place; ``ratio``: its pixels in one pixel of the object."""
@@ -85,17 +78,11 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Several scans on the object of the largest of them.
+    """Several scans on the object of the largest of them."""
 
-    Attributes:
-        first: the largest.
-        places: of the others; None: its object has nothing in common with that of the first.
-        probes: ``(K, N, N)`` complex64 of each, refined by its patterns alone.
-    """
-
-    first: int
-    places: dict[int, Place | None]
-    probes: dict[int, np.ndarray]
+    first: int  # the largest
+    places: dict[int, Place | None]  # of the others; None: its object has nothing in common with the first
+    probes: dict[int, np.ndarray]  # ``(K, N, N)`` complex64 of each, refined by its patterns alone
 
 
 def with_probe_of_each(beam: Beam, index: np.ndarray, placed: Placed) -> Beam:
@@ -119,7 +106,7 @@ def place_on_the_largest(
     index: np.ndarray,
     refine_probe: bool,
     own_probe: Callable[[Dataset], np.ndarray] | None = None,
-    options: PlaceOptions | None = None,
+    options: PlaceOptions = PlaceOptions(),
 ) -> Placed:
     """Place several scans on the one that has the most patterns.
 
@@ -129,34 +116,29 @@ def place_on_the_largest(
         refine_probe: probes are refined.
         own_probe: initial probe ``(N, N)`` of the patterns of one scan; None: all have that of the first.
     """
-    options = options or PlaceOptions()
     first, *others = np.argsort(-np.bincount(index), kind="stable").tolist()
     parts = {k: data.subset(np.flatnonzero(index == k), 1) for k in (first, *others)}
     if own_probe is not None:
         parts = {k: replace(part, beam=part.beam.with_probe(own_probe(part))) for k, part in parts.items()}
-    units = likelihood_of(parts[first])
+    units, image = likelihood_of(parts[first]), constant_object(parts[first], data.object_size).object
     estimates: dict[int, Estimate] = {}
     places: dict[int, Place | None] = {}
     for k, part in parts.items():
-        start = constant_object(parts[first], data.object_size)
-        start = replace(
-            Estimate.of(part, start.object, normalisation=units.normalisation), flux=part.beam.flux
-        )
-        refine_own = refine_probe and (k == first or own_probe is not None)
+        start = Estimate.of(part, image, normalisation=units.normalisation)
         if own_probe is None and k != first:
             start = replace(start, modes=estimates[first].modes)
         objective = Objective(replace(units, data=part), TrialOptions().prior)
         estimates[k] = fit_from_constant(objective, start, options.steps).estimate
-        if refine_own:
+        if refine_probe and (k == first or own_probe is not None):
             estimates[k] = fit(objective, estimates[k], Refine(), options.probe_steps).estimate
         if k != first:
-            places[k] = place_scan(estimates[first], objective.likelihood, estimates[k], options)
+            places[k] = _place_scan(estimates[first], objective.likelihood, estimates[k], options)
     beams = {k: estimate.beam(data.photon_scale, units.normalisation) for k, estimate in estimates.items()}
     return Placed(first, places, {k: beam.probe for k, beam in beams.items()})
 
 
-def place_scan(
-    known: Estimate, likelihood: ScanLikelihood, own: Estimate, options: PlaceOptions | None = None
+def _place_scan(
+    known: Estimate, likelihood: ScanLikelihood, own: Estimate, options: PlaceOptions
 ) -> Place | None:
     """Return where a scan lies on the object of another; None: the objects have nothing in common.
 
@@ -164,7 +146,6 @@ def place_scan(
         known: object and probe of the other; own: those of this scan, both ``(M, M)`` on one canvas.
         likelihood: of the patterns of this scan at their nominal positions, in the units of both estimates.
     """
-    options = options or PlaceOptions()
     masks = [illuminated(object_illumination(estimate), options.illuminated) for estimate in (known, own)]
     one, two = (_details(s.projection, m, options.smooth) for s, m in zip((known, own), masks, strict=True))
     shift, clear = correlate(one, two, masks[0], masks[1], options.overlap)
@@ -226,18 +207,11 @@ def _overlap(
     one: np.ndarray, two: np.ndarray, masks: list[np.ndarray], shift: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the illuminated pixels of both images, ``two`` moved by a whole ``shift (2,)``."""
-    rows, cols = np.nonzero(masks[1])
-    there = rows + shift[0], cols + shift[1]
-    inside = np.all(
-        [(place >= 0) & (place < side) for place, side in zip(there, one.shape, strict=True)], axis=0
-    )
-    inside[inside] = masks[0][there[0][inside], there[1][inside]]
-    return one[there[0][inside], there[1][inside]], two[rows[inside], cols[inside]]
-
-
-def _turned(positions: np.ndarray, centre: np.ndarray, angle: float) -> np.ndarray:
-    c, s = np.cos(angle), np.sin(angle)
-    return (positions - centre) @ np.array([[c, s], [-s, c]]) + centre
+    own = np.argwhere(masks[1])
+    there = own + shift
+    inside = ((there >= 0) & (there < one.shape)).all(axis=1)
+    inside[inside] = masks[0][tuple(there[inside].T)]
+    return one[tuple(there[inside].T)], two[tuple(own[inside].T)]
 
 
 def _refined(

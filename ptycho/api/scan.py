@@ -18,7 +18,8 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
-from ptycho.preparation.prepare import ScanGeometry, blocks_of, interpret
+from ptycho.preparation.marks import blocks_of
+from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.room import check_room
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset

@@ -90,7 +90,9 @@ def _rounded(place: np.ndarray, why: str, warning: str | None) -> Centre:
 def _above_background(mean: np.ndarray, good: np.ndarray, options: CentreOptions) -> np.ndarray:
     """Return m, ``(H, W)`` from zero up, smoothed until the beam does not fall apart."""
     for width in options.smoothings:
-        smooth = _smooth(mean, good, width)
+        weight = gaussian_filter(good.astype(float), width, mode="constant")
+        total = gaussian_filter(np.where(good, mean, 0.0), width, mode="constant")
+        smooth = np.where(weight > 1e-3, total / np.maximum(weight, 1e-3), 0)
         intensity = np.maximum(smooth - np.percentile(smooth[good], options.background), 0)
         _, held = _areas(intensity, good, _beam_intensity(intensity[good]) / 2)
         if held.max(initial=0) >= options.whole * held.sum():
@@ -121,13 +123,6 @@ def _areas(intensity: np.ndarray, good: np.ndarray, level: float) -> tuple[np.nd
     """Label connected areas above a level from 1 in ``(H, W)``; sum the intensity of each on good pixels."""
     areas, _ = label(intensity > level, np.ones((3, 3)))
     return areas, np.bincount(areas.ravel(), np.where(good, intensity, 0).ravel())[1:]
-
-
-def _smooth(mean: np.ndarray, good: np.ndarray, width: float) -> np.ndarray:
-    """Return a Gaussian mean over good pixels; zero where there are none near."""
-    weight = gaussian_filter(good.astype(float), width, mode="constant")
-    total = gaussian_filter(np.where(good, mean, 0.0), width, mode="constant")
-    return np.where(weight > 1e-3, total / np.maximum(weight, 1e-3), 0)
 
 
 def _symmetry(

@@ -15,8 +15,7 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
-from ptycho.preparation.dark_frames import dark_frames
-from ptycho.preparation.geometry import isolated, place_on_object
+from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
@@ -36,10 +35,7 @@ FEWEST = 3  # patterns: one or two leave the object and the beam open
 
 
 def make_dataset(
-    scan: ScanGeometry,
-    config: ScanRunConfig,
-    scratch: Path,
-    advance: Advance = silent,
+    scan: ScanGeometry, config: ScanRunConfig, scratch: Path, advance: Advance = silent
 ) -> tuple[ScanGeometry, Dataset, list[Finding]]:
     """Return the scan with its usable frames alone, their patterns in groups, and the findings.
 
@@ -47,9 +43,8 @@ def make_dataset(
     whose window is wider than the detector, what of P arrives on it): amplitudes of the object are against
     that. Patterns are copied to a nameless file in ``scratch``.
     """
-    findings: list[Finding] = []
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
-    findings += scan.decisions[len(usual.decisions) :]
+    findings = list(scan.decisions[len(usual.decisions) :])
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
     if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
         log.warning("%s: %.2g %% of the intensity", findings[-1], 100 * lost)
@@ -57,11 +52,9 @@ def make_dataset(
     kept = _usable(scan, patterns, config.data, findings)
     modes, why = choose_probe(scan, config.probe, config.run)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    measured = measured_power(modes, scan.fresnel, good)
-    modes = np.sqrt(some.statistics.mean_energy / measured) * modes
     findings.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    modes = modes.astype(np.complex64)
-    beam = Beam(modes, _on_the_object(scan.positions[kept]))
+    scale = np.sqrt(some.statistics.mean_energy / measured_power(modes, scan.fresnel, good))
+    beam = Beam((scale * modes).astype(np.complex64), _on_the_object(scan.positions[kept]))
     data = Dataset(
         amplitudes=some,
         beam=beam,
@@ -77,8 +70,7 @@ def make_dataset(
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
     findings.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
-    corners, size = place_on_object(usual.positions[kept], scan.N)
-    usual = replace(usual, frames=usual.frames[kept], positions=corners, object_size=size)
+    usual = replace(usual, frames=usual.frames[kept]).place(usual.positions[kept])
     return usual, data, findings
 
 
@@ -109,27 +101,24 @@ def _with_tiling(data: Dataset) -> Dataset:
     if not data.tiles:
         return data
     singletons = np.arange(len(data.positions), dtype=np.int32)[:, None]
-    singles = replace(
-        data, groups=singletons, region_size=smallest_region(data.positions, singletons, data.N)
-    )
+    region_size = smallest_region(data.positions, singletons, data.N)
+    singles = replace(data, groups=singletons, region_size=region_size)
     return replace(data, stated_tiling=singles.tiling)
 
 
 def map_positions(scan: ScanGeometry, data: Dataset, matrix: np.ndarray) -> tuple[ScanGeometry, Dataset]:
     """Return a scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
-    corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
-    scan = replace(scan, positions=corners, object_size=size)
-    return scan, at_positions(data, data.positions.astype(float) @ matrix.T)
+    moved = at_positions(data, data.positions.astype(float) @ matrix.T)
+    return scan.place(scan.positions @ matrix.T), moved
 
 
 def place_patterns(
     scan: ScanGeometry, data: Dataset, positions: np.ndarray
 ) -> tuple[ScanGeometry, Dataset, np.ndarray]:
     """Return the scan and its patterns at other positions ``(J, 2)``, and their common shift in pixels."""
-    corners, size = place_on_object(positions, scan.N)
-    scan = replace(scan, positions=corners, object_size=size)
     placed = at_positions(data, positions)
-    return scan, placed, np.rint((placed.positions - positions).mean(axis=0)).astype(int)
+    shift = np.rint((placed.positions - positions).mean(axis=0)).astype(int)
+    return scan.place(positions), placed, shift
 
 
 def at_positions(data: Dataset, positions: np.ndarray) -> Dataset:
@@ -155,7 +144,13 @@ def _usable(
     """Return indices of the patterns that saw the beam and are not far from all others."""
     dark = dark_frames(patterns, scan.detector.good_pixels, config.dark_frames)
     if dark.any():
-        findings.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
+        energies = patterns.statistics.energies
+        first = ", ".join(map(str, scan.frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
+        share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
+        why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
+        findings.append(Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why))
+        if dark.mean() > 0.01:
+            log.warning("%s", findings[-1])
     alone = np.zeros(len(dark), bool)
     alone[isolated(scan.positions)] = True
     if alone.any():
@@ -165,15 +160,46 @@ def _usable(
     return kept
 
 
-def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
-    """Return the finding on frames without beam, ``dark (J,)``; warn if they are more than 1 % of all."""
-    first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
-    share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
-    why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
-    finding = Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why)
-    if dark.mean() > 0.01:
-        log.warning("%s", finding)
-    return finding
+def dark_frames(patterns: Patterns, good: np.ndarray, below: float, contrast: float = 4.0) -> np.ndarray:
+    """Return the patterns ``(J,)`` that saw no beam: their intensity is low, and not where the beam is.
+
+    An opaque part of the sample absorbs most of the beam as well; what is left still lies where the beam is.
+    Where the shutter was closed, what is left (noise, a background) is as bright beside the beam as in it.
+
+    Args:
+        patterns: amplitudes ``(J, N, N)``, zero where not ``good (N, N)``.
+        below: share of the median energy; only patterns with less are tested.
+        contrast: of the mean pattern's beam over its surround, below which only empty patterns are dark.
+    """
+    statistics = patterns.statistics
+    energies = statistics.energies
+    dark = energies == 0
+    suspects = np.flatnonzero((energies < below * np.median(energies)) & ~dark)
+    beam = _brightest(statistics.mean_intensity, good)
+    beside = good & ~beam
+    ordinary = _contrast(statistics.mean_intensity, beam, beside)
+    if ordinary < contrast:
+        return dark
+    for index in suspects:
+        pattern = np.square(patterns[index : index + 1][0], dtype=np.float64)
+        dark[index] = _contrast(pattern, beam, beside) < np.sqrt(ordinary)
+    return dark
+
+
+def _brightest(mean: np.ndarray, good: np.ndarray, share: float = 0.9, most: float = 0.5) -> np.ndarray:
+    """Return the fewest pixels ``(N, N)`` with a ``share`` of the intensity, ``most`` of the good at most."""
+    intensity = np.where(good, mean, 0).ravel()
+    order = np.argsort(intensity)[::-1]
+    count = int(np.searchsorted(np.cumsum(intensity[order]), share * intensity.sum())) + 1
+    chosen = np.zeros(intensity.size, bool)
+    chosen[order[: min(count, max(1, int(most * good.sum())))]] = True
+    return chosen.reshape(mean.shape)
+
+
+def _contrast(pattern: np.ndarray, beam: np.ndarray, beside: np.ndarray) -> float:
+    """Return the intensity of an average pixel in the beam, over that of one beside it."""
+    dim = pattern[beside].mean() if beside.any() else 0
+    return float(pattern[beam].mean() / dim) if dim > 0 else np.inf
 
 
 def choose_probe(scan: ScanGeometry, probe: ProbeConfig, run: str | None) -> tuple[np.ndarray, str]:
@@ -195,12 +221,8 @@ def choose_probe(scan: ScanGeometry, probe: ProbeConfig, run: str | None) -> tup
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"
     modes = masked(scan.probe[np.argsort(-power)], probe)
-    check(
-        modes[0].any(),
-        "probe.mask_diameter_px",
-        probe.mask_diameter_px,
-        "larger: the probe lies outside",
-    )
+    inside = bool(modes[0].any())
+    check(inside, "probe.mask_diameter_px", probe.mask_diameter_px, "larger: the probe lies outside")
     return modes, several if len(power) > 1 else "the file's"
 
 
@@ -218,9 +240,8 @@ def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace 
         return None
     setting = f"solver.slices={'null' if solver.slices is None else solver.slices}"
     if scan.fresnel is not None:
-        raise ConfigError(
-            f"{setting}: the patterns are a near field, whose object is thin; set solver.slices=1"
-        )
+        thin = "the patterns are a near field, whose object is thin"
+        raise ConfigError(f"{setting}: {thin}; set solver.slices=1")
     pixel, wavelength = _lengths(scan, setting)
     if thickness is None:
         thickness = 2.5 * pixel[0] * pixel[1] / wavelength

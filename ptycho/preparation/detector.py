@@ -13,45 +13,23 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """Map of a frame ``(H, W)`` to amplitudes ``(N, N)``.
+    """Map of a frame ``(H, W)`` to amplitudes ``(N, N)``."""
 
-    Attributes:
-        centre: (row, col) of the zero frequency in the oriented frame, whole pixels.
-        N: side of the pattern; ``bin``: pixels of the frame summed to one of it, per axis.
-        good: ``(H, W)`` bool of the frame as stored.
-        dark, flat: ``(H, W)`` or None.
-        domain: what the frames hold.
-        gain: units of an intensity per photon; 1 for counts.
-        corner: frames have the zero frequency at sample 0, and are brought to the middle first.
-        transpose, flip_rows, flip_cols: the orientation.
-    """
-
-    centre: tuple[int, int]
-    N: int
-    bin: int
-    good: np.ndarray
-    dark: np.ndarray | None
+    centre: tuple[int, int]  # (row, col) of the zero frequency in the oriented frame, whole pixels
+    N: int  # side of the pattern
+    bin: int  # pixels of the frame summed to one of it, per axis
+    good: np.ndarray  # ``(H, W)`` bool of the frame as stored
+    dark: np.ndarray | None  # ``(H, W)``, as flat
     flat: np.ndarray | None
-    domain: str
-    gain: float
-    corner: bool
+    domain: str  # what the frames hold
+    gain: float  # units of an intensity per photon; 1 for counts
+    corner: bool  # frames have the zero frequency at sample 0, and are brought to the middle first
     transpose: bool
     flip_rows: bool
     flip_cols: bool
 
     def amplitudes(self, frames: np.ndarray) -> np.ndarray:
         """Return ``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read."""
-        intensity = self._intensity(frames)
-        cut = self._cut(np.where(self.good, intensity, 0))
-        return np.sqrt(self._summed(cut)).astype(np.float32)
-
-    @property
-    def good_pixels(self) -> np.ndarray:
-        """Mask ``(N, N)`` bool: pixels on the detector, made of good pixels alone."""
-        return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
-
-    def _intensity(self, frames: np.ndarray) -> np.ndarray:
-        """Photons, or what stands for them, ``(K, H, W)`` float64; what is negative is zero."""
         values = frames.astype(np.float64)
         if self.domain == "amplitude":
             values = np.square(np.maximum(values, 0))
@@ -59,7 +37,14 @@ class Detector:
             values = values - self.dark
         if self.flat is not None:
             values = values / np.where(self.flat > 0, self.flat, 1)
-        return np.maximum(values / self.gain, 0)
+        photons = np.maximum(values / self.gain, 0)  # or what stands for them
+        cut = self._cut(np.where(self.good, photons, 0))
+        return np.sqrt(self._summed(cut)).astype(np.float32)
+
+    @property
+    def good_pixels(self) -> np.ndarray:
+        """Mask ``(N, N)`` bool: pixels on the detector, made of good pixels alone."""
+        return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
 
     def oriented(self, frames: np.ndarray) -> np.ndarray:
         """Return frames ``(…, H, W)`` as the positions see them."""
@@ -67,14 +52,7 @@ class Detector:
 
     def _cut(self, frames: np.ndarray, outside: float = 0) -> np.ndarray:
         """The window of side ``N·bin`` around the centre; ``outside`` beyond the frame."""
-        frames, side = self.oriented(frames), self.N * self.bin
-        starts = [c - side // 2 for c in self.centre]
-        shape = frames.shape[-2:]
-        before = [max(0, -s) for s in starts]
-        after = [max(0, s + side - n) for s, n in zip(starts, shape, strict=True)]
-        frames = np.pad(frames, [(0, 0), *zip(before, after, strict=True)], constant_values=outside)
-        row, col = (s + b for s, b in zip(starts, before, strict=True))
-        return frames[:, row : row + side, col : col + side]
+        return window_of(self.oriented(frames), self.centre, self.N * self.bin, outside)
 
     def _summed(self, cut: np.ndarray) -> np.ndarray:
         """Sums over ``bin × bin`` pixels, so aligned that sample ``N//2`` holds the centre's pixel."""
@@ -82,6 +60,19 @@ class Detector:
         if b == 1:
             return cut
         return cut.reshape(len(cut), self.N, b, self.N, b).sum(axis=(2, 4))
+
+
+def window_of(images: np.ndarray, centre: tuple[int, int], side: int, outside: float = 0) -> np.ndarray:
+    """Return ``(K, side, side)`` of images ``(K, H, W)``, with pixel ``centre`` at ``side//2``.
+
+    Beyond the images it is ``outside``.
+    """
+    starts = [c - side // 2 for c in centre]
+    before = [max(0, -s) for s in starts]
+    after = [max(0, s + side - n) for s, n in zip(starts, images.shape[-2:], strict=True)]
+    images = np.pad(images, [(0, 0), *zip(before, after, strict=True)], constant_values=outside)
+    row, col = (s + b for s, b in zip(starts, before, strict=True))
+    return images[:, row : row + side, col : col + side]
 
 
 def oriented(

@@ -9,7 +9,9 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
+from ptycho.preparation.detector import window_of
 from ptycho.readers.raw_scan import UNITS
+from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, waves_of
 
@@ -151,11 +153,9 @@ def other_unit(stated: np.ndarray, pixel: PixelSize, side: int) -> str:
     likely = [unit for unit, size in UNITS.items() if size is not None and low <= step * size <= high]
     if pixel.metres is None and 0.2 <= step <= side:
         likely.append("px")
-    return (
-        f"are they in {' or '.join(likely)}? set data.unit={likely[0]}"
-        if likely
-        else "set the right data.unit="
-    )
+    if not likely:
+        return "set the right data.unit="
+    return f"are they in {' or '.join(likely)}? set data.unit={likely[0]}"
 
 
 def _step(positions: np.ndarray) -> float:
@@ -174,6 +174,53 @@ def place_on_object(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
     """
     corners = shift_to_margin(positions, 1)
     return corners, even_side(N + int(np.ceil(corners.max())) + 1)
+
+
+def place_scans(
+    positions: np.ndarray,
+    index: np.ndarray,
+    N: int,
+    shared: str,
+    findings: list[Finding],
+    fewest: int = 5,
+    between: int = 8,
+) -> np.ndarray:
+    """Return positions ``(J, 2)`` in object pixels of several scans, shifted by whole pixels.
+
+    Scans that share the probe alone are of different objects: they lie beside each other. Those of one object
+    stay where their files place them, unless they do not overlap: then their middles coincide.
+
+    Args:
+        index: ``(J,)``, which scan a pattern belongs to.
+        shared: ``object``, ``probe`` or ``both``.
+        findings: decisions, to which that about the places is added.
+        fewest: patterns of each scan, at least.
+        between: pixels between scans of different objects.
+
+    Raises:
+        ConfigError: a scan has too few patterns.
+    """
+    scans, counts = np.unique(index, return_counts=True)
+    if len(scans) < 2 or counts.min() < fewest:
+        raise ConfigError(
+            f"data.shared={shared}: the scans have {', '.join(map(str, counts))} patterns that are used; "
+            f"must be at least {fewest} of each of two (data.drop, data.stride and data.frames count through "
+            "all files)"
+        )
+    lows, highs = (np.array([f(positions[index == k], axis=0) for k in scans]) for f in (np.min, np.max))
+    if shared == "probe":
+        columns = int(np.ceil(np.sqrt(len(scans))))
+        cells = np.stack(np.divmod(np.arange(len(scans)), columns), axis=1)
+        shifts = cells * (np.ceil(np.max(highs - lows)) + N + between) - np.floor(lows)
+        placement = "beside each other: they are of different objects"
+    else:
+        apart = ((lows > highs[0] + N) | (highs + N < lows[0])).any(axis=1)
+        middles = (lows + highs) / 2
+        shifts = np.where(apart[:, None], np.rint(middles[0] - middles), 0.0)
+        placement = "by the positions of the files"
+        placement += "; those that do not overlap with the first, middle on middle" if apart.any() else ""
+    findings.append(Finding("scans", " + ".join(map(str, counts)) + " patterns", f"placed {placement}"))
+    return positions + shifts[np.searchsorted(scans, index)]
 
 
 def remove_common_fraction(positions: np.ndarray, unit: str, tolerance: float = 1e-3) -> np.ndarray:
@@ -229,14 +276,9 @@ def resampled_probe(
 
 def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
     """Modes ``(K, N, N)`` with the far field of ``probe (K, h, w)``, cut or padded about frequency zero."""
-    sides = probe.shape[-2:]
-    far = far_field(probe)
-    starts = [max(0, n // 2 - N // 2) for n in sides]
-    far = far[:, starts[0] : starts[0] + N, starts[1] : starts[1] + N]
-    before = [max(0, N // 2 - n // 2) for n in sides]
-    after = [N - b - n for b, n in zip(before, far.shape[1:], strict=True)]
-    far = np.pad(far, [(0, 0), *zip(before, after, strict=True)])
-    return waves_of(far * (N / np.sqrt(sides[0] * sides[1])))
+    height, width = probe.shape[-2:]
+    far = window_of(far_field(probe), (height // 2, width // 2), N)
+    return waves_of(far * (N / np.sqrt(height * width)))
 
 
 def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
@@ -248,9 +290,8 @@ def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant
 
     axes = [side // 2 + (np.arange(N) - N // 2) * step for side in probe.shape[-2:]]
     grid = np.meshgrid(*axes, indexing="ij")
-    return np.stack([map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe]).astype(
-        np.complex64
-    )
+    modes = [map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe]
+    return np.stack(modes).astype(np.complex64)
 
 
 def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:

@@ -5,7 +5,6 @@ Pixels that are left out are reported with their share of the intensity, and fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
-from ptycho.preparation.marks import clipped, find_marks, lost_frames
+from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
 from ptycho.readers.mask_file import read_mask
 from ptycho.readers.raw_scan import RawScan
@@ -22,21 +21,13 @@ from ptycho.scan.finding import Finding
 
 @dataclass(eq=False)
 class Pixels:
-    """State of the pixels so far.
+    """State of the pixels so far."""
 
-    Attributes:
-        good: ``(H, W)`` bool, as stored.
-        mean: mean intensity of the inspected frames, ``(H, W)``, from zero up.
-        lowest: numbers below it are marks, in any frame.
-        noise: standard deviation of read noise that was seen below zero, in the patterns' own numbers.
-        why: what is bad, in words; decisions: for the log.
-    """
-
-    good: np.ndarray
-    mean: np.ndarray
-    noise: float = 0.0
-    lowest: float = -np.inf
-    why: list[str] = field(default_factory=list)
+    good: np.ndarray  # ``(H, W)`` bool, as stored
+    mean: np.ndarray  # mean intensity of the inspected frames, ``(H, W)``, from zero up
+    noise: float = 0.0  # standard deviation of read noise seen below zero, in the patterns' own numbers
+    lowest: float = -np.inf  # numbers below it are marks, in any frame
+    why: list[str] = field(default_factory=list)  # what is bad, in words
     decisions: list[Finding] = field(default_factory=list)
 
     def drop(self, bad: np.ndarray, what: str, key: str) -> None:
@@ -49,25 +40,19 @@ class Pixels:
         held = f"{bad.sum()} {what}, {100 * share:.2g} % of the intensity"
         self.why.append(f"{held} ({key})")
         if share > 0.01:
-            text = f"bad pixels: {held}, masked; if they are valid, {key}"
-            self.decisions.append(Finding.warning(text))
+            self.decisions.append(Finding.warning(f"bad pixels: {held}, masked; if they are valid, {key}"))
 
 
-def find_good_pixels(
-    raw: RawScan, config: DataConfig, sample: np.ndarray, name_frames: Callable[[np.ndarray], None]
-) -> Pixels:
-    """Return the good pixels, from ``sample (K, H, W)``, some frames in the file's own numbers.
-
-    Args:
-        name_frames: raises with the numbers of all frames that lack some of the pixels ``good (H, W)``.
+def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sample: np.ndarray) -> Pixels:
+    """Return the good pixels, from ``sample (K, H, W)``, of some of ``frames (J,)``, as the file has them.
 
     Raises:
-        ConfigError: no pixel is good, all are dark, or their numbers cannot be counted.
+        ConfigError: frames lack good pixels, none is good, all are dark, or numbers cannot be counted.
     """
     good, why = _stated(raw, config)
     good, why = _without_marks(sample, raw.patterns.dtype, good, why)
     if np.any(~np.isfinite(sample) & good) or lost_frames(find_marks(sample, raw.patterns.dtype), good).any():
-        name_frames(good)
+        refuse_unusable(raw, frames, good)
     numbers = np.where(good, sample, 0)
     intensity = np.square(np.maximum(numbers, 0)) if raw.domain == "amplitude" else numbers
     pixels = Pixels(good, np.maximum(intensity.mean(axis=0), 0), why=why)
@@ -132,8 +117,7 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
             "subtracted? read patterns with the background, and the background by data.keys.dark"
         )
     pixels.drop(negative.bad, "below zero", "data.negative=noise keeps them")
-    pixels.noise = negative.sigma
-    pixels.lowest = negative.lowest
+    pixels.noise, pixels.lowest = negative.sigma, negative.lowest
     if negative.noisy:
         why = (
             f"{negative.noisy} pixels have numbers below zero, which scatter about it; the pixels stay, and "
@@ -162,9 +146,7 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
 def _refuse_nothing(pixels: Pixels, count: int) -> None:
     """Raise where no pixel is good, or the good ones are dark."""
     if not pixels.good.any():
-        reasons = ", ".join(pixels.why)
-        raise ConfigError(
-            f"mask: no pixel is good ({reasons}); is it inverted? turn it over where it is stored"
-        )
+        remedy = "is it inverted? turn it over where it is stored"
+        raise ConfigError(f"mask: no pixel is good ({', '.join(pixels.why)}); {remedy}")
     if not pixels.mean[pixels.good].any():
         raise ConfigError(f"patterns: dark, all values of the {count} inspected patterns are zero")

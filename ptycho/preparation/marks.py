@@ -21,6 +21,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.preparation.pixels import repeated
 from ptycho.readers.frames import listed
+from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
 BITS = (10, 12, 14, 16, 20, 24)  # of converters whose ends are known in wider numbers
@@ -64,24 +65,18 @@ def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.1) -> np
 class FrameCheck:
     """Check of all frames, as they are read, for what cannot be used.
 
-    Attributes:
-        dtype: of the file's numbers.
-        good: ``(H, W)``, pixels that count.
-        lowest: numbers below it are marks.
-        saturation: numbers from it on are saturated; None: unknown.
-        marked, saturated: ``(H, W)``, pixels that hold such numbers in some frame.
-        among: indices of frames that hold such numbers and are not unusable.
-        unusable: indices of frames that lack many of the good pixels, or hold NaN or infinity in some.
-        pixels: ``(H, W)``, those that unusable frames lack; ``finite``: they hold marks, not NaN or infinity.
+    Masks ``(H, W)``: pixels that in some frame are ``marked`` or ``saturated``, and the ``pixels`` that
+    unusable frames lack.
     """
 
-    dtype: np.dtype
-    good: np.ndarray
-    lowest: float = -np.inf
-    saturation: float | None = None
-    among: list[int] = field(default_factory=list)
+    dtype: np.dtype  # of the file's numbers
+    good: np.ndarray  # ``(H, W)``, pixels that count
+    lowest: float = -np.inf  # numbers below it are marks
+    saturation: float | None = None  # numbers from it on are saturated; None: unknown
+    among: list[int] = field(default_factory=list)  # frames that hold such numbers and are not unusable
+    # frames that lack many of the good pixels, or hold NaN or infinity in some
     unusable: list[int] = field(default_factory=list)
-    finite: bool = True
+    finite: bool = True  # unusable frames hold marks, not NaN or infinity
 
     def __post_init__(self) -> None:
         self.marked, self.saturated, self.pixels = (np.zeros_like(self.good) for _ in range(3))
@@ -130,3 +125,18 @@ class FrameCheck:
         some, more = listed(self.among)
         why = f"{', '.join(reasons)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
         return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)
+
+
+def refuse_unusable(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
+    """Raise ConfigError that names all ``frames (J,)`` which lack pixels ``good (H, W)``, if any do."""
+    check = FrameCheck(raw.patterns.dtype, good)
+    for part in blocks_of(raw, len(frames)):
+        check.add(frames[part], raw.patterns.read(frames[part]))
+    check.refuse()
+
+
+def blocks_of(raw: RawScan, count: int, block_bytes: int = 2**25) -> list[slice]:
+    """Return ``count`` frames in slices of at most ``block_bytes`` in double precision."""
+    height, width = raw.patterns.shape[1:]
+    step = max(1, block_bytes // (height * width * 8))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]

@@ -28,27 +28,20 @@ import numpy as np
 from scipy.ndimage import uniform_filter
 
 from ptycho.config import ConfigError
-from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
+from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.preparation.geometry import PixelSize, interpolated
-from ptycho.preparation.window import Window, WindowOptions, fast_side
 from ptycho.readers.raw_scan import RawScan
 
 
 @dataclass(frozen=True)
 class NearField:
-    """The lengths of a scan.
-
-    Attributes:
-        energy_eV, distance_m: of the photons, z12.
-        pitch_m: p·b, (row, col).
-        source_distance_m: z01; None: a parallel beam.
-    """
+    """The lengths of a scan."""
 
     energy_eV: float
-    distance_m: float
-    pitch_m: tuple[float, float]
-    source_distance_m: float | None = None
+    distance_m: float  # z12
+    pitch_m: tuple[float, float]  # p·b, (row, col)
+    source_distance_m: float | None = None  # z01; None: a parallel beam
 
     @property
     def magnification(self) -> float:
@@ -81,11 +74,9 @@ class NearField:
     @property
     def way(self) -> str:
         """Description of the lengths and their source, for the log."""
-        beam = "a parallel beam (data.source_distance_m: none)"
-        if self.source_distance_m is not None:
-            beam = (
-                f"{self.source_distance_m:.4g} m behind the source, magnified {self.magnification:.4g} times"
-            )
+        beam, source = "a parallel beam (data.source_distance_m: none)", self.source_distance_m
+        if source is not None:
+            beam = f"{source:.4g} m behind the source, magnified {self.magnification:.4g} times"
         numbers = " × ".join(f"{number:.4g}" for number in dict.fromkeys(self.fresnel.numbers))
         return (
             f"{beam}, effective distance {self.effective_distance_m:.4g} m, λz/dx² = {numbers}; "
@@ -121,34 +112,6 @@ def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataC
     assert raw.energy_eV is not None and raw.distance_m is not None and pitch is not None
     binned = config.bin * pitch[0], config.bin * pitch[1]
     return NearField(raw.energy_eV, raw.distance_m, binned, config.source_distance_m)
-
-
-def near_field_window(
-    near: NearField, detector: tuple[int, ...], b: int, options: WindowOptions = WindowOptions()
-) -> Window:
-    """Return the window of the whole detector ``(H, W)``, its middle in the middle, with a margin."""
-    whole = max(2 * (-(-(n - n // 2) // b)) for n in detector)
-    most = min(2 * int(options.padded * max(detector) / b / 2), LARGEST_N)
-    N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
-    beside = (N - whole) // 2
-    why = (
-        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside it, "
-        "which scatter into it; set data.N to change it"
-    )
-    return Window(N, why, aliasing(near, N))
-
-
-def aliasing(near: NearField, N: int) -> str | None:
-    """Return a warning where the transfer function turns by more than π from sample to sample."""
-    if not near.fresnel.aliases(N):
-        return None
-    wider = 2 * math.ceil(max(near.fresnel.numbers) / 2)
-    remedy = f"data.N={wider}, or " if wider <= LARGEST_N else ""
-    return (
-        f"near field: λz/dx² = {max(near.fresnel.numbers):.4g} is more than the window's {N} pixels, so "
-        "that the transfer function of free space is not sampled and fine structure is wrong; "
-        f"{remedy}data.bin=2 helps, and so far away data.physics=far_field may be right"
-    )
 
 
 def probe_in_window(

@@ -71,24 +71,20 @@ def find_gain(
         findings.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
         return config.gain
     if raw.domain == "counts" and not pixels.noise:
-        findings += [] if raw.flat is None else [_uneven(raw.flat[pixels.good])]
+        if raw.flat is not None:
+            flat = raw.flat[pixels.good]
+            spread = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
+            why = f"divided by a flat field, {spread}, they are not quite Poisson's"
+            findings.append(Finding("photon gain", "1 on average", why))
         return 1.0
     gain = _stated_gain(raw, sample, pixels)
     if gain.value is None:
         why = f"{gain.why}; patterns are not taken as counts; set data.gain=… if they are"
         findings.append(Finding("photon gain", "unknown", why))
     else:
-        findings.append(
-            Finding("photon gain", f"{gain.value:.6g}", f"{gain.why}; set data.gain=… to change it")
-        )
+        why = f"{gain.why}; set data.gain=… to change it"
+        findings.append(Finding("photon gain", f"{gain.value:.6g}", why))
     return gain.value
-
-
-def _uneven(flat: np.ndarray) -> Finding:
-    """Return the finding on counts that were divided by a flat field ``(n,)`` of the good pixels."""
-    spread = 100 * float(np.std(flat) / np.mean(flat))
-    why = f"divided by a flat field, ± {spread:.2g} % from pixel to pixel, they are not quite Poisson's"
-    return Finding("photon gain", "1 on average", why)
 
 
 def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
@@ -98,12 +94,9 @@ def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
     if raw.dark is not None or raw.flat is not None:
         return Gain(None, "a dark or flat field changes the intensities")
     intensity = np.square(sample) if raw.domain == "amplitude" else sample
-    gain = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
+    stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
+    rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
+    gain = photon_gain(intensity, pixels.good, 8 * rounding)
     if gain.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
         return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
     return gain
-
-
-def _rounding(dtype: np.typing.DTypeLike) -> float:
-    """Relative, of numbers of a dtype."""
-    return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0

@@ -40,11 +40,7 @@ class Gain(NamedTuple):
 
 
 def photon_gain(
-    intensities: np.ndarray,
-    good: np.ndarray,
-    precision: float = 1e-6,
-    most: int = 2**22,
-    stray: float = 1e-3,
+    intensities: np.ndarray, good: np.ndarray, precision: float = 1e-6, most: int = 2**22, stray: float = 1e-3
 ) -> Gain:
     """Return the gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
 

@@ -17,6 +17,7 @@ dead         always zero where its neighbours are bright; of wider gaps, whole r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import binary_dilation, find_objects, label, median_filter
@@ -41,21 +42,13 @@ class DefectOptions:
     beam_share: float = 0.01  # with this share of the intensity
 
 
-@dataclass(frozen=True, eq=False)
-class Negative:
-    """Meaning of numbers below zero.
+class Negative(NamedTuple):
+    """Meaning of numbers below zero."""
 
-    Attributes:
-        bad: ``(H, W)`` bool, pixels that are marked, or wrong.
-        noisy: pixels whose numbers below zero are noise.
-        sigma: standard deviation of the noise, in the patterns' own numbers; 0: there is none.
-        lowest: numbers below it are errors, in any frame.
-    """
-
-    bad: np.ndarray
-    noisy: int
-    sigma: float
-    lowest: float
+    bad: np.ndarray  # ``(H, W)`` bool, pixels that are marked, or wrong
+    noisy: int  # pixels whose numbers below zero are noise
+    sigma: float  # standard deviation of the noise, in the patterns' own numbers; 0: there is none
+    lowest: float  # numbers below it are errors, in any frame
 
 
 def classify_negative(
@@ -101,9 +94,8 @@ def outlying_pixels(
     """
     size, mode = 2 * options.reach + 1, "wrap" if wrap else "nearest"
     around = median_filter(fill_bad_pixels(mean, good), size=size, mode=mode)
-    bright = mean > np.maximum(
-        around + options.hot_sigmas * np.sqrt(around + 1), options.hot_times * (around + 1)
-    )
+    scatter = around + options.hot_sigmas * np.sqrt(around + 1)
+    bright = mean > np.maximum(scatter, options.hot_times * (around + 1))
     return good & bright, good & (mean == 0) & (around > options.dead_photons)
 
 
@@ -122,17 +114,12 @@ def dark_gaps(
     gaps = _rectangles(quanta, usable & (quanta == 0), options.dead_photons * len(intensity))
     for axis in (0, 1):
         lines = quanta.sum(axis=1 - axis)
-        for start, stop in _runs(lines == 0):
-            beside = lines[[start - 1, stop]] if start > 0 and stop < len(lines) else np.zeros(2)
-            if beside.min() > max(options.gap_photons, options.gap_share * lines.max()):
-                gaps[(slice(start, stop), slice(None))[:: 1 - 2 * axis]] = True
+        for (run,) in find_objects(label(lines == 0)[0]):
+            inside = run.start > 0 and run.stop < len(lines)
+            beside = min(lines[run.start - 1], lines[run.stop]) if inside else 0.0
+            if beside > max(options.gap_photons, options.gap_share * lines.max()):
+                gaps[(run, slice(None))[:: 1 - 2 * axis]] = True
     return (np.fft.ifftshift(gaps) if wrap else gaps) & good
-
-
-def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """First and past-the-last index of each run of True in ``flags (n,)``."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(int)))
-    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 def _rectangles(intensity: np.ndarray, dark: np.ndarray, bright: float) -> np.ndarray:
@@ -166,17 +153,13 @@ def hot_pixels(
     mean = frames.mean(axis=0, dtype=float)
     share = mean / max(mean[good].sum(), np.finfo(float).tiny)
     for row, col in np.argwhere(hot):
-        near = _distance((row, col), centre, good.shape, wrap) <= options.beam_pixels
+        apart = np.abs(np.subtract((row, col), centre))
+        apart = np.minimum(apart, good.shape - apart) if wrap else apart
+        near = apart.max() <= options.beam_pixels
         low, middle, high = np.percentile(_excess(frames, good, row, col, wrap, options.reach), (16, 50, 84))
         steady = (high - low) / 2 <= options.steady * middle
         hot[row, col] = steady and not (near and share[row, col] > options.beam_share)
     return hot
-
-
-def _distance(pixel: tuple[int, int], centre: tuple[int, int], shape: tuple[int, ...], wrap: bool) -> int:
-    """Return rows or columns between two pixels, whichever are more; over the edges with ``wrap``."""
-    apart = np.abs(np.subtract(pixel, centre))
-    return int((np.minimum(apart, shape - apart) if wrap else apart).max())
 
 
 def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool, reach: int) -> np.ndarray:

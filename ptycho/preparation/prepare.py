@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,7 @@ from ptycho.config import check
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.files.file_array import FileArray
-from ptycho.preparation.detector import (
-    Detector,
-    turn_axes,
-)
+from ptycho.preparation.detector import Detector, turn_axes
 from ptycho.preparation.geometry import (
     PixelSize,
     check_scanned,
@@ -26,6 +22,7 @@ from ptycho.preparation.geometry import (
     isolated,
     object_pixel,
     place_on_object,
+    place_scans,
     positions_in_pixels,
     remove_common_fraction,
     resampled_probe,
@@ -33,7 +30,7 @@ from ptycho.preparation.geometry import (
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import find_good_pixels
-from ptycho.preparation.marks import FrameCheck
+from ptycho.preparation.marks import FrameCheck, blocks_of
 from ptycho.preparation.near_field import (
     NearField,
     looks_like_near_field,
@@ -42,9 +39,7 @@ from ptycho.preparation.near_field import (
     probe_in_window,
 )
 from ptycho.preparation.numbers import SampleOptions, find_gain, find_numbers, repeated_frames
-from ptycho.preparation.pattern_window import pattern_side, zero_frequency
-from ptycho.preparation.several_scans import place_scans
-from ptycho.preparation.window import finer_pixels
+from ptycho.preparation.window import finer_pixels, pattern_side, zero_frequency
 from ptycho.preparation.zingers import Zingers
 from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
@@ -53,38 +48,23 @@ from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 @dataclass(frozen=True, eq=False)
 class ScanGeometry:
-    """Interpretation of a raw scan.
+    """Interpretation of a raw scan."""
 
-    Attributes:
-        raw: the scan, its patterns still in its file.
-        detector: how a frame becomes a pattern.
-        frames: ``(J,)`` indices of the frames that are used.
-        pixel: of the object.
-        positions: ``(J, 2)`` float64, top-left samples in object pixels, from 1 px up.
-        object_size: side of the object.
-        probe: modes ``(K, N, N)`` complex64, or None.
-        mean: mean intensity of some frames, ``(H, W)``, as stored.
-        counts: squares of the amplitudes are photons.
-        decisions: for the log and for ``metrics.json``.
-        lowest, saturation: numbers below and from there on that a good pixel never holds, in the file's own.
-        near_field: the lengths of a near field; None: the patterns are a far field.
-        mends_zingers: single pixels of single frames that are far above all around them are replaced.
-    """
-
-    raw: RawScan
-    detector: Detector
-    frames: np.ndarray
-    pixel: PixelSize
-    positions: np.ndarray
-    object_size: int
-    probe: np.ndarray | None
-    mean: np.ndarray
-    counts: bool
-    decisions: tuple[Finding, ...]
-    near_field: NearField | None = None
+    raw: RawScan  # the scan, its patterns still in its file
+    detector: Detector  # how a frame becomes a pattern
+    frames: np.ndarray  # ``(J,)`` indices of the frames that are used
+    pixel: PixelSize  # of the object
+    positions: np.ndarray  # ``(J, 2)`` float64, top-left samples in object pixels, from 1 px up
+    object_size: int  # side of the object
+    probe: np.ndarray | None  # modes ``(K, N, N)`` complex64
+    mean: np.ndarray  # mean intensity of some frames, ``(H, W)``, as stored
+    counts: bool  # squares of the amplitudes are photons
+    decisions: tuple[Finding, ...]  # for the log and for ``metrics.json``
+    near_field: NearField | None = None  # the lengths of a near field; None: the patterns are a far field
+    # Numbers below and from there on that a good pixel never holds, in the file's own.
     lowest: float = -np.inf
     saturation: float | None = None
-    mends_zingers: bool = True
+    mends_zingers: bool = True  # single pixels of single frames, far above all around them, are replaced
 
     @property
     def fresnel(self) -> Fresnel | None:
@@ -123,6 +103,11 @@ class ScanGeometry:
         rest = tuple(finding if old.what == finding.what else old for old in self.decisions)
         return replace(self, pixel=pixel, decisions=rest)
 
+    def place(self, positions: np.ndarray) -> ScanGeometry:
+        """Return the scan with its frames at positions ``(J, 2)`` in object pixels, of any origin."""
+        corners, size = place_on_object(positions, self.N)
+        return replace(self, positions=corners, object_size=size)
+
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
         """Return amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
@@ -139,7 +124,7 @@ class ScanGeometry:
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
         check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
-        zingers = Zingers.begin(self.N) if self.counts and self.mends_zingers else None
+        zingers = Zingers(self.N) if self.counts and self.mends_zingers else None
         for part in blocks_of(self.raw, len(self.frames), block_bytes):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
@@ -163,21 +148,6 @@ def _scan_index(raw: RawScan, frames: np.ndarray) -> np.ndarray:
     return np.zeros(len(frames), int) if raw.scan_index is None else raw.scan_index[frames]
 
 
-def blocks_of(raw: RawScan, count: int, block_bytes: int = 2**25) -> list[slice]:
-    """Return ``count`` frames in slices of at most ``block_bytes`` in double precision."""
-    height, width = raw.patterns.shape[1:]
-    step = max(1, block_bytes // (height * width * 8))
-    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
-
-
-def _name_frames(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
-    """Raise with the numbers of all ``frames (J,)`` that cannot be used, if any of them cannot."""
-    check = FrameCheck(raw.patterns.dtype, good)
-    for part in blocks_of(raw, len(frames)):
-        check.add(frames[part], raw.patterns.read(frames[part]))
-    check.refuse()
-
-
 def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = SampleOptions()) -> ScanGeometry:
     """Determine how a scan is read, from the file, the configuration, and a sample of its frames.
 
@@ -192,7 +162,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     check_scanned(places)
     domain, inspected, sample = find_numbers(raw, config, frames, findings, sampling)
     findings += map(Finding.warning, repeated_frames(sample, inspected))
-    pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
+    pixels = find_good_pixels(raw, config, frames, sample)
     good, mean = pixels.good, pixels.mean
     findings += pixels.decisions
     gain = find_gain(raw, config, sample, pixels, findings)
@@ -208,35 +178,25 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     if near is None and config.N is None and gain is not None:
         finer = finer_pixels(mean / gain, good, N)
         findings += [] if finer is None else [finer]
-    detector = _detector(raw, config, stored, N, good, domain, gain)
+    turning, corner = (config.transpose, config.flip_rows, config.flip_cols), raw.zero_frequency == "corner"
+    centre, flat = turn_axes(stored, good.shape, *turning), raw.flat
+    detector = Detector(centre, N, config.bin, good, raw.dark, flat, domain, gain or 1.0, corner, *turning)
     pixel, why = _pixel(raw, config, pitch, N, near)
     findings.append(Finding("object pixel", pixel.text, why))
     if pixel.metres is not None and config.electrons_keV is not None:
         angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
-        findings.append(
-            Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span")
-        )
+        why = "λ/(2·pixel), half of what N pixels span"
+        findings.append(Finding("detector", f"to {angle:.4g} mrad", why))
     hint = magnification_hint(near, doubt is not None)
     positions = _positions(raw, config, frames, places, pixel, N * config.bin, hint, findings)
     if config.shared is not None:
         positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, findings)
+    decisions, limits = tuple(findings), (pixels.lowest, config.saturation, config.zingers)
+    counts = gain is not None
     return ScanGeometry(
-        raw,
-        detector,
-        frames,
-        pixel,
-        corners,
-        size,
-        probe,
-        mean,
-        gain is not None,
-        tuple(findings),
-        near,
-        pixels.lowest,
-        config.saturation,
-        config.zingers,
+        raw, detector, frames, pixel, corners, size, probe, mean, counts, decisions, near, *limits
     )
 
 
@@ -262,37 +222,8 @@ def _placed(raw: RawScan, frames: np.ndarray, offset: int) -> tuple[np.ndarray, 
     return frames[there], raw.positions[inside[there]]
 
 
-def _detector(
-    raw: RawScan,
-    config: DataConfig,
-    centre: tuple[int, int],
-    N: int,
-    good: np.ndarray,
-    domain: str,
-    gain: float | None,
-) -> Detector:
-    """How the frames become patterns; ``centre`` and ``good (H, W)`` are those of the frames as stored."""
-    turning = config.transpose, config.flip_rows, config.flip_cols
-    return Detector(
-        turn_axes(centre, good.shape, *turning),
-        N,
-        config.bin,
-        good,
-        raw.dark,
-        raw.flat,
-        domain,
-        gain or 1.0,
-        raw.zero_frequency == "corner",
-        *turning,
-    )
-
-
 def _probe(
-    raw: RawScan,
-    config: DataConfig,
-    pixel: PixelSize,
-    N: int,
-    findings: list[Finding],
+    raw: RawScan, config: DataConfig, pixel: PixelSize, N: int, findings: list[Finding]
 ) -> np.ndarray | None:
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
@@ -329,11 +260,7 @@ def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float
 
 
 def _pixel(
-    raw: RawScan,
-    config: DataConfig,
-    pitch: tuple[float, float] | None,
-    N: int,
-    near: NearField | None,
+    raw: RawScan, config: DataConfig, pitch: tuple[float, float] | None, N: int, near: NearField | None
 ) -> tuple[PixelSize, str]:
     """Of the object, and why."""
     if near is not None:
@@ -406,7 +333,6 @@ def _positions(
         )
         findings.append(Finding.warning(text))
     span = np.ptp(positions, axis=0)
-    findings.append(
-        Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(filter(None, why)))
-    )
+    size = f"{span[0]:.1f} × {span[1]:.1f} object pixels"
+    findings.append(Finding("positions", size, ", ".join(filter(None, why))))
     return positions

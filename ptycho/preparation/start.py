@@ -30,21 +30,15 @@ ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values 
 class Start:
     """An earlier result in the pixels of a scan.
 
-    Attributes:
-        object: ``(S, S)`` complex64; zero where the earlier run had none.
-        probe: modes ``(K, N, N)`` complex64, of any scale.
-        positions: ``(J, 2)`` float64, top-left samples on ``object`` of all frames that the scan uses.
-        finding: what was taken.
-        opr_modes, opr_weights: ``(K', N, N)`` and ``(J, K')`` of a probe that varies, the weights of frames
-            that the earlier run did not use being zero; None: it does not.
-        model: what the earlier run's solver selected, as its findings say; empty: unknown.
+    ``opr_modes (K', N, N)`` and ``opr_weights (J, K')`` are those of a probe that varies, the weights of
+    frames that the earlier run did not use being zero; None: it does not.
     """
 
-    object: np.ndarray
-    probe: np.ndarray
-    positions: np.ndarray
-    finding: Finding
-    model: Mapping[str, str] = field(default_factory=dict)
+    object: np.ndarray  # ``(S, S)`` complex64; zero where the earlier run had none
+    probe: np.ndarray  # modes ``(K, N, N)`` complex64, of any scale
+    positions: np.ndarray  # ``(J, 2)`` float64, top-left samples on ``object`` of all frames in use
+    finding: Finding  # what was taken
+    model: Mapping[str, str] = field(default_factory=dict)  # what the solver selected; empty: unknown
     opr_modes: np.ndarray | None = None
     opr_weights: np.ndarray | None = None
 
@@ -60,10 +54,8 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
     """
     file = product_file(path)
     if not file.is_file():
-        raise ConfigError(
-            f"start={path}: there is no {file}; name the folder of a finished run on a measured scan, or a "
-            "product.h5"
-        )
+        remedy = "name the folder of a finished run on a measured scan, or a product.h5"
+        raise ConfigError(f"start={path}: there is no {file}; {remedy}")
     product = _product(path, file)
     ratio = _ratio(path, product, scan)
     image, probe = product.values["object"], product.values["probe"]
@@ -91,7 +83,9 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
     value += f"OPR modes: {len(varied)}, " if len(varied) else ""
     value += f"positions of {len(here)} of {len(corners)} patterns{resampled}"
     finding = Finding("start", value, f"from {file}; the scan is not aligned again")
-    start = Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))
+    names = _findings(file.parent)
+    model = {name.removeprefix(SOLVER): value for name, value in names.items() if name.startswith(SOLVER)}
+    start = Start(image.astype(np.complex64), modes, corners, finding, model)
     if product.opr_weights is None:
         return start
     weights = np.zeros((len(corners), len(varied)), np.complex64)
@@ -125,9 +119,8 @@ def _ratio(path: str, product: Placement, scan: ScanGeometry) -> float:
     if theirs is None or ours is None:
         who = "its object pixel is unknown" if theirs is None else "the object pixel of the scan is unknown"
         keys = " ".join(f"{key}=…" for key in scan.pixel.missing)
-        raise ConfigError(
-            f"start={path}: {who}, that of the other is not" + (f"; set {keys}" if keys else "")
-        )
+        remedy = f"; set {keys}" if keys else ""
+        raise ConfigError(f"start={path}: {who}, that of the other is not{remedy}")
     ratios = np.array(theirs) / ours
     if abs(ratios[0] / ratios[1] - 1) > 0.01 or not 0.1 < ratios[0] < 10:
         raise ConfigError(
@@ -170,12 +163,6 @@ def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
     words = " ".join(findings.get(name, "") for name in names).split()
     pairs = (word.removeprefix("data.").partition("=") for word in words)
     return replace(config, **{key: parse_json(value) for key, _, value in pairs})
-
-
-def _model(folder: Path) -> dict[str, str]:
-    """Return what the solver of a run selected, by the names of its findings; empty if no file has it."""
-    names = _findings(folder)
-    return {name.removeprefix(SOLVER): value for name, value in names.items() if name.startswith(SOLVER)}
 
 
 def _findings(folder: Path) -> dict[str, str]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptycho.preparation.prepare import ScanGeometry, blocks_of
+from ptycho.preparation.marks import blocks_of
+from ptycho.preparation.prepare import ScanGeometry
 
 
 def raster_of(positions: np.ndarray) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Which window of the detector becomes a pattern: all of it, and unmeasured pixels where it ends.
+"""Which window of the detector becomes a pattern: its middle, and all of it, and unmeasured pixels beside it.
 
     N·b ≥ 2·max(c, n − c)    for rows and columns: n pixels, the zero frequency at c, b × b summed to one
 
@@ -8,6 +8,7 @@ not square or has an odd side. What the window holds beyond the detector has no 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config import ConfigError
+from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
+from ptycho.preparation.centre import find_centre
+from ptycho.preparation.detector import oriented
+from ptycho.preparation.near_field import NearField
+from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
 
@@ -36,6 +42,73 @@ class Window(NamedTuple):
     N: int
     why: str
     warning: str | None
+
+
+def zero_frequency(
+    raw: RawScan, config: DataConfig, mean: np.ndarray, good: np.ndarray, findings: list[Finding]
+) -> tuple[int, int]:
+    """Return (row, col) of the zero frequency of ``mean (H, W)``, as stored or its corner in the middle."""
+    if config.near_field:
+        middle = mean.shape[0] // 2, mean.shape[1] // 2
+        why = "the detector's; a near field has no zero frequency"
+        why += ", and data.zero_frequency no meaning" if config.zero_frequency else ""
+        findings.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
+        return middle
+    zero, centre = raw.zero_frequency, raw.stated_centre()
+    if centre is None:
+        measured = find_centre(mean, good)
+        centre, why = _centre_of_probe(raw, (measured.row, measured.col), measured.why)
+        findings += [] if measured.warning is None else [Finding.warning(measured.warning)]
+    elif isinstance(zero, tuple):
+        why = "stated"
+    else:
+        why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
+        why += ": in the corner, shifted to the centre" if zero == "corner" else ""
+    if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
+        raise ConfigError(
+            f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"
+        )
+    if config.transpose or config.flip_rows or config.flip_cols:
+        why += "; in the frame as stored, before reorientation"
+    findings.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
+    return centre
+
+
+def _centre_of_probe(raw: RawScan, measured: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
+    """The middle, where the file's probe is as large as a frame and the beam is seen a pixel off at most."""
+    shape = raw.patterns.shape[1:]
+    middle = shape[0] // 2, shape[1] // 2
+    alike = raw.probe is not None and raw.probe.shape[1:] == shape
+    if alike and measured != middle and max(abs(s - m) for s, m in zip(measured, middle, strict=True)) <= 1:
+        seen = f"{why}: row {measured[0]}, column {measured[1]}"
+        return middle, f"the centre of the window, as in the probe of the file; {seen}"
+    return measured, why
+
+
+def pattern_side(
+    raw: RawScan,
+    config: DataConfig,
+    centre: tuple[int, int],
+    mean: np.ndarray,
+    near: NearField | None,
+    findings: list[Finding],
+) -> int:
+    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``.
+
+    It is determined on the frame as stored, so that N does not depend on the orientation: in a flipped frame
+    of even size the first row or column is one pixel too late, and the pattern's first one is bad.
+    """
+    if config.N is not None:
+        doubt = None if near is None else aliasing(near, config.N)
+        window = Window(config.N, f"data.N, {config.bin} × {config.bin} pixels each", doubt)
+    elif near is None:
+        upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
+        window = whole_detector(upright, centre, config.bin)
+    else:
+        window = near_field_window(near, mean.shape, config.bin)
+    findings.append(Finding("N", str(window.N), window.why))
+    findings += [] if window.warning is None else [Finding.warning(window.warning)]
+    return window.N
 
 
 def whole_detector(
@@ -64,6 +137,34 @@ def whole_detector(
         narrow = _of_most_intensity(mean, centre, b, N, share)
         why += f"; {100 * share:.1f} % of the intensity is within data.N={narrow}" if narrow < N else ""
     return Window(N, f"{why}; set data.N to change it", None)
+
+
+def near_field_window(
+    near: NearField, detector: tuple[int, ...], b: int, options: WindowOptions = WindowOptions()
+) -> Window:
+    """Return the window of the whole detector ``(H, W)``, its middle in the middle, with a margin."""
+    whole = max(2 * (-(-(n - n // 2) // b)) for n in detector)
+    most = min(2 * int(options.padded * max(detector) / b / 2), LARGEST_N)
+    N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
+    beside = (N - whole) // 2
+    why = (
+        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside it, "
+        "which scatter into it; set data.N to change it"
+    )
+    return Window(N, why, aliasing(near, N))
+
+
+def aliasing(near: NearField, N: int) -> str | None:
+    """Return a warning where the transfer function turns by more than π from sample to sample."""
+    if not near.fresnel.aliases(N):
+        return None
+    wider = 2 * math.ceil(max(near.fresnel.numbers) / 2)
+    remedy = f"data.N={wider}, or " if wider <= LARGEST_N else ""
+    return (
+        f"near field: λz/dx² = {max(near.fresnel.numbers):.4g} is more than the window's {N} pixels, so "
+        "that the transfer function of free space is not sampled and fine structure is wrong; "
+        f"{remedy}data.bin=2 helps, and so far away data.physics=far_field may be right"
+    )
 
 
 def finer_pixels(

@@ -7,7 +7,7 @@ window is smooth from pixel to pixel, so that no object causes such a pixel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import maximum_filter
@@ -35,24 +35,16 @@ class ZingerLimits:
 
 @dataclass(eq=False)
 class Zingers:
-    """The most photons of each pixel, as amplitudes are copied block by block.
+    """The most photons of each pixel of ``N × N``, as amplitudes are copied block by block."""
 
-    Attributes:
-        first, second: the largest and the next amplitude of each pixel ``(N, N)``, of different patterns.
-        where: ``(N, N)``, the pattern of the largest.
-        limits: numbers of photons from which a pixel is a zinger; count: number of patterns added.
-    """
+    N: int
+    limits: ZingerLimits = ZingerLimits()
+    count: int = 0  # of the patterns added
 
-    first: np.ndarray
-    second: np.ndarray
-    where: np.ndarray
-    limits: ZingerLimits = field(default_factory=ZingerLimits)
-    count: int = 0
-
-    @classmethod
-    def begin(cls, N: int) -> Zingers:
-        """Return the value before any pattern is added, of ``N × N`` pixels."""
-        return cls(np.zeros((N, N), np.float32), np.zeros((N, N), np.float32), np.zeros((N, N), np.int64))
+    def __post_init__(self) -> None:
+        # the largest and the next amplitude of each pixel, of different patterns; the pattern of the largest
+        self.first, self.second = np.zeros((2, self.N, self.N), np.float32)
+        self.where = np.zeros((self.N, self.N), np.int64)
 
     def add(self, block: np.ndarray) -> None:
         """Add the next amplitudes ``(K, N, N)``; values that are not finite are ignored."""
@@ -77,7 +69,10 @@ class Zingers:
         replaced = {}
         for pattern in np.unique(self.where[candidates]):
             amplitudes = copy[pattern : pattern + 1][0]
-            mine = self._isolated(amplitudes, candidates & (self.where == pattern))
+            photons = np.square(amplitudes, dtype=float)
+            around = maximum_filter(photons, footprint=AROUND, mode="constant")
+            alone = self.limits.exceeds(photons, self.limits.neighbours, around)
+            mine = np.argwhere(candidates & (self.where == pattern) & alone)
             if len(mine):
                 copy[pattern : pattern + 1] = _mended(amplitudes, mine, good)[None]
                 replaced[int(pattern)] = len(mine)
@@ -86,12 +81,6 @@ class Zingers:
         why = "single pixels of single frames far above all around them; each has the mean of its neighbours"
         value = f"{sum(replaced.values())} pixels of {len(replaced)} frames"
         return Finding("zingers", value, f"{why}; data.zingers=false keeps them")
-
-    def _isolated(self, amplitudes: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """Return the candidates ``(n, 2)`` that are far above their neighbours in one pattern ``(N, N)``."""
-        photons = np.square(amplitudes, dtype=float)
-        around = maximum_filter(photons, footprint=AROUND, mode="constant")
-        return np.argwhere(candidates & self.limits.exceeds(photons, self.limits.neighbours, around))
 
 
 def _mended(amplitudes: np.ndarray, pixels: np.ndarray, good: np.ndarray) -> np.ndarray:

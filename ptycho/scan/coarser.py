@@ -46,6 +46,8 @@ class Coarser:
         """Return a probe ``(N', N')`` of the coarser scan, its far field zero outside; ``(N, N)``."""
         N, side = self.fine.N, self.data.N
         low = N // 2 - side // 2
+        if side == N:  # nothing was cut off
+            return probe
         return waves_of(np.pad(far_field(probe), (low, N - side - low)))
 
     def finer_object(self, image: np.ndarray, sigma: float = 0.7) -> np.ndarray:

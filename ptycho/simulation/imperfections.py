@@ -66,8 +66,7 @@ def draw_variation(probe: np.ndarray, share: float, rng: np.random.Generator) ->
 
     ``Q = F⁻¹[iφ F P]``, φ with amounts and axes drawn, less what lies along P, with the norm ``share ‖P‖``.
     """
-    row, col = frequencies(len(probe))
-    rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
+    rho, theta = _in_the_pupil(probe)
     turned = theta - rng.uniform(0, 2 * np.pi)
     terms = rho**2, rho**2 * np.cos(2 * turned), (3 * rho**3 - 2 * rho) * np.cos(turned)
     phase = sum(amount * term for amount, term in zip(rng.normal(size=3), terms, strict=True))
@@ -97,11 +96,10 @@ def draw_gaps(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator)
     """Draw a mask ``(N, N)`` bool, False between modules: N/16 to N/4 from the centre, on either side."""
     good = np.ones((N, N), bool)
     starts = N // 2 + rng.integers(N // 16, N // 4, 2)
-    for axis, (width, start, mirrored) in enumerate(
-        zip((gap_rows, gap_columns), starts, rng.random(2) < 0.5, strict=True)
-    ):
-        lines = np.arange(start, start + width)
-        np.moveaxis(good, axis, 0)[N - lines if mirrored else lines] = False
+    mirrored = rng.random(2) < 0.5
+    for axis, width in enumerate((gap_rows, gap_columns)):
+        lines = np.arange(starts[axis], starts[axis] + width)
+        np.moveaxis(good, axis, 0)[N - lines if mirrored[axis] else lines] = False
     return good
 
 
@@ -115,19 +113,12 @@ def draw_faults(N: int, bad: int, hot: int, rng: np.random.Generator) -> tuple[n
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """Counter of the photons.
+    """Counter of the photons."""
 
-    Attributes:
-        good: ``(N, N)`` bool, pixels that work; the others read nothing.
-        glow: ``(N, N)`` or a number: counts that are there in every pattern, of pixels that shine.
-        background: counts per pixel, on average, from elsewhere.
-        saturation: counts that no pixel exceeds; None: there is no limit.
-    """
-
-    good: np.ndarray
-    glow: np.ndarray | float = 0.0
-    background: float = 0.0
-    saturation: int | None = None
+    good: np.ndarray  # ``(N, N)`` bool, pixels that work; the others read nothing
+    glow: np.ndarray | float = 0.0  # ``(N, N)`` or a number: counts in every pattern, of pixels that shine
+    background: float = 0.0  # counts per pixel, on average, from elsewhere
+    saturation: int | None = None  # counts that no pixel exceeds; None: there is no limit
 
     def counts(
         self, expected: np.ndarray, rng: np.random.Generator, elsewhere: np.random.Generator | None
@@ -176,8 +167,7 @@ def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Gener
     Zernike's terms, ``(N, N)``; that of coma moves the probe little. Source: Born & Wolf, Principles of
     Optics, 9.2.
     """
-    row, col = frequencies(len(probe))
-    rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
+    rho, theta = _in_the_pupil(probe)
     turned = rng.uniform(0, 2 * np.pi, 2)
     astigmatism = rho**2 * np.cos(2 * (theta - turned[0]))
     coma = (3 * rho**3 - 2 * rho) * np.cos(theta - turned[1])
@@ -187,6 +177,12 @@ def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Gener
 def pupil_edge(probe: np.ndarray, share: float = 0.99) -> float:
     """Return the radius, in cycles per pixel, with a ``share`` of the energy of ``F P (N, N)``."""
     return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), share) / 2 / len(probe)
+
+
+def _in_the_pupil(probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ρ and θ of the frequencies of a probe, both ``(N, N)``."""
+    row, col = frequencies(len(probe))
+    return np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
 
 
 def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:

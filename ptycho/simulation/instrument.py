@@ -42,18 +42,18 @@ def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Genera
 def true_modes(config: ProbeConfig, N: int, wrong: Imperfections) -> np.ndarray:
     """Return the incoherent modes of a probe, ``(K, N, N)`` complex64; together they have its power."""
     probe = make_probe(config, N)
-    if wrong.modes == 1:
-        return probe[None]
     return incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence).astype(np.complex64)
 
 
 def true_flux(rms: float, seed: int, role: str, image: np.ndarray) -> np.ndarray | None:
     """Return the flux of each pattern, one on average, ``(J,)``, of images ``image (J,)``; None: all one."""
+    if not rms:
+        return None
     flux = np.ones(len(image))
     for i in np.unique(image):
         mine = image == i
         flux[mine] = draw_flux(int(mine.sum()), rms, stream(_seed(seed, role, i), "flux"))
-    return flux if rms else None
+    return flux
 
 
 def true_detector(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ from ptycho.config import check
 from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.config.schema import Even, Integer, Number, key, settings
 from ptycho.config.waves import FreeSpace, wavelength_m
+from ptycho.scan.coarser import central
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
@@ -85,10 +86,9 @@ class ScanSettings:
 
     def __post_init__(self) -> None:
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
-        thick, thickness = self.slices > 1, self.slice_thickness_m
-        check(
-            thick == (thickness is not None), "slice_thickness_m", thickness, "stated with slices=2 or more"
-        )
+        thickness = self.slice_thickness_m
+        stated = (self.slices > 1) == (thickness is not None)
+        check(stated, "slice_thickness_m", thickness, "stated with slices=2 or more")
         turns, lag = self.path == "snake", self.imperfections.backlash_px
         check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
@@ -99,37 +99,21 @@ class ScanSettings:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLike:
-    """A sample under a moving probe, in front of a detector.
+    """A sample under a moving probe, in front of a detector."""
 
-    Attributes:
-        sample: S, ``(qM, qM)`` complex128; slices of a thick one, ``(L, qM, qM)``.
-        probe: ``(N, N)`` complex, of any scale; or incoherent modes ``(K, N, N)``.
-        positions: ``(J, 2)`` float64, top-left samples of the patches in coarse pixels, inside the object.
-        oversampling: q.
-        nphotons: mean of the patterns' sums.
-        good: ``(N, N)`` bool, pixels that work; the others read nothing.
-        hot: ``(N, N)`` bool, pixels that shine.
-        flux: ``(J,)``, of each pattern, one on average; None: the same in all.
-        background: counts per pixel, on average, from elsewhere.
-        point_spread_px: standard deviation of the detector's point spread.
-        saturation: counts that no pixel exceeds; None: there is no limit.
-        between: from one slice to the next, in coarse pixels.
-        drift: Q, ``(N, N)`` complex, by which the first mode changes over the scan; None: it does not.
-    """
-
-    sample: np.ndarray
-    probe: np.ndarray
-    positions: np.ndarray
-    oversampling: int
-    nphotons: float
-    good: np.ndarray
-    hot: np.ndarray
-    flux: np.ndarray | None = None
-    background: float = 0.0
-    point_spread_px: float = 0.0
-    saturation: int | None = None
-    between: FreeSpace | None = None
-    drift: np.ndarray | None = None
+    sample: np.ndarray  # S, ``(qM, qM)`` complex128; slices of a thick one, ``(L, qM, qM)``
+    probe: np.ndarray  # ``(N, N)`` complex, of any scale; or incoherent modes ``(K, N, N)``
+    positions: np.ndarray  # ``(J, 2)`` float64, top-left samples of the patches in coarse pixels
+    oversampling: int  # q
+    nphotons: float  # mean of the patterns' sums
+    good: np.ndarray  # ``(N, N)`` bool, pixels that work; the others read nothing
+    hot: np.ndarray  # ``(N, N)`` bool, pixels that shine
+    flux: np.ndarray | None = None  # ``(J,)``, of each pattern, one on average; None: the same in all
+    background: float = 0.0  # counts per pixel, on average, from elsewhere
+    point_spread_px: float = 0.0  # standard deviation of the detector's point spread
+    saturation: int | None = None  # counts that no pixel exceeds; None: there is no limit
+    between: FreeSpace | None = None  # from one slice to the next, in coarse pixels
+    drift: np.ndarray | None = None  # Q, ``(N, N)``, by which the first mode changes; None: it does not
 
     def __post_init__(self) -> None:
         last = self.sample.shape[-1] / self.oversampling - self.N
@@ -149,7 +133,7 @@ class MeasuredLike:
         Of slices their product.
         """
         side, q = self.sample.shape[-1], self.oversampling
-        return np.fft.ifft2(np.fft.ifftshift(_crop_far(_far(self._slices.prod(axis=0)), side // q))) / q**2
+        return np.fft.ifft2(np.fft.ifftshift(central(_far(self._slices.prod(axis=0)), side // q))) / q**2
 
     @property
     def _slices(self) -> np.ndarray:
@@ -203,7 +187,7 @@ class MeasuredLike:
             wave *= first[part]
             for layer in others:
                 wave[:] = layer[part] * np.fft.ifft2(transfer * np.fft.fft2(wave))
-        return np.abs(_crop_far(_far(waves), N) / (q**2 * N)) ** 2
+        return np.abs(central(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator, most: int = 2**21) -> Iterator[np.ndarray]:
         """Yield the measured photons in blocks ``(n, N, N)`` of ``dtype``, ``most`` fine pixels each."""
@@ -218,9 +202,8 @@ class MeasuredLike:
     def expected(self, chosen: slice) -> np.ndarray:
         """Return the expected photons of some patterns, ``(n, N, N)``: λ without background."""
         counts = self.scale * self.intensities(self.positions[chosen], self.times[chosen])
-        return spread_and_scale(
-            counts, None if self.flux is None else self.flux[chosen], self.point_spread_px
-        )
+        flux = None if self.flux is None else self.flux[chosen]
+        return spread_and_scale(counts, flux, self.point_spread_px)
 
     @cached_property
     def _sampled(self) -> np.ndarray:
@@ -254,8 +237,7 @@ def simulate_measured_like(
     positions = path - path.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
     good, hot = draw_faults(N, settings.bad_pixels, settings.hot_pixels, settings.rng("detector"))
-    wrong, seed = settings.imperfections, settings.seed
-    share = wrong.probe_variation
+    wrong, seed, share = settings.imperfections, settings.seed, settings.imperfections.probe_variation
     modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
     gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     rng, L, between = settings.rng("sample"), settings.slices, None
@@ -318,17 +300,15 @@ def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarr
     return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1)
 
 
-def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """Return a square grid ``(count, 2)``, row by row, each position moved by up to a third of the step."""
-    grid = np.stack(np.divmod(np.arange(count), row_of(count)), axis=1).astype(float)
-    return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
+def jittered_grid(count: int, step: float, rng: np.random.Generator, snake: bool = False) -> np.ndarray:
+    """Return a square grid ``(count, 2)``, row by row, each position moved by up to a third of the step.
 
-
-def snake(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """Return a jittered grid ``(count, 2)`` whose every second row is scanned backwards."""
+    ``snake``: every second row is scanned backwards.
+    """
     width = row_of(count)
     rows, cols = np.divmod(np.arange(count), width)
-    grid = np.stack([rows, np.where(rows % 2, width - 1 - cols, cols)], axis=1).astype(float)
+    cols = np.where(rows % 2, width - 1 - cols, cols) if snake else cols
+    grid = np.stack([rows, cols], axis=1).astype(float)
     return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
 
 
@@ -345,7 +325,7 @@ SAMPLES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
     "fermat": fermat_spiral,
     "jittered": jittered_grid,
-    "snake": snake,
+    "snake": partial(jittered_grid, snake=True),
 }
 """Kind to function: (positions, step, rng) → ``(positions, 2)`` of any origin, in coarse pixels."""
 
@@ -355,14 +335,8 @@ def _far(waves: np.ndarray) -> np.ndarray:
     return np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))
 
 
-def _crop_far(far: np.ndarray, side: int) -> np.ndarray:
-    """The central ``(…, side, side)``: zero frequency at n//2 before, at side//2 after."""
-    start = far.shape[-1] // 2 - side // 2
-    return far[..., start : start + side, start : start + side]
-
-
 def _pad_far(far: np.ndarray, side: int) -> np.ndarray:
-    """The adjoint of :func:`_crop_far`."""
+    """The adjoint of :func:`~ptycho.scan.coarser.central`."""
     before = side // 2 - far.shape[-1] // 2
     after = side - far.shape[-1] - before
     return np.pad(far, [(0, 0)] * (far.ndim - 2) + [(before, after)] * 2)

@@ -30,13 +30,10 @@ from ptycho.simulation.measured_like import PATHS, MeasuredLike, make_sample
 class NearFieldScan(MeasuredLike):
     """A sample that is moved through a wide wave in front of a detector.
 
-    Attributes:
-        sample: S, complex128, ``margin`` pixels larger than the object on every side.
-        probe: D, ``(W, W)`` complex128.
-        fresnel: the way from the sample to the detector.
+    ``sample`` is S, ``margin`` pixels larger than the object on every side; ``probe`` is D ``(W, W)``.
     """
 
-    fresnel: Fresnel
+    fresnel: Fresnel  # the way from the sample to the detector
 
     @property
     def N(self) -> int:

@@ -34,13 +34,11 @@ def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndar
     return cropped / cropped.max()
 
 
-def amplitude_to_phase(amplitude: np.ndarray) -> np.ndarray:
-    """Return a smooth phase of ``amplitude (…)``, ``φ = sin(π(a − ½))``: −1 to 1 rad for a in [0, 1]."""
-    return np.sin(np.pi * (amplitude - 0.5))
-
-
 def make_object(config: LinesObject, size: int, set_phi: bool, rng: np.random.Generator) -> np.ndarray:
-    """Return one object ``a·exp(iφ)``, φ = 0 unless ``set_phi``; ``(size, size)`` complex64."""
+    """Return one object ``a·exp(iφ)``, ``φ = sin(π(a − ½))`` or, unless ``set_phi``, 0.
+
+    ``(size, size)`` complex64.
+    """
     amplitude = line_amplitude(size, config.n_lines, rng)
-    phase = amplitude_to_phase(amplitude) if set_phi else np.zeros_like(amplitude)
+    phase = np.sin(np.pi * (amplitude - 0.5)) if set_phi else np.zeros_like(amplitude)
     return (amplitude * np.exp(1j * phase)).astype(np.complex64)

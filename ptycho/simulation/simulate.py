@@ -41,9 +41,8 @@ def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.
         role: ``train``, ``val`` or ``test``; decides the pitch of the groups.
         rngs: one generator for each image; used for its jitter only.
     """
-    grid, groups = nested_grid(
-        config.size, config.N, config.gridsize, config.offset, config.outer_pitch(role)
-    )
+    pitch = config.outer_pitch(role)
+    grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
     positions, jitter = [], config.scan.jitter
     for rng in rngs:
         moved = grid + (rng.uniform(-jitter, jitter, grid.shape) if jitter else 0.0)
@@ -111,9 +110,8 @@ def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dat
     n_images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}[role]
     limit = {"train": config.max_groups_train, "val": config.train.val_groups, "test": None}[role]
     rngs = {s: [child_rng(config.seed, role, i, s) for i in range(n_images)] for s in STREAMS}
-    objects = np.stack(
-        [make_object(config.object, config.size, config.set_phi, rng) for rng in rngs["object"]]
-    )
+    drawn = (make_object(config.object, config.size, config.set_phi, rng) for rng in rngs["object"])
+    objects = np.stack(list(drawn))
     scan = make_scan(config, role, n_images, rngs["jitter"])
     scan = scan.select(draw_groups(len(scan.groups), limit, rngs["draw"][0]))
     amplitudes = np.empty((len(scan.positions), config.N, config.N), np.float32)

@@ -62,17 +62,15 @@ class Truth:
 
 def truth_of(scan: MeasuredLike) -> Truth:
     """Return the truth of a scan that was simulated."""
-    count, N = len(scan.positions), scan.N
+    drift = None if scan.drift is None else (np.sqrt(scan.scale) * scan.drift[None]).astype(np.complex64)
     return Truth(
-        probe=scan.photon_probe.reshape(-1, N, N).astype(np.complex64),
+        probe=scan.photon_probe.reshape(-1, scan.N, scan.N).astype(np.complex64),
         positions=scan.positions,
-        flux=np.ones(count) if scan.flux is None else scan.flux,
+        flux=np.ones(len(scan.positions)) if scan.flux is None else scan.flux,
         background=float(scan.background),
         hot=scan.hot,
-        opr_modes=None
-        if scan.drift is None
-        else (np.sqrt(scan.scale) * scan.drift[None]).astype(np.complex64),
-        opr_weights=None if scan.drift is None else scan.times[:, None],
+        opr_modes=drift,
+        opr_weights=None if drift is None else scan.times[:, None],
     )
 
 

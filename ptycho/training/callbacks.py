@@ -117,8 +117,7 @@ class StopOnSignal(Callback):
     """
 
     def __init__(self, stop: StopRequest) -> None:
-        self._stop, self._deferred = stop, contextlib.ExitStack()
-        self._begun = False
+        self._stop, self._deferred, self._begun = stop, contextlib.ExitStack(), False
 
     def is_due(self) -> bool:
         return self._stop.signum is not None

@@ -17,21 +17,13 @@ from ptycho.scan.probe import make_probe, probe_support
 
 @dataclass(frozen=True)
 class Competitor:
-    """One of the compared networks.
+    """One of the compared networks."""
 
-    Attributes:
-        build: the network for a configuration and sizes, with initial weights.
-        view: what it reconstructs from, of a scan.
-        training_view: what it is trained with, of its view.
-        learning_rate: its peak.
-        supervised: it is given the true object in training.
-    """
-
-    build: Callable[[NetworkConfig, Geometry], keras.Model]
-    view: Callable[[NetworkConfig, Dataset], Dataset]
-    training_view: Callable[[NetworkConfig, Dataset], Dataset]
-    learning_rate: Callable[[NetworkConfig], float]
-    supervised: bool
+    build: Callable[[NetworkConfig, Geometry], keras.Model]  # with initial weights
+    view: Callable[[NetworkConfig, Dataset], Dataset]  # what it reconstructs from, of a scan
+    training_view: Callable[[NetworkConfig, Dataset], Dataset]  # what it is trained with, of its view
+    learning_rate: Callable[[NetworkConfig], float]  # its peak
+    supervised: bool  # it is given the true object in training
 
 
 def add_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:

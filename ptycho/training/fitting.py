@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -18,10 +19,11 @@ from ptycho.training.probe_learning import ProbeLearner
 
 log = logging.getLogger(__name__)
 
+Schedule: TypeAlias = keras.optimizers.schedules.LearningRateSchedule
+Step: TypeAlias = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
 
-def learning_rate_schedule(
-    config: AdamConfig, peak: float, steps: int
-) -> keras.optimizers.schedules.LearningRateSchedule:
+
+def learning_rate_schedule(config: AdamConfig, peak: float, steps: int) -> Schedule:
     """Return a linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
     warmup = round(config.warmup_fraction * steps)
     return keras.optimizers.schedules.CosineDecay(
@@ -33,12 +35,10 @@ def learning_rate_schedule(
     )
 
 
-class Later(keras.optimizers.schedules.LearningRateSchedule):
+class Later(Schedule):
     """Another schedule times ``factor``, and zero before step ``first``."""
 
-    def __init__(
-        self, schedule: keras.optimizers.schedules.LearningRateSchedule, factor: float, first: int
-    ) -> None:
+    def __init__(self, schedule: Schedule, factor: float, first: int) -> None:
         self.schedule, self.factor, self.first = schedule, factor, first
 
     def __call__(self, step):
@@ -46,36 +46,22 @@ class Later(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < self.first, tf.zeros_like(rate), rate)
 
 
-Step = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
-
-
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """Settings of the training of a model on a dataset.
+    """Settings of the training of a model on a dataset."""
 
-    Attributes:
-        adam: the schedule of the learning rate, and the clipping of gradients.
-        epochs: passes over the groups.
-        batch_size: groups in a batch; more than there are make one batch of all.
-        learning_rate: its peak.
-        seed: with the number of an epoch it decides the order of the groups.
-        compile_xla: compile the steps with XLA.
-        supervised: the model is given the true object.
-        probe_rate, probe_start: the probe of a :class:`ptycho.training.probe_learning.ProbeLearner` is
-            trained at so many times the learning rate, from so many epochs on.
-        name: by which progress is shown; None: the model's.
-    """
-
-    adam: AdamConfig
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    seed: int = 0
-    compile_xla: bool = True
-    supervised: bool = False
+    adam: AdamConfig  # the schedule of the learning rate, and the clipping of gradients
+    epochs: int  # passes over the groups
+    batch_size: int  # groups in a batch; more than there are make one batch of all
+    learning_rate: float  # its peak
+    seed: int = 0  # with the number of an epoch it decides the order of the groups
+    compile_xla: bool = True  # of the steps
+    supervised: bool = False  # the model is given the true object
+    # The probe of a :class:`~ptycho.training.probe_learning.ProbeLearner` is trained at so many times the
+    # learning rate, from so many epochs on.
     probe_rate: float = 0.0
     probe_start: int = 0
-    name: str | None = None
+    name: str | None = None  # by which progress is shown; None: the model's
 
 
 def train(
@@ -109,24 +95,25 @@ class Fit(Task):
         self._data, self._settings = data, settings
         self._batch_size = min(settings.batch_size, data.n_groups)
         if self._batch_size < settings.batch_size:
-            text = "batch_size=%d: is more than there are groups; they are one batch"
-            log.info(text, settings.batch_size)
+            log.info("batch_size=%d: is more than there are groups; they are one batch", settings.batch_size)
         self._steps = data.n_groups // self._batch_size
         self.patterns = self._batch_size * data.group_size
         self.optimizer = build_optimizer(model, settings, self._steps)
-        compile_xla = settings.compile_xla
-        self._train_step = bind_data(data, make_train_step(model, self.optimizer, compile_xla))
-        self._eval_step = bind_data(val, make_eval_step(model, compile_xla))
-        self._val_batches = list(full_batches(val, self._batch_size, settings.supervised))
+        self._train_step = bind_data(data, make_train_step(model, self.optimizer, settings.compile_xla))
+
+        @tf.function(jit_compile=settings.compile_xla, reduce_retracing=False, autograph=False)
+        def eval_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> LossTensors:
+            return model.losses_of(batch, probe, normalisation)
+
+        self._eval_step = bind_data(val, eval_step)
+        self._val_batches = full_batches(val, self._batch_size, settings.supervised)
 
     def steps(self, epoch: int) -> int:
         return self._steps
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        settings = self._settings
-        batches = training_batches(
-            self._data, self._batch_size, settings.seed, epoch, settings.supervised, first
-        )
+        seed, supervised = self._settings.seed, self._settings.supervised
+        batches = training_batches(self._data, self._batch_size, seed, epoch, supervised, first)
         on_gpu = tf.config.list_physical_devices("GPU")  # on a CPU it costs 6 %
         return prefetched(batches) if on_gpu else batches
 
@@ -172,16 +159,6 @@ def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool)
         return losses
 
     return train_step
-
-
-def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
-    """Return the losses of a batch without an update."""
-
-    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
-    def eval_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
-        return model.losses_of(batch, probe, normalisation)
-
-    return eval_step
 
 
 def bind_data(data: Dataset, step: Step) -> Callable[[Batch], LossTensors]:

@@ -10,23 +10,16 @@ Losses = dict[str, float]
 
 @dataclass
 class History:
-    """Losses and times (seconds) of a training.
+    """Losses and times (seconds) of a training."""
 
-    Attributes:
-        rows: for every complete epoch its number from one, mean losses, ``val_`` losses, ``learning_rate``
-            after it, and ``seconds``.
-        running: the losses of the steps done in the epoch that is not complete, which took ``running_s``.
-        compile_s: time of the first step, once more for every process that went on with the training.
-        checkpoint_s: time spent saving; no part of ``seconds``.
-        stopped: why the training ended before its time, if it did.
-    """
-
+    # For every complete epoch its number from one, mean losses, ``val_`` losses, ``learning_rate`` after it,
+    # and ``seconds``.
     rows: list[Losses] = field(default_factory=list)
-    running: list[Losses] = field(default_factory=list)
-    running_s: float = 0.0
-    compile_s: float = 0.0
-    checkpoint_s: float = 0.0
-    stopped: str | None = None
+    running: list[Losses] = field(default_factory=list)  # of the steps done in the epoch that is not complete
+    running_s: float = 0.0  # that they took
+    compile_s: float = 0.0  # of the first step, once more for every process that went on with the training
+    checkpoint_s: float = 0.0  # spent saving; no part of ``seconds``
+    stopped: str | None = None  # why the training ended before its time
 
     @property
     def epoch(self) -> int:
@@ -41,9 +34,8 @@ class History:
     @property
     def best_epoch(self) -> int:
         """The first epoch, from one, with the smallest validation loss; 0 before any is complete."""
-        if not self.rows:
-            return 0
-        return 1 + min(range(self.epoch), key=lambda epoch: self.rows[epoch]["val_loss"])
+        losses = [row["val_loss"] for row in self.rows]
+        return 1 + losses.index(min(losses)) if losses else 0
 
     @property
     def train_s(self) -> float:

@@ -61,22 +61,14 @@ class NonFiniteLossError(RuntimeError):
 
 
 class Task:
-    """Task of a loop: a model, its optimizer, its batches, and the summary of an epoch.
+    """Task of a loop: a model, its optimizer, its batches, and the summary of an epoch."""
 
-    Attributes:
-        name: that of messages.
-        model, optimizer: the objects that training changes; both are built.
-        epochs: largest number of epochs.
-        patterns: number of patterns of a step, for the progress bar.
-        validates: the weights of the smallest validation loss are the result; otherwise the last.
-    """
-
-    name: str
-    model: keras.Model | keras.layers.Layer
+    name: str  # that of messages
+    model: keras.Model | keras.layers.Layer  # which training changes, as the optimizer; both are built
     optimizer: Optimizer
-    epochs: int
-    patterns: int
-    validates: bool = False
+    epochs: int  # at most
+    patterns: int  # of a step, for the progress bar
+    validates: bool = False  # the weights of the smallest validation loss are the result; otherwise the last
 
     def steps(self, epoch: int) -> int:
         """Return the number of optimizer steps of an epoch."""
@@ -221,14 +213,11 @@ class Training:
         last, waiting = self.task.steps(epoch) - 1, []
         for step, batch in enumerate(self.task.batches(epoch, first), start=first):
             waiting.append(self.task.step(batch))
-            if not self._compiled or step == last or self._is_due():
+            due = self.clock.running() >= self.read_s or any(callback.is_due() for callback in self.callbacks)
+            if not self._compiled or step == last or due:  # a reason to wait for the device
                 self._read(waiting)
                 waiting = []
                 self._pause()
-
-    def _is_due(self) -> bool:
-        """Whether there is a reason to wait for the device."""
-        return self.clock.running() >= self.read_s or any(callback.is_due() for callback in self.callbacks)
 
     def _read(self, waiting: list[LossTensors]) -> None:
         """Note the losses of finished steps."""

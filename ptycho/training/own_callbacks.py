@@ -74,11 +74,7 @@ class TellEvents(Callback):
 
 
 class TensorBoard(Callback):
-    """The rows of ``history.csv`` as scalars for TensorBoard; a training that goes on writes them anew.
-
-    Args:
-        path: of the file.
-    """
+    """The rows of ``history.csv`` as scalars for TensorBoard; a training that goes on writes them anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,11 +93,8 @@ class TensorBoard(Callback):
         self._file.close()
 
     def _write_row(self, row: Losses) -> None:
-        values = [
-            tf.compat.v1.Summary.Value(tag=name, simple_value=value)
-            for name, value in row.items()
-            if name != "epoch"
-        ]
+        scalars = ((name, value) for name, value in row.items() if name != "epoch")
+        values = [tf.compat.v1.Summary.Value(tag=name, simple_value=value) for name, value in scalars]
         summary = tf.compat.v1.Summary(value=values)
         self._write(tf.compat.v1.Event(wall_time=time.time(), step=int(row["epoch"]), summary=summary))
 

@@ -11,8 +11,7 @@ from helpers.scans import Frames
 import ptycho
 from ptycho.align import align_scan
 from ptycho.align.context import RunContext
-from ptycho.align.frame_offset import clearly_better, find_frame_offset
-from ptycho.align.orientation import Orientation
+from ptycho.align.orientation import Orientation, better_offset, find_frame_offset
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -130,7 +129,7 @@ def trial(offset, deviance):
     ],
 )
 def test_what_counts_as_clearly_better(none, later, earlier, expected):
-    found = clearly_better(trial(0, none), [trial(1, later), trial(-1, earlier)])
+    found = better_offset(trial(0, none), [trial(1, later), trial(-1, earlier)])
     assert (found and found.hypothesis) == expected
 
 

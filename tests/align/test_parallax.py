@@ -7,7 +7,7 @@ import pytest
 from helpers.datasets import single_patterns
 from scipy.ndimage import gaussian_filter, map_coordinates
 
-from ptycho.align.parallax import parallax
+from ptycho.align.scan_rotation import parallax
 
 N, MAGNIFICATION, TURN = 32, 0.5, -37.0
 

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, intensity_of
 
-from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, stand_out, strip
+from ptycho.align.position_jumps import (
+    JumpOptions,
+    Jumps,
+    bring_together,
+    find_jumps,
+    sections,
+    stand_out,
+    strip,
+)
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
-from ptycho.align.sections import bring_together, sections
 from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import REFINED

@@ -11,7 +11,7 @@ from ptycho.align.several_scans import correlate, place_on_the_largest, with_pro
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.preparation.several_scans import place_scans
+from ptycho.preparation.geometry import place_scans
 from ptycho.readers.joined import JoinedPatterns, join_scans
 from ptycho.readers.raw_scan import Frames, RawScan
 from ptycho.scan.beam import vary_probe

@@ -24,7 +24,7 @@ def speckles(seed=0, photons=200.0):
 
 def mended(tmp_path, counts, good=None, blocks=7):
     copy = FileArray.temporary(tmp_path, counts.shape, np.float32)
-    found = Zingers.begin(N)
+    found = Zingers(N)
     for k in range(0, J, blocks):
         block = np.sqrt(counts[k : k + blocks]).astype(np.float32)
         copy[k : k + len(block)] = block
