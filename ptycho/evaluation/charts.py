@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ptycho.evaluation.frc import Curve
 from ptycho.evaluation.scan_figures import ends_of
 
-Correlation = tuple[np.ndarray, np.ndarray]  # frequencies over Nyquist (K,), ring correlation (K,)
 Losses = Sequence[Mapping[str, float]]  # rows with epoch, loss, val_loss
 
 
@@ -48,7 +48,7 @@ def draw_detector(axes: Axes, by_pixel: np.ndarray) -> None:
     axes.set(xlabel="column / pixel", ylabel="row / pixel")
 
 
-def draw_correlations(axes: Axes, curves: Mapping[str, Correlation]) -> None:
+def draw_correlations(axes: Axes, curves: Mapping[str, Curve]) -> None:
     """Draw ring correlations by name, with the thresholds 1/2 and 1/7."""
     for name, (frequency, correlation) in curves.items():
         axes.plot(frequency, correlation, label=name, linewidth=1.2)

@@ -80,6 +80,11 @@ class ShownPhase:
         return NOTES.get(self.kind, "")
 
     @property
+    def label(self) -> str:
+        """Label of the colours."""
+        return f"phase / {self.unit}"
+
+    @property
     def unit(self) -> str:
         """Label of the unit: ``rad``, with the kind of the phase if it has one."""
         return ", ".join(filter(None, ("rad", self.kind)))
@@ -109,7 +114,9 @@ def show_phase(phase: np.ndarray, most_range: float = np.pi, most_jumps: float =
     ):
         return ShownPhase(phase)
     values = unwrap(phase)
-    if _jumps(values) > most_jumps:
+    steps = np.concatenate([np.diff(values, axis=axis).ravel() for axis in (0, 1)])
+    steps = np.abs(steps[np.isfinite(steps)])  # between neighbours of which both are known
+    if len(steps) and np.mean(steps > np.pi) > most_jumps:
         return ShownPhase(phase, WRAPPED)
     return ShownPhase(values - np.nanmean(values), UNWRAPPED)
 
@@ -145,10 +152,3 @@ def residues(phase: np.ndarray) -> np.ndarray:
     charge = np.rint(np.nan_to_num(loop) / (2 * np.pi))
     rows, cols = np.nonzero(charge)
     return np.stack([rows + 0.5, cols + 0.5, charge[rows, cols]], axis=1)
-
-
-def _jumps(phase: np.ndarray) -> float:
-    """Share of the pairs of known neighbours that differ by more than π."""
-    steps = np.concatenate([np.diff(phase, axis=axis).ravel() for axis in (0, 1)])
-    steps = np.abs(steps[np.isfinite(steps)])
-    return float(np.mean(steps > np.pi)) if len(steps) else 0.0

@@ -7,6 +7,7 @@ in no training set.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,10 @@ import numpy as np
 from ptycho.evaluation import metrics
 from ptycho.evaluation.raster import RasterLimits
 from ptycho.scan import plausibility
+from ptycho.scan.patterns import Statistics
+from ptycho.scan.probe import described_widths, is_far_from
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -193,16 +198,14 @@ FLAGS = {
         "the object holds NaN or infinity", "inspect the training loss (visuals/history.png)", True
     ),
     metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "check the positions", True),
-    metrics.COLLAPSED: Flag(
-        f"the contrast of the amplitude is below {metrics.CONTRAST:g} of the truth's: a constant",
-        "train longer, or with another seed or learning rate",
-        True,
-    ),
-    metrics.COLLAPSED_PHASE: Flag(
-        f"the contrast of the phase is below {metrics.CONTRAST:g} of the truth's: a constant",
-        "train longer, or with another seed or learning rate",
-        True,
-    ),
+    **{
+        name: Flag(
+            f"the contrast of the {channel} is below {metrics.CONTRAST:g} of the truth's: a constant",
+            "train longer, or with another seed or learning rate",
+            True,
+        )
+        for name, channel in ((metrics.COLLAPSED, "amplitude"), (metrics.COLLAPSED_PHASE, "phase"))
+    },
 }
 """Every flag of a reconstruction; what else stands among its flags says why a single score is not defined."""
 
@@ -313,3 +316,26 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
 def amplitude_in_noise(share: float | None, limits: TrustLimits = LIMITS) -> bool:
     """Return whether the noise's share of the amplitude contrast exceeds its limit; False where unknown."""
     return share is not None and not share <= limits.noise_share
+
+
+def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
+    """Return the flag for a probe ``(…, N, N)`` far from the one of the training, with a warning that names
+    both; or none.
+    """
+    if not is_far_from(probe, trained):
+        return {}
+    log.warning(
+        "the probe of the scan (%s) is far from the training's (%s): train with a similar probe, or trust "
+        "the result only as far as it explains the patterns",
+        described_widths(probe),
+        described_widths(trained),
+    )
+    return {FAR_PROBE: FLAGS[FAR_PROBE].means}
+
+
+def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
+    """Return the flag for patterns that do not fit the probe ``(…, N, N)``, with a warning; or none."""
+    doubts = plausibility.doubts(statistics, probe)
+    for sentence in doubts.values():
+        log.warning("%s: trust the result only as far as it explains them", sentence)
+    return {flag: FLAGS[flag].means for flag in doubts}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.evaluation import metrics
-from ptycho.evaluation.charts import Correlation, draw_correlations
+from ptycho.evaluation.charts import draw_correlations
 from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
-from ptycho.evaluation.frc import frc
+from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, kept_out
@@ -103,7 +103,7 @@ def _group(entries: list[Entry]) -> Group:
     return Group(title, common, tuple(seen), _agreement(dict([*curves.items()][:MOST_CURVES])))
 
 
-def _agreement(curves: dict[str, Correlation]) -> Chart | None:
+def _agreement(curves: dict[str, Curve]) -> Chart | None:
     """The ring correlations of reconstructions with the best; None where there are none."""
     text = (
         "How far two reconstructions agree, by spatial frequency: near one where both show the same. It says "
@@ -212,7 +212,7 @@ class Aligned:
     amplitude: Picture | None = None
     phase: Picture | None = None
     off: tuple[np.ndarray, ...] = ()
-    curve: Correlation | None = None
+    curve: Curve | None = None
     note: str = ""
 
 

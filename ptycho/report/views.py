@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.caustic import Caustic
-from ptycho.evaluation.caustic_figure import draw_caustic
+from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.shrinking import shrink
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
