@@ -75,12 +75,8 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
     return Verdict(GOOD, "No problem was found: object and probe explain the measured patterns.")
 
 
-def key_figures(record: RunRecord, scan: ScanRecord) -> tuple[KeyFigure, ...]:
-    """Return the figures at the top of a scan's part; those that are not known are left out."""
-    return tuple(_key_figures(record, scan))
-
-
-def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
+def key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
+    """Yield the figures at the top of a scan's part; those that are not known are left out."""
     row, sizes = scan.rows.get(scan.product, {}), section(section(record.manifest, "scans"), scan.name)
     if scan.pixel_m:
         yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
