@@ -77,22 +77,20 @@ def too_large(largest: float, name: str, most: float = 1e18) -> list[str]:
 
 def _no_roots(statistics: Statistics, name: str) -> list[str]:
     """Counts where their square roots should be: the root of most whole numbers is none."""
-    if not (statistics.whole and statistics.largest >= 2):
-        return []
-    return [
+    text = (
         f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
         "hold their square roots"
-    ]
+    )
+    return [text] if statistics.whole and statistics.largest >= 2 else []
 
 
 def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str, most: float) -> list[str]:
     transmission = statistics.mean_energy / (s**2 * np.sum(np.abs(probe) ** 2, dtype=float))
-    if transmission <= most:
-        return []
-    return [
+    text = (
         f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
         "intensities instead of their square roots, a hot pixel, or another photon_scale"
-    ]
+    )
+    return [] if transmission <= most else [text]
 
 
 def _in_the_corner(
