@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ptycho.config import ConfigError
@@ -55,42 +56,33 @@ def run_on_all(program: Callable[[Executor | None], int]) -> int:
         _serve(world)
         return 0
     try:
-        return program(CrewOf(world))
+        return program(partial(_fit_on_all, world))
     finally:
         for rank in range(1, world.Get_size()):
             world.send(None, dest=rank)
 
 
-class CrewOf:
-    """All processes of a communicator; to be called by process 0."""
+def _fit_on_all(world: Any, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
+    """Fit blocks on all processes of a communicator; to be called by process 0."""
+    from ptycho.reconstruction.blocks import solve_task
 
-    def __init__(self, world: Any) -> None:
-        self._world = world
-
-    def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
-        from ptycho.reconstruction.blocks import solve_task
-
-        size, busy = self._world.Get_size(), list[int]()
-        try:
-            for begin in range(0, len(tasks), size):
-                mine, *others = tasks[begin : begin + size]
-                for rank, make in enumerate(others, start=1):
-                    self._world.send(make().in_memory(), dest=rank)
-                    busy.append(rank)
-                yield solve_task(mine(), advance)
-                while busy:
-                    fit = self._answer(busy.pop(0))
-                    advance(fit.evaluations * len(fit.estimate.positions))
-                    yield fit
-        finally:  # a sender waits until its answer is received, and the next task needs another answer
-            for rank in busy:
-                _receive(self._world, rank)
-
-    def _answer(self, rank: int) -> Fit:
-        answer = _receive(self._world, rank)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    size, busy = world.Get_size(), list[int]()
+    try:
+        for begin in range(0, len(tasks), size):
+            mine, *others = tasks[begin : begin + size]
+            for rank, make in enumerate(others, start=1):
+                world.send(make().in_memory(), dest=rank)
+                busy.append(rank)
+            yield solve_task(mine(), advance)
+            while busy:
+                answer = _receive(world, busy.pop(0))
+                if isinstance(answer, Exception):
+                    raise answer
+                advance(answer.evaluations * len(answer.estimate.positions))
+                yield answer
+    finally:  # a sender waits until its answer is received, and the next task needs another answer
+        for rank in busy:
+            _receive(world, rank)
 
 
 def _serve(world: Any) -> None:

@@ -29,15 +29,8 @@ from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 
 COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float
-KINDS = {  # of the arrays of setup.npz
-    "probe": "c",
-    "photon_scale": "f",
-    "normalisation": "f",
-    "region_size": "iu",
-    "group_size": "iu",
-    "offsets": "f",
-    "support": "iu",
-}
+KINDS = {"probe": "c"} | dict.fromkeys(("photon_scale", "normalisation", "offsets"), "f")  # of setup.npz
+KINDS |= dict.fromkeys(("region_size", "group_size", "support"), "iu")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -104,8 +103,12 @@ def train_network(
         if config.train.tensorboard:
             own.append(TensorBoard(folder.place(f"{name}/{names.TENSORBOARD}")))
         every = standard_callbacks(checkpoints, stop, config.train.patience, bar, own)
-        with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
-            history = train(learner or model, training, validation, fit_settings(name, config), every)
+        with folder.timed(f"{name}_training"):
+            try:
+                history = train(learner or model, training, validation, fit_settings(name, config), every)
+            except NonFiniteLossError as error:
+                store_network(name, model, error.history, settings, folder, complete=False)
+                raise
         if learner is not None:
             training = training.under_probe(learner.modes(training.model_probe))
             folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})
@@ -165,18 +168,6 @@ def restore_network(
     set_weights(model, stored.weights)
     log.info("%s: is trained; its weights are loaded", name)
     return History(rows, stopped=description["stopped"], **description["times_s"])
-
-
-@contextlib.contextmanager
-def store_if_it_diverges(
-    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
-) -> Iterator[None]:
-    """Store the last good weights of a training whose loss is no longer finite."""
-    try:
-        yield
-    except NonFiniteLossError as error:
-        store_network(name, model, error.history, settings, folder, complete=False)
-        raise
 
 
 def store_network(
