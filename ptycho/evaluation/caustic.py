@@ -143,9 +143,7 @@ def caustic(
     distances = np.linspace(-half, half, planes)
     intensity = next(waves(np.array([rough, 0.0])))
     row, col = np.unravel_index(int(intensity.argmax()), intensity.shape)
-    cuts = [
-        (intensity[:, col].copy(), intensity[row].copy(), _area(intensity)) for intensity in waves(distances)
-    ]
+    cuts = [(part[:, col].copy(), part[row].copy(), _area(part)) for part in waves(distances)]
     row_cut, col_cut, areas = (np.array(part) for part in zip(*cuts, strict=True))
     place, least = _vertex(distances, areas)
     widths = np.sqrt(2 * np.log(2) / np.pi * np.prod(pixel_m) * np.array([least, *areas]))

@@ -60,14 +60,11 @@ def draw_inspection(
     axes[0].plot(centre[1], centre[0], "+", color="tab:orange", markersize=10)
     axes[0].set_xlabel(f"{good.size - good.sum()} bad pixels in red; box: the window of the patterns")
     _logarithmic(figure, axes[1], pattern, f"one pattern, {len(pattern)} × {len(pattern)}")
-    axes[2].plot(positions[:, 1], positions[:, 0], "-", color="0.8", lw=0.6)
-    shown = axes[2].scatter(
-        positions[:, 1], positions[:, 0], c=np.arange(len(positions)), s=6, cmap="viridis"
-    )
+    y, x = positions.T
+    axes[2].plot(x, y, "-", color="0.8", lw=0.6)
+    shown = axes[2].scatter(x, y, c=np.arange(len(x)), s=6, cmap="viridis")
     figure.colorbar(shown, ax=axes[2], fraction=0.046, label="pattern")
-    axes[2].set(
-        title=f"{len(positions)} scan positions", xlabel=f"column / {length}", ylabel=f"row / {length}"
-    )
+    axes[2].set(title=f"{len(x)} scan positions", xlabel=f"column / {length}", ylabel=f"row / {length}")
     axes[2].set_aspect("equal")
     axes[2].invert_yaxis()
     if probe is not None:

@@ -61,9 +61,8 @@ def score_of(entry: Entry) -> tuple[float, str]:
     """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind in KNOWN_TRUTH:
         ssim = entry.row.get("ssim")
-        known = [
-            value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
-        ]
+        values = map(number, ssim if isinstance(ssim, list) else [])
+        known = [value for value in values if value is not None]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
     for name, text in (
         ("deviance_holdout", "deviance of the held-out patterns"),
@@ -89,10 +88,8 @@ def _group(entries: list[Entry]) -> Group:
         return Group(title, common, tuple(rows), None)
     frame = Frame.of(product, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
-    limits = [
-        _limit([one.off[k] for one in every if one.off], ends)
-        for k, ends in enumerate((frame.grey, frame.colour))
-    ]
+    ends = frame.grey, frame.colour
+    limits = [_limit([one.off[k] for one in every if one.off], ends[k]) for k in (0, 1)]
     seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
     curves = {entry.label: one.curve for one, entry in zip(every, ordered, strict=True) if one.curve}
     return Group(title, common, tuple(seen), _agreement(curves))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
@@ -27,14 +27,7 @@ MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inferen
 KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
 COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines", INFERENCE: "infer"}  # of the program ptycho
 PLACES = ("output_dir", "overwrite")
-
-
-class Setting(NamedTuple):
-    """A key of the configuration whose value is not the default."""
-
-    key: str
-    value: str
-    default: str
+Setting = tuple[str, str, str]  # a key whose value is not the default: key, value, default
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +148,7 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
     defaults = flat(to_mapping(type(config)()))
     others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
     settings = [
-        Setting(key, _as_text(value), _as_text(defaults[key]) if key in defaults else "")
+        (key, _as_text(value), _as_text(defaults[key]) if key in defaults else "")
         for key, value in others.items()
         if key not in PLACES and key != "data.file"
     ]

@@ -118,10 +118,9 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
             maps.append(readable(title, values, scan_figures.ends_of(values), MAGMA, unit, MAP_PIXELS // 2))
     for k, one in enumerate(() if made.slices is None else made.slices):
         shown = picture_of(replace(made, object=one))
-        values, ends = shrink_phase(shown.phase, MAP_PIXELS // 2)[0], shown.colour
-        maps.append(
-            readable(f"phase of slice {k}", values, ends, shown.phase.colours, "rad", MAP_PIXELS // 2)
-        )
+        values, side = shrink_phase(shown.phase, MAP_PIXELS // 2)[0], MAP_PIXELS // 2
+        title = f"phase of slice {k}"
+        maps.append(readable(title, values, shown.colour, shown.phase.colours, "rad", side))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),

@@ -97,15 +97,11 @@ def key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
     r_factor, noise, r_free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
     if r_factor is not None:
         against = "" if noise is None else f", noise alone {noise:.3f}"
-        yield KeyFigure(
-            "misfit R",
-            f"{r_factor:.3f}{against}",
-            "share of the amplitudes left unexplained; lower is better",
-        )
+        what = "share of the amplitudes left unexplained; lower is better"
+        yield KeyFigure("misfit R", f"{r_factor:.3f}{against}", what)
     if r_free is not None:
-        yield KeyFigure(
-            "R_free, held out", f"{r_free:.3f}", "the same of patterns that the image was not fitted to"
-        )
+        what = "the same of patterns that the image was not fitted to"
+        yield KeyFigure("R_free, held out", f"{r_free:.3f}", what)
     ssim = row.get("ssim")
     if isinstance(ssim, list) and len(ssim) == 2:
         values = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)

@@ -72,15 +72,8 @@ class Setup:
 
 def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
     """Return the setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
-    return Setup(
-        data.probe[0],
-        data.photon_scale,
-        data.normalisation,
-        data.region_size,
-        data.group_size,
-        offsets,
-        support,
-    )
+    scales, sizes = (data.photon_scale, data.normalisation), (data.region_size, data.group_size)
+    return Setup(data.probe[0], *scales, *sizes, offsets, support)
 
 
 def regular_offsets(offset: float, group_size: int) -> np.ndarray:

@@ -82,9 +82,8 @@ def train_network(
         Stopped: a signal came.
     """
     recipe, own_config = COMPETITORS[name], config.of(name)
-    training, validation = (
-        recipe.training_view(own_config, scan) for scan in (scans.training, scans.validation)
-    )
+    both = scans.training, scans.validation
+    training, validation = (recipe.training_view(own_config, scan) for scan in both)
     geometry = training_geometry(config, training)
     model = recipe.build(own_config, geometry)
     if start is not None:
