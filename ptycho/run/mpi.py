@@ -27,11 +27,6 @@ STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 """Of these variables one is set where ``mpirun`` or ``srun`` has started the process."""
 
 
-def started_by_mpi() -> bool:
-    """Return whether this process was started as one of several, or might have been."""
-    return any(name in os.environ for name in STARTERS)
-
-
 def run_on_all(program: Callable[[Executor | None], int]) -> int:
     """Run a program with the executor of its blocks, None for a single process; return its exit code.
 
@@ -40,7 +35,7 @@ def run_on_all(program: Callable[[Executor | None], int]) -> int:
     Raises:
         ConfigError: there are several processes, and mpi4py is missing.
     """
-    if not started_by_mpi():
+    if not any(name in os.environ for name in STARTERS):
         return program(None)
     try:
         from mpi4py import MPI
@@ -87,15 +82,14 @@ def _fit_on_all(world: Any, tasks: Sequence[Callable[[], Task]], advance: Advanc
 
 def _serve(world: Any) -> None:
     """Fit blocks until there are none any more; what fails, process 0 raises."""
+    problem: Exception | None = None
     try:
         from ptycho.quiet_start import start_tensorflow
 
         start_tensorflow()
         from ptycho.reconstruction.blocks import solve_task
     except Exception as error:
-        problem: Exception | None = error
-    else:
-        problem = None
+        problem = error
     while (task := _receive(world, 0)) is not None:
         try:
             if problem is not None:

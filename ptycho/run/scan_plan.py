@@ -13,7 +13,6 @@ from ptycho.config.memory import block_patterns
 from ptycho.config.own_code import DOORS, is_import_path, load
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
-from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
@@ -67,11 +66,17 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
         own = _as_stored(own, stored)
         _fits(stored, str(own.run), {"N": scan.N, "group_size": own.patterns_in_group}, fitted)
     choose_probe(scan, own.probe, own.run)
-    if scan.fresnel is not None and (count := own.solver.probe_variation):
+    if scan.fresnel is not None and (varied := own.solver.probe_variation):
         constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
-        raise ConfigError(f"solver.probe_variation={count}: {constant}")
-    if space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None:
-        _fits_in_a_block(own.solver, scan)
+        raise ConfigError(f"solver.probe_variation={varied}: {constant}")
+    count, most = len(scan.frames), own.solver.block or block_patterns(scan.N)
+    thick = space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None
+    if thick and count > most:
+        raise ConfigError(
+            f"solver.slices={own.solver.slices or 'null'}: {count} patterns are fitted in blocks of {most}, "
+            f"whose object is thin; set solver.block={count}, which takes more memory, or use fewer "
+            "(data.stride)"
+        )
     if own.start is not None:
         read_start(own.start, scan)
     if NETWORK in own.models:
@@ -96,17 +101,6 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     stored = read_network(run_folder(config.run), NETWORK)
     _model_of(stored, config)
     return stored
-
-
-def _fits_in_a_block(solver: SolverConfig, scan: ScanGeometry) -> None:
-    """Refuse slices of a scan that is fitted in blocks."""
-    count, most = len(scan.frames), solver.block or block_patterns(scan.N)
-    if count > most:
-        raise ConfigError(
-            f"solver.slices={solver.slices or 'null'}: {count} patterns are fitted in blocks of {most}, "
-            f"whose object is thin; set solver.block={count}, which takes more memory, or use fewer "
-            "(data.stride)"
-        )
 
 
 def _network_takes(model: GeneratorConfig, N: int) -> None:

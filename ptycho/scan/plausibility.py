@@ -61,11 +61,21 @@ def contradictions(
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
-    if faults := too_large(statistics.largest, name):
-        return faults
-    if photon_scale is not None:
-        faults = _no_roots(statistics, name)
-        faults = faults or _too_bright(statistics, probe, photon_scale, name, options.transmission)
+    faults = too_large(statistics.largest, name)
+    if faults or photon_scale is None:
+        return faults or _in_the_corner(statistics, probe, name, options)
+    power = photon_scale**2 * np.sum(np.abs(probe) ** 2, dtype=float)
+    transmission = statistics.mean_energy / power
+    if statistics.whole and statistics.largest >= 2:  # the root of most whole numbers is none
+        faults = [
+            f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
+            "hold their square roots"
+        ]
+    elif not transmission <= options.transmission:
+        faults = [
+            f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
+            "intensities instead of their square roots, a hot pixel, or another photon_scale"
+        ]
     return faults + _in_the_corner(statistics, probe, name, options)
 
 
@@ -73,24 +83,6 @@ def too_large(largest: float, name: str, most: float = 1e18) -> list[str]:
     """Return why amplitudes are refused whose square, summed over a pattern, may leave float32."""
     text = f"{name} reaches {largest:g}; must be at most {most:g}: amplitudes, √counts"
     return [text] if largest > most else []
-
-
-def _no_roots(statistics: Statistics, name: str) -> list[str]:
-    """Counts where their square roots should be: the root of most whole numbers is none."""
-    text = (
-        f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
-        "hold their square roots"
-    )
-    return [text] if statistics.whole and statistics.largest >= 2 else []
-
-
-def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str, most: float) -> list[str]:
-    transmission = statistics.mean_energy / (s**2 * np.sum(np.abs(probe) ** 2, dtype=float))
-    text = (
-        f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
-        "intensities instead of their square roots, a hot pixel, or another photon_scale"
-    )
-    return [] if transmission <= most else [text]
 
 
 def _in_the_corner(
@@ -147,12 +139,8 @@ def _better_turned(statistics: Statistics, probe: np.ndarray, options: Plausibil
 
 def _compared(statistics: Statistics, probe: np.ndarray, pixels: float) -> tuple[np.ndarray, np.ndarray]:
     """Return ⟨A²⟩ and |F P|², blurred by a Gaussian of so many ``pixels``."""
-    return _blurred(statistics.mean_intensity, pixels), _blurred(far_field_intensity(probe), pixels)
-
-
-def far_field_intensity(probe: np.ndarray) -> np.ndarray:
-    """Return ``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
-    return np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
+    far = np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
+    return _blurred(statistics.mean_intensity, pixels), _blurred(far, pixels)
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:
