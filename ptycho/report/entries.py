@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.messages import show
 from ptycho.files.text import shown
 from ptycho.report.gather import KNOWN_TRUTH, PLACES, RUNNING, RunRecord, gather, is_run, number, section
 from ptycho.report.scans import ScanRecord
@@ -205,14 +206,8 @@ def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list
             values.setdefault(key, set()).add(repr(value))
     left_out = {*PLACES, "data.file"}
     keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:most]
-    return keys, [[_cell(entry.record.flat, key) for key in keys] for entry in entries]
-
-
-def _cell(values: Mapping[str, Any], key: str) -> str:
-    if key not in values:
-        return ""
-    value = values[key]
-    return "null" if value is None else shown(str(value).lower() if isinstance(value, bool) else str(value))
+    rows = (entry.record.flat for entry in entries)
+    return keys, [[shown(show(row[key])) if key in row else "" for key in keys] for row in rows]
 
 
 def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:

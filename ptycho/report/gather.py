@@ -14,6 +14,7 @@ from typing import Any
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
+from ptycho.config.messages import show
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
@@ -148,7 +149,7 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
     defaults = flat(to_mapping(type(config)()))
     others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
     settings = [
-        (key, _as_text(value), _as_text(defaults[key]) if key in defaults else "")
+        (key, show(value), show(defaults[key]) if key in defaults else "")
         for key, value in others.items()
         if key not in PLACES and key != "data.file"
     ]
@@ -186,13 +187,7 @@ def _hydra(value: Any) -> str:
     if isinstance(value, str):
         plain = value.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
         return value if plain else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return _as_text(value)
-
-
-def _as_text(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return f"[{', '.join(map(_as_text, value))}]" if isinstance(value, list) else str(value)
+    return show(value)
 
 
 def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:

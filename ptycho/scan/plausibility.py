@@ -126,14 +126,12 @@ def likeness(statistics: Statistics, probe: np.ndarray) -> float:
 def _better_turned(statistics: Statistics, probe: np.ndarray, options: PlausibilityOptions) -> str | None:
     """Return the orientation in which the patterns fit clearly better, if the far field is asymmetric."""
     mean, far = _compared(statistics, probe, 1)
-    gains = {}
+    gains, upright = {}, _correlation(mean, far)
     for name, turned in ORIENTATIONS.items():
-        asymmetry = 1 - _correlation(turned(far), far)
-        likeness = _correlation(turned(mean), far)
-        gain = likeness - _correlation(mean, far)
+        asymmetry, likeness = 1 - _correlation(turned(far), far), _correlation(turned(mean), far)
         enough = asymmetry > options.asymmetric and likeness > options.like
-        if enough and gain > options.turned * asymmetry:
-            gains[name] = gain
+        if enough and likeness - upright > options.turned * asymmetry:
+            gains[name] = likeness - upright
     return max(gains, key=lambda name: gains[name], default=None)
 
 
