@@ -31,7 +31,6 @@ from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
 
-MAP_PIXELS, MARKS = 640, 500  # at most, of a side of a map that is read out, and of residues
 TITLES = {"gt": "the truth"}  # of reconstructions
 FIGURES = {
     "compare_amp_phase": "Truth, reconstructions and probe: amplitude above, phase below, with equal scales.",
@@ -101,31 +100,33 @@ def _pair(value: object) -> tuple[str, str]:
     return (str(value[0]), str(value[1])) if fits else (str(value), "")  # type: ignore[index]
 
 
-def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
-    """The fields of a view that need the arrays of the product."""
+def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
+    """The fields of a view that need the arrays of the product.
+
+    ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
+    """
     picture = picture_of(made)
     amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
     pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
     title = ", ".join(filter(None, ("phase", phase.kind)))
     maps = [
-        readable("amplitude", amplitude, grey, GREY, "", MAP_PIXELS),
-        readable(title, shrink_phase(phase, MAP_PIXELS)[0], colour, phase.colours, "rad", MAP_PIXELS),
+        readable("amplitude", amplitude, grey, GREY, "", side),
+        readable(title, shrink_phase(phase, side)[0], colour, phase.colours, "rad", side),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
             values = np.where(made.illuminated, sigma, np.nan)[scan_figures.box_of(made.illuminated)]
             title = f"σ of the {name.removeprefix('sigma_')}"
-            maps.append(readable(title, values, scan_figures.ends_of(values), MAGMA, unit, MAP_PIXELS // 2))
+            maps.append(readable(title, values, scan_figures.ends_of(values), MAGMA, unit, side // 2))
     for k, one in enumerate(() if made.slices is None else made.slices):
         shown = picture_of(replace(made, object=one))
-        values, side = shrink_phase(shown.phase, MAP_PIXELS // 2)[0], MAP_PIXELS // 2
-        title = f"phase of slice {k}"
-        maps.append(readable(title, values, shown.colour, shown.phase.colours, "rad", side))
+        values, title = shrink_phase(shown.phase, side // 2)[0], f"phase of slice {k}"
+        maps.append(readable(title, values, shown.colour, shown.phase.colours, "rad", side // 2))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),
-        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues))))),
-        "residues": np.add(picture.residues[:MARKS], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
+        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues), most)))),
+        "residues": np.add(picture.residues[:most], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made, pixel)),
@@ -135,11 +136,11 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     }
 
 
-def _residue_note(count: int) -> str:
+def _residue_note(count: int, most: int) -> str:
     """Return a sentence on the residues of the phase; empty where there are none."""
     if not count:
         return ""
-    marked = "" if count <= MARKS else f", {MARKS} of them marked"
+    marked = "" if count <= most else f", {most} of them marked"
     return f"It has {count} residue{'s'[: count != 1]} (phase vortices{marked}): white +, black −."
 
 

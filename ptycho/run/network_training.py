@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, TrainedConfig
+from ptycho.config import ConfigError, ProbeConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import Arrays, get_weights, set_weights
@@ -89,7 +89,7 @@ def train_network(
     if start is not None:
         set_weights(model, start)
     learns = config.learns_probe and not recipe.supervised
-    learner = build_learner(model, training, config) if learns else None
+    learner = build_learner(model, training, config.probe) if learns else None
     history = restore_network(name, model, config, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
     folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
@@ -135,9 +135,9 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
     )
 
 
-def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
+def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) -> ProbeLearner:
     """Return the network with its training probe as a variable."""
-    mask = probe_mask(config.probe, training.N)
+    mask = probe_mask(config, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
 
 
