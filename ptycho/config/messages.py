@@ -7,7 +7,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
@@ -59,7 +59,7 @@ def _located(cls: type, place: tuple[int | str, ...]) -> tuple[list[str], FieldI
             hint = kinds[str(part)]
         elif kinds:
             section = next(iter(kinds.values()))
-            places = [known.name for known in fields(section) if not known.kw_only]
+            places = [name for name, known in fields_of(section).items() if not known.kw_only]
             name = part if isinstance(part, str) else places[part]
             names.append(name)
             field = fields_of(section).get(name, FieldInfo())
@@ -177,8 +177,8 @@ def unknown_key(cls: type, name: str, value: str) -> str:
     section, _, last = name.rpartition(".")
     owners = {"": cls}
     for part in filter(None, section.split(".")):
-        sections = map(fields_of, owners.values())
-        hint = next((known[part].annotation for known in sections if part in known), None)
+        fields = [fields_of(owner) for owner in owners.values()]
+        hint = next((known[part].annotation for known in fields if part in known), None)
         named_by_hand = hint is None and "" in owners  # as the entry "many" of batches.many.C
         owners = owners if named_by_hand else sections_of(hint)
     prefix = ".".join(filter(None, [cls.SECTION, section]))  # type: ignore[attr-defined]

@@ -35,6 +35,7 @@ class LearnedProbe:
     learn: Flag | None = key(
         None,
         "refine the probe; null: for measured scans, if it lowers the deviance of the held-out patterns",
+        kw_only=True,
         level="sometimes",
     )
     modes: Integer | None = key(
@@ -43,14 +44,15 @@ class LearnedProbe:
         "where a network refines them",
         ge=1,
         le=8,
+        kw_only=True,
         level="sometimes",
     )
-    rate: Number = key(3.0, "learning rate of the probe, relative to that of the network", ge=0)
+    rate: Number = key(3.0, "learning rate of the probe, relative to that of the network", ge=0, kw_only=True)
     start_epoch: Integer = key(
-        0, "epoch from which the probe is refined with the network", ge=0, le=1_000_000
+        0, "epoch from which the probe is refined with the network", ge=0, le=1_000_000, kw_only=True
     )
     mask_diameter_px: Number | None = key(
-        None, "diameter of the support of the probe; null: no limit", gt=0, unit="px"
+        None, "diameter of the support of the probe; null: no limit", gt=0, unit="px", kw_only=True
     )
 
     def check_only_shape(self, section: str, *keys: str) -> None:
@@ -166,9 +168,9 @@ NEIGHBOURS = "number of neighbouring patterns that each group must also explain 
 class Generator:
     """What every option of the group ``model`` has."""
 
-    neighbours: Integer = key(0, NEIGHBOURS, ge=0, le=10_000)
+    neighbours: Integer = key(0, NEIGHBOURS, ge=0, le=10_000, kw_only=True)
     neighbour_distance_px64: Number = key(
-        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
+        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0, kw_only=True
     )
 
 
