@@ -27,10 +27,9 @@ from ptycho.report.wording import advice_of
 from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.scan.beam import Beam
-from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
 from ptycho.scan.ramp import levelled
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import ErrorMap, Reconstruction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,8 +35,8 @@ from ptycho.readers.archive import Archive
 from ptycho.readers.places import open_archive
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.beam import Beam
-from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import ErrorMap
 
 if TYPE_CHECKING:
     from ptycho.api.result import Result

@@ -86,18 +86,13 @@ class Imperfections:
     )
 
     def __post_init__(self) -> None:
-        shift = self.probe_shift_px
-        _check(
-            max(map(abs, shift)) <= 100,
-            "probe_shift_px",
-            list(shift),
-            "two numbers [row, col] from -100 to 100",
-        )
-        if self.modes == 1:
-            _check(self.coherence == 1, "coherence", self.coherence, "1 with modes=1; say modes=2, 3 or 4")
-        else:
-            allowed = f"from 0.5 to below 1 with modes={self.modes}"
-            _check(0.5 <= self.coherence < 1, "coherence", self.coherence, allowed)
+        shift, coherence = self.probe_shift_px, self.coherence
+        allowed = "two numbers [row, col] from -100 to 100"
+        check(max(map(abs, shift)) <= 100, "imperfections.probe_shift_px", list(shift), allowed)
+        fits, allowed = coherence == 1, "1 with modes=1; say modes=2, 3 or 4"
+        if self.modes > 1:
+            fits, allowed = 0.5 <= coherence < 1, f"from 0.5 to below 1 with modes={self.modes}"
+        check(fits, "imperfections.coherence", coherence, allowed)
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -105,10 +100,6 @@ class Imperfections:
         plain = asdict(Imperfections())
         own = {name: getattr(self, name) for name in plain}
         return {name: value for name, value in own.items() if value != plain[name]}
-
-
-def _check(ok: bool, name: str, value: object, allowed: str) -> None:
-    check(ok, f"imperfections.{name}", value, allowed)
 
 
 def check_detector(N: int, bad_pixels: int, hot_pixels: int, wrong: Imperfections) -> None:
@@ -122,4 +113,4 @@ def check_detector(N: int, bad_pixels: int, hot_pixels: int, wrong: Imperfection
         check(0 <= count <= most, name, count, f"from 0 to {most}, N²/4")
     for name in ("gap_rows", "gap_columns"):
         width, most = getattr(wrong, name), N // 4
-        _check(width <= most, name, width, f"from 0 to {most}, N/4")
+        check(width <= most, f"imperfections.{name}", width, f"from 0 to {most}, N/4")

@@ -24,18 +24,16 @@ Section = TypeVar("Section")
 def from_mapping(values: Any) -> Job:
     """Return the validated configuration that nested plain values describe; what is left out has its default.
 
+    ``network`` makes it a pretraining, and ``data`` a run on a scan.
+
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
     """
-    return to_dataclass(schema_of(values), values)
-
-
-def schema_of(values: Any) -> type[Job]:
-    """Return the class of a configuration: ``network`` makes it a pretraining, ``data`` a run on a scan."""
-    if not isinstance(values, dict):
-        return RunConfig
-    networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
-    return networks.get(str(values.get("network")), ScanRunConfig if "data" in values else RunConfig)
+    schema: type[Job] = RunConfig
+    if isinstance(values, dict):
+        networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
+        schema = networks.get(str(values.get("network")), ScanRunConfig if "data" in values else RunConfig)
+    return to_dataclass(schema, values)
 
 
 def to_dataclass(cls: type[Section], values: Any) -> Section:

@@ -27,7 +27,6 @@ ROLES = {  # what a role is called, and what makes its scan smaller
     "val": ("validation", "lower train.val_groups or size"),
     "test": ("test", "lower nimgs_test or size, or raise outer_offset_test"),
 }
-OF_A_SCAN = "lower nimgs_train, nimgs_test or size"
 OF_AN_OBJECT = "lower size"
 OF_THE_DATA = "give data of a smaller object_size"
 WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
@@ -65,7 +64,7 @@ def run_memory(config: RunConfig) -> Phases:
         return Part(name.format(ROLES[role][0]), size, ROLES[role][1] + also)
 
     patterns = [part(r, "the {} patterns", 4 * min(drawn[r] * C, positions[r]) * N**2) for r in ROLES]
-    objects = Part("the objects", 8 * sum(images.values()) * M**2, OF_A_SCAN)
+    objects = Part("the objects", 8 * sum(images.values()) * M**2, "lower nimgs_train, nimgs_test or size")
     phases = {
         "simulates": [
             *(Part(one.name, 2 * one.size, one.advice) for one in (*patterns, objects)),

@@ -59,10 +59,6 @@ class NetworkConfig(JobConfig):
     )
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    @property
     def loss_weights(self) -> dict[str, float]:
         """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`, and of the user's own."""
         return {"mae_weight": 1.0, "nll_weight": 0.0, "realspace_weight": 0.0}

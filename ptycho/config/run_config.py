@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from ptycho.config.errors import check
 from ptycho.config.imperfections import Imperfections, check_detector
@@ -86,30 +85,29 @@ class RunConfig(TrainedConfig):
             if (probe := getattr(self, name)) is not None:
                 learning = ("learn", "rate", "start_epoch") if name == "test_probe" else ()
                 probe.check_only_shape(name, "modes", *learning)
-        for holds, name, value, allowed in self._relations():
-            check(holds, name, value, allowed)
+        self._check_relations()
 
-    def _relations(self) -> Iterator[tuple[bool, str, Any, str]]:
-        """What must hold between keys: whether it does, a key, its value, and what is allowed."""
+    def _check_relations(self) -> None:
+        """Refuse keys that do not fit each other."""
         drift, need, groups = self.imperfections.probe_variation, self.group_extent, self.train_groups
-        yield drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant"
+        check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
         lag = self.imperfections.backlash_px
-        yield lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake"
+        check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
         for name in ("outer_offset_train", "outer_offset_test"):
             value = getattr(self, name)
-            yield value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps"
+            check(value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps")
         extent = f"at least N + (gridsize - 1)*offset = {need} (N={self.N}, gridsize={self.gridsize}, "
         holding = f"{extent}offset={self.offset}): the object must hold one group"
-        yield self.size >= need, "size", self.size, holding
+        check(self.size >= need, "size", self.size, holding)
         for name in ("probe", "test_probe"):
             diameter = getattr(getattr(self, name), "mask_diameter_px", None) or 0
-            yield diameter <= 2 * self.N, f"{name}.mask_diameter_px", diameter, f"at most 2·N={2 * self.N}"
+            check(diameter <= 2 * self.N, f"{name}.mask_diameter_px", diameter, f"at most 2·N={2 * self.N}")
         start, per_group = self.probe.start_epoch, self.baseline.patterns_per_group
-        yield start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}"
+        check(start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}")
         fitting = f"at most the number of training groups, {groups} (raise size, nimgs_train or"
-        yield self.batch_size <= groups, "batch_size", self.batch_size, f"{fitting} max_groups_train)"
+        check(self.batch_size <= groups, "batch_size", self.batch_size, f"{fitting} max_groups_train)")
         few = per_group is None or per_group <= self.group_size
-        yield few, "baseline.patterns_per_group", per_group, f"null or at most gridsize² = {self.group_size}"
+        check(few, "baseline.patterns_per_group", per_group, f"null or at most gridsize² = {self.group_size}")
 
     @property
     def group_size(self) -> int:
@@ -124,14 +122,11 @@ class RunConfig(TrainedConfig):
     @property
     def region_size(self) -> int:
         """R: side of the object region that covers a group, with room for jitter on either side."""
-        return self.group_extent + 2 * self.jitter_margin
-
-    @property
-    def jitter_margin(self) -> int:
-        """Whole pixels by which jitter can move a patch against its group's centre."""
         if self.scan.jitter == 0:
-            return 0
-        return math.ceil(2 * self.scan.jitter * (1 - 1 / self.group_size) + 0.5)
+            return self.group_extent
+        # whole pixels by which jitter can move a patch against its group's centre
+        margin = math.ceil(2 * self.scan.jitter * (1 - 1 / self.group_size) + 0.5)
+        return self.group_extent + 2 * margin
 
     @property
     def learns_probe(self) -> bool:

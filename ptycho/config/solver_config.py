@@ -114,13 +114,7 @@ class SolverConfig:
         unit="m",
     )
     error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
-    REGULARISERS: ClassVar[tuple[str, ...]] = (
-        "none",
-        "quadratic",
-        "edge_preserving",
-        "second_order",
-        "learned",
-    )
+    REGULARISERS: ClassVar = ("none", "quadratic", "edge_preserving", "second_order", "learned")
 
     def __post_init__(self) -> None:
         known = self.regulariser in self.REGULARISERS or is_import_path(self.regulariser)

@@ -31,7 +31,7 @@ def photon_energy_eV(wavelength: float) -> float:
 
 
 def electron_wavelength_m(electrons_keV: float) -> float:
-    """Return the relativistic wavelength, in metres, of electrons with a kinetic energy in eV."""
+    """Return the relativistic wavelength, in metres, of electrons with a kinetic energy in keV."""
     kinetic = 1e3 * electrons_keV
     return HC_EV_M / math.sqrt(kinetic * (kinetic + 2 * ELECTRON_REST_EV))
 

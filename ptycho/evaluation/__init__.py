@@ -1,4 +1,4 @@
 """How good is a reconstruction: scores, Fourier ring correlation, and figures.
 
-Works on arrays alone; of ``ptycho`` it imports nothing.
+Works on arrays: it knows no run and no file.
 """

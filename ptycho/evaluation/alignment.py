@@ -39,17 +39,15 @@ class Region:
 
 @dataclass(frozen=True)
 class Alignment:
-    """``object = scale · recon · exp(−i phase_slope·r)``, zero where uncovered.
+    """``object = s · recon · exp(−i phase_slope·r)``, zero where uncovered; s: least-squares scale.
 
     Attributes:
         object: aligned reconstruction, ``(H, W)`` complex128.
-        scale: least-squares scale from the flattened reconstruction to the truth.
-        amplitude_ratio: ``1/|scale|``: how large the raw reconstruction's amplitude is against the truth.
+        amplitude_ratio: ``1/|s|``: how large the raw reconstruction's amplitude is against the truth.
         phase_slope: (row, col) in rad/px by which the raw reconstruction is tilted against the truth.
     """
 
     object: np.ndarray
-    scale: complex
     amplitude_ratio: float
     phase_slope: tuple[float, float]
 
@@ -80,7 +78,7 @@ def align(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> Alignment:
     ratio = 1 / abs(scale) if scale else math.inf
     flat *= scale
     flat[~mask] = 0  # not −0, whose angle is π
-    return Alignment(flat, scale, ratio, (float(slope[0]), float(slope[1])))
+    return Alignment(flat, ratio, (float(slope[0]), float(slope[1])))
 
 
 def phase(image: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The caustic of a probe: the wave around the sample by the exact angular spectrum, and its narrowest plane.
+"""The caustic of a probe: the wave around the sample by the exact angular spectrum, its waist, a figure.
 
 ======== ==================================================================================================
 ``P``    probe in the sample plane, ``(N, N)``; ``z`` along the beam from the sample, waves are exp(+ikz)
@@ -17,10 +17,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from matplotlib.colors import PowerNorm
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
-from ptycho.evaluation.lengths import length_text
+from ptycho.evaluation.lengths import length_text, unit_of
+from ptycho.evaluation.scan_figures import ShownFigure
 
 Pair = tuple[float, float]
 PREFIX = "caustic_"
@@ -141,9 +143,7 @@ def caustic(
     distances = np.linspace(-half, half, planes)
     intensity = next(waves(np.array([rough, 0.0])))
     row, col = np.unravel_index(int(intensity.argmax()), intensity.shape)
-    cuts = [
-        (intensity[:, col].copy(), intensity[row].copy(), _area(intensity)) for intensity in waves(distances)
-    ]
+    cuts = [(part[:, col].copy(), part[row].copy(), _area(part)) for part in waves(distances)]
     row_cut, col_cut, areas = (np.array(part) for part in zip(*cuts, strict=True))
     place, least = _vertex(distances, areas)
     widths = np.sqrt(2 * np.log(2) / np.pi * np.prod(pixel_m) * np.array([least, *areas]))
@@ -208,3 +208,56 @@ def _cropped(spectrum: np.ndarray, pixel_m: Pair, radius: float) -> tuple[np.nda
     kept = np.r_[0 : half + 1, N - half : N]
     side = len(kept)
     return spectrum[np.ix_(kept, kept)] * (side / N) ** 2, (pixel_m[0] * N / side, pixel_m[1] * N / side)
+
+
+def draw_caustic(caustic: Caustic, title: str, faint: float = 0.01) -> ShownFigure:
+    """Draw intensity over distance and row (y–z), distance and column (x–z), and the width over distance.
+
+    Args:
+        faint: share of the largest intensity; the pictures end where a cut is nowhere above it.
+    """
+    figure = ShownFigure(figsize=(16, 4.6), layout="constrained")
+    axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.8))
+    scale, unit = _scale(caustic.distance_m)
+    z, waist = scale * caustic.distance_m, scale * caustic.waist_m[0]
+    row, col = caustic.pixel_m
+    cuts = ("column (x)", caustic.col_cut, col), ("row (y)", caustic.row_cut, row)
+    top = max(float(caustic.row_cut.max()), float(caustic.col_cut.max()), 1e-30)
+    for ax, (name, cut, pitch) in zip(axes, cuts, strict=False):
+        axis = (np.arange(cut.shape[1]) - cut.shape[1] // 2) * pitch
+        across, across_unit = _scale(axis)
+        low, high = across * (axis[[0, -1]] + np.array([-0.5, 0.5]) * pitch)
+        half = (z[1] - z[0]) / 2
+        shown = ax.imshow(
+            cut.T / top,
+            norm=PowerNorm(0.5, 0, 1),
+            cmap="magma",
+            aspect="auto",
+            extent=(z[0] - half, z[-1] + half, high, low),
+            interpolation="bilinear",
+        )
+        bright = np.abs(across * axis[(cut > faint * top).any(axis=0)])
+        reach = 1.1 * float(bright.max(initial=across * pitch))
+        ax.set(ylim=(min(reach, high), max(-reach, low)), ylabel=f"{name} / {across_unit}")
+        ax.set_title(f"cut along the {name.split()[0]}s")
+    figure.colorbar(shown, ax=axes[1], fraction=0.046, label="intensity / largest, square-root scale")
+    across, across_unit = _scale(caustic.fwhm_m)
+    axes[2].plot(z, across * caustic.fwhm_m, color="tab:blue")
+    axes[2].set(ylim=(0, None), xlim=(z[0], z[-1]), ylabel=f"width (FWHM) / {across_unit}")
+    facts = caustic.facts()
+    at_sample = length_text(1e9 * (facts["fwhm_at_sample_m"] or 0.0))
+    axes[2].set_title(f"waist: {waist_text(facts)}\nprobe at the sample: {at_sample} wide", fontsize="medium")
+    for ax in axes:
+        ax.axvline(0, color="tab:green", linestyle="--", linewidth=1.2, label="sample")
+        if np.isfinite(waist):
+            ax.axvline(waist, color="tab:cyan", linestyle=":", linewidth=1.5, label="narrowest plane")
+        ax.set_xlabel(f"distance from the sample along the beam / {unit}")
+    axes[2].legend(loc="upper center", fontsize="small")
+    figure.suptitle(title)
+    return figure
+
+
+def _scale(metres: np.ndarray) -> tuple[float, str]:
+    """Return what lengths in metres are multiplied by, and the unit, in which they are no long numbers."""
+    size, unit = unit_of(1e9 * float(np.abs(metres).max()))
+    return 1e9 / size, unit

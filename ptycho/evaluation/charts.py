@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ptycho.evaluation.frc import Curve
 from ptycho.evaluation.scan_figures import ends_of
 
-Correlation = tuple[np.ndarray, np.ndarray]  # frequencies over Nyquist (K,), ring correlation (K,)
 Losses = Sequence[Mapping[str, float]]  # rows with epoch, loss, val_loss
 
 
@@ -27,8 +27,8 @@ def draw_misfit(axes: Axes, places: np.ndarray, r_factors: np.ndarray, unit: str
 
 def draw_shifts(axes: Axes, places: np.ndarray, shifts: np.ndarray, unit: str) -> None:
     """Draw shifts ``(J, 2)`` as arrows from ``places (J, 2)``, both (row, col) in ``unit``."""
-    axes.plot(places[:, 1], places[:, 0], ".", color="0.6", markersize=3)
     (rows, cols), (down, right) = places.T, shifts.T
+    axes.plot(cols, rows, ".", color="0.6", markersize=3)
     axes.margins(0.12)  # arrows do not count for the limits
     axes.quiver(
         cols, rows, right, down, angles="xy", scale_units="xy", scale=1, color="tab:blue", width=0.003
@@ -48,7 +48,7 @@ def draw_detector(axes: Axes, by_pixel: np.ndarray) -> None:
     axes.set(xlabel="column / pixel", ylabel="row / pixel")
 
 
-def draw_correlations(axes: Axes, curves: Mapping[str, Correlation]) -> None:
+def draw_correlations(axes: Axes, curves: Mapping[str, Curve]) -> None:
     """Draw ring correlations by name, with the thresholds 1/2 and 1/7."""
     for name, (frequency, correlation) in curves.items():
         axes.plot(frequency, correlation, label=name, linewidth=1.2)
@@ -63,10 +63,8 @@ def draw_losses(axes: Axes, histories: Mapping[str, Losses]) -> None:
     """Draw the losses of trainings by name, over the epochs."""
     for name, rows in histories.items():
         for key, label in (("loss", "training"), ("val_loss", "validation")):
-            values = [row[key] for row in rows]
-            axes.semilogy(
-                [row["epoch"] for row in rows], values, "o-", markersize=3, label=f"{name}, {label}"
-            )
+            epochs, values = ([row[column] for row in rows] for column in ("epoch", key))
+            axes.semilogy(epochs, values, "o-", markersize=3, label=f"{name}, {label}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="epoch", ylabel="loss")
     axes.legend(fontsize="small")

@@ -42,10 +42,8 @@ def hue(image: np.ndarray, lightness: float = 0.75, chroma: float = 0.12) -> np.
         lightness, chroma: of the largest amplitude, in Oklch. sRGB has the default pair in every hue.
     """
     share = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
-    angle = np.angle(image)
-    lab = np.stack(
-        [share * lightness, share * chroma * np.cos(angle), share * chroma * np.sin(angle)], axis=-1
-    )
+    angle, radius = np.angle(image), share * chroma
+    lab = np.stack([share * lightness, radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
     linear = np.clip((lab @ LAB_TO_ROOTS.T) ** 3 @ CONES_TO_RGB.T, 0, 1)
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
@@ -80,6 +78,11 @@ class ShownPhase:
         return NOTES.get(self.kind, "")
 
     @property
+    def label(self) -> str:
+        """Label of the colours."""
+        return f"phase / {self.unit}"
+
+    @property
     def unit(self) -> str:
         """Label of the unit: ``rad``, with the kind of the phase if it has one."""
         return ", ".join(filter(None, ("rad", self.kind)))
@@ -101,15 +104,13 @@ def show_phase(phase: np.ndarray, most_range: float = np.pi, most_jumps: float =
         most_jumps: share of neighbouring pixels that may still differ by more than π after unwrapping, as
             around residues; with more of them there is no consistent phase, and it stays wrapped.
     """
-    known = np.isfinite(phase)
-    if (
-        min(phase.shape) < 2
-        or not known.any()
-        or np.ptp(np.quantile(phase[known], (0.002, 0.998))) <= most_range
-    ):
+    known = phase[np.isfinite(phase)]
+    if min(phase.shape) < 2 or not known.size or np.ptp(np.quantile(known, (0.002, 0.998))) <= most_range:
         return ShownPhase(phase)
     values = unwrap(phase)
-    if _jumps(values) > most_jumps:
+    steps = np.concatenate([np.diff(values, axis=axis).ravel() for axis in (0, 1)])
+    steps = np.abs(steps[np.isfinite(steps)])  # between neighbours of which both are known
+    if len(steps) and np.mean(steps > np.pi) > most_jumps:
         return ShownPhase(phase, WRAPPED)
     return ShownPhase(values - np.nanmean(values), UNWRAPPED)
 
@@ -145,10 +146,3 @@ def residues(phase: np.ndarray) -> np.ndarray:
     charge = np.rint(np.nan_to_num(loop) / (2 * np.pi))
     rows, cols = np.nonzero(charge)
     return np.stack([rows + 0.5, cols + 0.5, charge[rows, cols]], axis=1)
-
-
-def _jumps(phase: np.ndarray) -> float:
-    """Share of the pairs of known neighbours that differ by more than π."""
-    steps = np.concatenate([np.diff(phase, axis=axis).ravel() for axis in (0, 1)])
-    steps = np.abs(steps[np.isfinite(steps)])
-    return float(np.mean(steps > np.pi)) if len(steps) else 0.0

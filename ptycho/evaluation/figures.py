@@ -52,10 +52,13 @@ def compare(
         angle = of_truth if name == "truth" else of_truth.with_difference(_drawn(_apart(image, truth), part))
         amplitude = _drawn(np.abs(image), part)
         show_channel(figure, axes[0, column], (amplitude, bright, AMPLITUDE_MAP, "amplitude"), None)
-        show_channel(figure, axes[1, column], (angle.values, angles, *_phase_key(angle)), None)
-        colour = "red" if _raised(scores.get(name)) else "black"
-        axes[0, column].set_title(_title(name, scores.get(name), 0), color=colour)
-        axes[1, column].set_title(_title(name, scores.get(name), 1), color=colour)
+        show_channel(figure, axes[1, column], (angle.values, angles, angle.colours, angle.label), None)
+        ssim, alarms = [""] * 2, [flag for flag in scores.get(name, {}).get("flags", ()) if flag in FLAGS]
+        if name in scores:
+            ssim = [f": SSIM {'none' if value is None else f'{value:.4f}'}" for value in scores[name]["ssim"]]
+        for ax, kind, text in zip(axes[:, column], ("amplitude", "phase"), ssim, strict=True):
+            title = "\n! ".join([f"{name}, {kind}{text}", *alarms])  # a line each: columns are narrow
+            ax.set_title(title, color="red" if alarms else "black")
     strength = np.abs(probe)
     key = (strength, (0.0, float(strength.max())), "viridis", "amplitude")
     show_channel(figure, axes[0, -1], key, None)
@@ -68,26 +71,6 @@ def compare(
 def _apart(image: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Phase of an image ``(h, w)`` less that of the truth, rad, in (−π, π]; NaN where it has none."""
     return np.where(image == 0, np.nan, np.angle(image * np.where(truth == 0, 1, truth.conj())))
-
-
-def _phase_key(shown: ShownPhase) -> tuple[str, str]:
-    """Colour map and label of a phase."""
-    return shown.colours, f"phase / {shown.unit}"
-
-
-def _title(name: str, scores: dict | None, channel: int) -> str:
-    kind = ("amplitude", "phase")[channel]
-    if scores is None:
-        return f"{name}, {kind}"
-    value = scores["ssim"][channel]
-    text = f"{name}, {kind}: SSIM {'none' if value is None else format(value, '.4f')}"
-    alarms = _raised(scores)
-    return "\n! ".join([text, *alarms])  # a line each: columns are narrow
-
-
-def _raised(scores: dict | None) -> list[str]:
-    """The flags that a user sees."""
-    return [] if scores is None else [flag for flag in scores["flags"] if flag in FLAGS]
 
 
 def _drawn(channel: np.ndarray, covered: np.ndarray | None) -> np.ndarray:
@@ -103,7 +86,7 @@ def amp_phase(name: str, image: np.ndarray, region: Region, covered: np.ndarray 
     top = float(np.abs(region.crop(image)).max()) or 1.0
     angles = phase_limits(replace(angle, values=region.crop(angle.values)))
     show_channel(figure, axes[0], (amplitude, (0.0, top), AMPLITUDE_MAP, "amplitude"), None)
-    show_channel(figure, axes[1], (angle.values, angles, *_phase_key(angle)), None)
+    show_channel(figure, axes[1], (angle.values, angles, angle.colours, angle.label), None)
     for ax, kind in zip(axes, ("amplitude", "phase"), strict=True):
         ax.set_title(f"{name}: {kind}, as stitched")
         ax.add_patch(

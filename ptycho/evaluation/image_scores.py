@@ -25,23 +25,19 @@ SSIM_WINDOW = 7  # px; scikit-image's default
 MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(("frc50", "frc1over7"), SSIM_WINDOW)}
 
 
-def amplitude_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
-    """Return SSIM of the amplitudes (Wang et al. 2004, eq. 13), ``data_range = max|t| − min|t|``.
+def ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
+    """Return SSIM (Wang et al. 2004, eq. 13) of the amplitudes, ``data_range = max|t| − min|t|``, and of the
+    phases mapped to ``(φ + π) / 2π``, ``data_range = 1``.
 
     Args:
         recon, truth: aligned complex images ``(H, W)``.
 
     Returns:
-        A number in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
+        ``[amplitude, phase]`` in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
     """
     check_images(recon, truth)
-    return _ssim(np.abs, recon, truth, spread(counted(truth, covered))[0], covered)
-
-
-def phase_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
-    """Return SSIM as :func:`amplitude_ssim`, for phases mapped to ``(φ + π) / 2π``, ``data_range = 1``."""
-    check_images(recon, truth)
-    return _ssim(_unit_phase, recon, truth, 1.0, covered)
+    level = spread(counted(truth, covered))[0]
+    return [_ssim(np.abs, recon, truth, level, covered), _ssim(_unit_phase, recon, truth, 1.0, covered)]
 
 
 def _unit_phase(image: np.ndarray) -> np.ndarray:
@@ -58,31 +54,17 @@ def _ssim(
     """Of two real channels, band by band: windows over an edge, or what is uncovered, do not count."""
     if data_range == 0 or min(truth.shape) < MIN_SIDE["ssim"]:
         return None
-    if covered is not None:
-        return _covered_ssim(channel, recon, truth, data_range, covered)
     halo, total = SSIM_WINDOW // 2, 0.0
+    whole = None if covered is None else binary_erosion(covered, np.ones((SSIM_WINDOW, SSIM_WINDOW), bool))
     for rows in bands(truth.shape, halo):
         pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
-        value = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range)
-        total += float(value) * (rows.stop - rows.start - 2 * halo)
-    return total / (truth.shape[0] - 2 * halo)
-
-
-def _covered_ssim(
-    channel: Callable[[np.ndarray], np.ndarray],
-    recon: np.ndarray,
-    truth: np.ndarray,
-    data_range: float,
-    covered: np.ndarray,
-) -> float | None:
-    """The mean over windows wholly ``covered (H, W)``; None: there is none."""
-    halo, total = SSIM_WINDOW // 2, 0.0
-    whole = binary_erosion(covered, np.ones((SSIM_WINDOW, SSIM_WINDOW), bool))
-    for rows in bands(truth.shape, halo):
-        pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
-        _, ssim_map = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range, full=True)
-        total += float(ssim_map[halo:-halo].sum(where=whole[rows][halo:-halo]))
-    return total / np.count_nonzero(whole) if whole.any() else None
+        value, ssim_map = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range, full=True)
+        if whole is None:
+            total += float(value) * (rows.stop - rows.start - 2 * halo)
+        else:
+            total += float(ssim_map[halo:-halo].sum(where=whole[rows][halo:-halo]))
+    count = truth.shape[0] - 2 * halo if whole is None else np.count_nonzero(whole)
+    return total / count if count else None
 
 
 def counted(image: np.ndarray, covered: Covered) -> np.ndarray:
@@ -102,32 +84,24 @@ def ms_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pa
         or a part is uncovered, which large windows reach everywhere.
     """
     check_images(recon, truth)
-    if covered is not None:
+    if covered is not None or min(truth.shape) < MIN_SIDE["ms_ssim"]:
         return [None, None]
-    return [
-        _ms_ssim(np.abs, recon, truth, spread(truth)[0]),
-        _ms_ssim(_unit_phase, recon, truth, 1.0),
-    ]
+    return [_ms_ssim(np.abs, recon, truth, spread(truth)[0]), _ms_ssim(_unit_phase, recon, truth, 1.0)]
 
 
 def _ms_ssim(
     channel: Callable[[np.ndarray], np.ndarray], recon: np.ndarray, truth: np.ndarray, data_range: float
 ) -> float | None:
-    if data_range == 0 or min(truth.shape) < MIN_SIDE["ms_ssim"]:
+    if data_range == 0:
         return None
     import tensorflow as tf
 
-    pair = (_single(channel, image)[..., None] for image in (recon, truth))  # (H, W, 1)
+    pair = (
+        np.concatenate([channel(part).astype(np.float32) for part in parts_of(image)])[..., None]  # (H, W, 1)
+        for image in (recon, truth)
+    )
     value = float(tf.image.ssim_multiscale(*pair, max_val=data_range))
     return value if math.isfinite(value) else None
-
-
-def _single(channel: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
-    """A real channel of an image ``(H, W)``, float32."""
-    values = np.empty(image.shape, np.float32)
-    for rows in bands(image.shape):
-        values[rows] = channel(image[rows].astype(complex))
-    return values
 
 
 def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray, covered: Covered) -> list[float]:
@@ -197,10 +171,7 @@ def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
     None where the truth is constant.
     """
     covered = aligned != 0
-    count, total = (
-        np.count_nonzero(covered),
-        sum(part.sum() for part in parts_of(np.where(covered, truth, 0))),
-    )
+    count, total = np.count_nonzero(covered), sum(map(np.sum, parts_of(np.where(covered, truth, 0))))
     error = contrast = power = 0.0
     for rows in bands(truth.shape):
         there = covered[rows]

@@ -19,9 +19,13 @@ def scale_length(width: int, pixel_nm: float | None) -> tuple[float, str]:
     return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
 
 
+def unit_of(nanometres: float) -> tuple[float, str]:
+    """Return a unit in which a length is no long number: its size in nm, and its name."""
+    units = (1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")
+    return next(((size, unit) for limit, size, unit in units if nanometres < limit), (1e6, "mm"))
+
+
 def length_text(nanometres: float) -> str:
     """Return a length with a unit in which it is no long number."""
-    for limit, size, unit in ((1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")):
-        if nanometres < limit:
-            return f"{nanometres / size:.4g} {unit}"
-    return f"{nanometres / 1e6:.4g} mm"
+    size, unit = unit_of(nanometres)
+    return f"{nanometres / size:.4g} {unit}"

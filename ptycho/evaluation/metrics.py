@@ -18,27 +18,24 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from ptycho.evaluation.alignment import Alignment as Alignment
+from ptycho.evaluation.alignment import Alignment, align, angles_of, brightest, check_images, parts_of, spread
 from ptycho.evaluation.alignment import Region as Region
-from ptycho.evaluation.alignment import align as align
-from ptycho.evaluation.alignment import angles_of, brightest, check_images, parts_of, spread
 from ptycho.evaluation.alignment import phase as phase
 from ptycho.evaluation.frc import frc_crossing
 from ptycho.evaluation.image_scores import (
     MIN_SIDE,
-    amplitude_ssim,
     counted,
+    frc_curves,
     mae,
     ms_ssim,
     mse,
     phase_rmse_rad,
-    phase_ssim,
     psnr,
+    relative_error,
     slow_phase_rad,
+    ssim,
 )
 from ptycho.evaluation.image_scores import SSIM_WINDOW as SSIM_WINDOW
-from ptycho.evaluation.image_scores import frc_curves as frc_curves
-from ptycho.evaluation.image_scores import relative_error as relative_error
 
 CHANNELS = ("amplitude", "phase")
 FRC_THRESHOLDS = {"frc50": 0.5, "frc1over7": 1 / 7}
@@ -112,11 +109,7 @@ def _scores(alignment: Alignment, truth: np.ndarray, covered: np.ndarray | None)
     aligned, ratio = alignment.object, alignment.amplitude_ratio
     curves = frc_curves(aligned, truth, covered)
     return {
-        "ssim": [amplitude_ssim(aligned, truth, covered), phase_ssim(aligned, truth, covered)],
-        "ms_ssim": ms_ssim(aligned, truth, covered),
-        "psnr": psnr(aligned, truth, covered),
-        "mae": mae(aligned, truth, covered),
-        "mse": mse(aligned, truth, covered),
+        **{one.__name__: one(aligned, truth, covered) for one in (ssim, ms_ssim, psnr, mae, mse)},
         **{
             name: [frc_crossing(*curve, threshold)[0] if curve else None for curve in curves]
             for name, threshold in FRC_THRESHOLDS.items()

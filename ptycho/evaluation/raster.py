@@ -97,14 +97,13 @@ def reciprocal_lattice(positions: np.ndarray, limits: RasterLimits | None = None
 
 
 def waves_at(
-    B: np.ndarray, image: np.ndarray, known: np.ndarray, limits: RasterLimits | None = None
+    B: np.ndarray, image: np.ndarray, known: np.ndarray, limits: RasterLimits
 ) -> tuple[float, float]:
     """Return the rms of the waves of a real image ``(h, w)`` that stand out at the frequencies of a lattice.
 
     Returns:
         The rms of all of them together, and over the standard deviation of the image.
     """
-    limits = limits or RasterLimits()
     window = known * np.outer(*(np.hanning(side + 2)[1:-1] for side in image.shape))
     total = max(float(window.sum()), 1e-30)
     values = np.where(known, image, 0.0)

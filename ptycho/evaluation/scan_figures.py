@@ -32,7 +32,7 @@ def draw_inspection(
     probe: np.ndarray | None,
     title: str,
     pixel_m: Pixel,
-    virtual: dict[str, np.ndarray] | None = None,
+    virtual: dict[str, np.ndarray] | None,
 ) -> Figure:
     """Draw the mean frame with the window that is cut out, one pattern, the positions, and the probe if any.
 
@@ -44,13 +44,12 @@ def draw_inspection(
         probe: complex ``(N, N)``, the strongest mode.
         virtual: images ``(A, B)`` of a raster by name, for a second row.
     """
-    columns = 3 if probe is None else 4
-    length = "pixel"
+    virtual = virtual or {}
+    columns, rows, length = 3 + (probe is not None), 1 + bool(virtual), "pixel"
     if pixel_m is not None:
         metres = positions * np.array(pixel_m)
         length, scale = ("nm", 1e9) if np.ptp(metres, axis=0).max() < 1e-7 else ("µm", 1e6)
         positions = scale * metres
-    rows = 2 if virtual else 1
     figure = ShownFigure(figsize=(4.4 * columns, 4.6 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     axes = grid[0]
@@ -61,24 +60,21 @@ def draw_inspection(
     axes[0].plot(centre[1], centre[0], "+", color="tab:orange", markersize=10)
     axes[0].set_xlabel(f"{good.size - good.sum()} bad pixels in red; box: the window of the patterns")
     _logarithmic(figure, axes[1], pattern, f"one pattern, {len(pattern)} × {len(pattern)}")
-    axes[2].plot(positions[:, 1], positions[:, 0], "-", color="0.8", lw=0.6)
-    shown = axes[2].scatter(
-        positions[:, 1], positions[:, 0], c=np.arange(len(positions)), s=6, cmap="viridis"
-    )
+    y, x = positions.T
+    axes[2].plot(x, y, "-", color="0.8", lw=0.6)
+    shown = axes[2].scatter(x, y, c=np.arange(len(x)), s=6, cmap="viridis")
     figure.colorbar(shown, ax=axes[2], fraction=0.046, label="pattern")
-    axes[2].set(
-        title=f"{len(positions)} scan positions", xlabel=f"column / {length}", ylabel=f"row / {length}"
-    )
+    axes[2].set(title=f"{len(x)} scan positions", xlabel=f"column / {length}", ylabel=f"row / {length}")
     axes[2].set_aspect("equal")
     axes[2].invert_yaxis()
     if probe is not None:
         show_probe(axes[3], probe, pixel_m)
         axes[3].set_title("probe")
-    for place, (name, image) in zip(grid[-1], (virtual or {}).items(), strict=False):
+    for place, (name, image) in zip(grid[1:].flat, virtual.items(), strict=False):
         shown = place.imshow(image, cmap="gray", interpolation="nearest")
         figure.colorbar(shown, ax=place, fraction=0.046)
         place.set(title=name, xlabel="column of the raster", ylabel="row of the raster")
-    for place in grid[-1][len(virtual or {}) :] if virtual else ():
+    for place in grid[1:, len(virtual) :].flat:
         place.set_axis_off()
     figure.suptitle(title)
     return figure
@@ -152,7 +148,7 @@ class Picture:
         """Values ``(h, w)``, ends, colours and label of the amplitude and of the phase."""
         return (
             (self.amplitude, self.grey, "gray", "amplitude"),
-            (self.phase.values, self.colour, self.phase.colours, f"phase / {self.phase.unit}"),
+            (self.phase.values, self.colour, self.phase.colours, self.phase.label),
         )
 
 
@@ -308,12 +304,7 @@ def show_probe(axes: Axes, probe: np.ndarray, pixel_m: Pixel) -> None:
     key = axes.inset_axes((0.78, 0.78, 0.17, 0.17))
     key.imshow(wheel(101))
     key.set_axis_off()
-    for (x, y), text in {
-        (0.5, 1.16): "π/2",
-        (1.16, 0.5): "0",
-        (0.5, -0.16): "−π/2",
-        (-0.16, 0.5): "π",
-    }.items():
+    for x, y, text in ((0.5, 1.16, "π/2"), (1.16, 0.5, "0"), (0.5, -0.16, "−π/2"), (-0.16, 0.5, "π")):
         key.text(x, y, text, transform=key.transAxes, color="white", ha="center", va="center", fontsize=7)
 
 
@@ -325,9 +316,7 @@ def draw_errors(
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
     for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
-        shown, pixels = shrink(
-            np.where(illuminated[part] & np.isfinite(values[part]), values[part], np.nan), 1200
-        )
+        shown, pixels = shrink(np.where(illuminated[part], values[part], np.nan), 1200)
         show_channel(figure, ax, (shown, ends_of(shown), "magma", label), pixel_m, pixels)
         ax.set_title(label)
     figure.suptitle(title)

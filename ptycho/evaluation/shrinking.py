@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptycho.evaluation.colours import WRAPPED, ShownPhase
 from ptycho.scan.bands import bands
 
 
@@ -40,9 +41,9 @@ def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
-    """Shrink angles ``(h, w)`` in rad as :func:`shrink` does: the mean of −3 and 3 is π, not 0."""
-    if max(phase.shape) <= side:
-        return phase, 1
-    waves, factor = shrink(phase, side, lambda band: np.exp(1j * band))
+def shrink_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
+    """Shrink a phase ``(h, w)`` as :func:`shrink` does; a wrapped one as angles: of −3 and 3 it is π."""
+    if phase.kind != WRAPPED or max(phase.values.shape) <= side:
+        return shrink(phase.values, side)
+    waves, factor = shrink(phase.values, side, lambda band: np.exp(1j * band))
     return np.angle(waves), factor

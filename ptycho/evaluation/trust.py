@@ -7,6 +7,7 @@ in no training set.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,10 @@ import numpy as np
 from ptycho.evaluation import metrics
 from ptycho.evaluation.raster import RasterLimits
 from ptycho.scan import plausibility
+from ptycho.scan.patterns import Statistics
+from ptycho.scan.probe import described_widths, is_far_from
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Flag(NamedTuple):
 
     means: str
     remedy: str
-    wrong: bool
+    wrong: bool = True
 
 
 FLAGS = {
@@ -63,32 +68,27 @@ FLAGS = {
         "noise excluded (unexplained_variance)",
         "check how the file was read: unit, axes and order of the positions, distance and pixel sizes, order "
         "of the frames, intensities or amplitudes (data.domain), the centre, the probe",
-        True,
     ),
     SOME_UNEXPLAINED: Flag(
         f"a tenth of the patterns leaves more than {LIMITS.unexplained_p90:g} of the variation between "
         "patterns unexplained (unexplained_variance_p90); the others are explained better",
         "see where they are (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
         "intensity; exclude them (data.drop)",
-        True,
     ),
     OVERFIT: Flag(
         "the fitted patterns are explained, but the held-out patterns are not (unexplained_variance_holdout "
         f"above {LIMITS.unexplained_holdout:g}): the object fits noise",
         "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
         "(solver.positions=false); check the positions",
-        True,
     ),
     NOTHING_SEEN: Flag(
         "the patterns differ by noise alone, so they show no object",
         "was the object in the beam, and the shutter open? measure longer",
-        True,
     ),
     HALVES: Flag(
         f"two halves of the scan stop to agree below {LIMITS.half_frc:g} of Nyquist (half_scan_frc), and far "
         "below where photon noise would end their agreement: at best the coarse features are real",
         "measure longer, or with more overlap; read coarse features alone",
-        True,
     ),
     EXCESSIVE: Flag(
         f"r_free is above {LIMITS.r_free_ratio:g} times r_noise, and r_factor above {LIMITS.r_ratio:g} "
@@ -101,33 +101,28 @@ FLAGS = {
         f"fewer than {LIMITS.measured:g} measured numbers for each unknown of object and beam: much of the "
         "object is the initial estimate",
         "measure more patterns; where the probe is known, do not refine it (probe.learn=false)",
-        True,
     ),
     ORIENTATION: Flag(
         "another orientation or rotation of the detector, or sign of the positions, explains the patterns "
         "clearly better, or an unknown rotation cannot be determined; see warnings",
         "accept it with data.orientation=auto, or specify a rotation with data.rotation_deg",
-        True,
     ),
     SCALE: Flag(
         "positions of another scale explain the patterns clearly better; see warnings",
         "check the distance, the energy, the detector's pixel size (data.distance_m, data.energy_eV, "
         "data.detector_pixel_m) and the unit of the positions (data.unit); data.scan_affine, or "
         "data.orientation=auto, corrects them",
-        True,
     ),
     POSITIONS: Flag(
         "many patterns contradict their neighbours, both at their nominal positions and within 36 px of "
         "them: the positions, or the probe, are not those of the scan",
         "check order, unit and axes of the positions, the order of the frames, the probe",
-        True,
     ),
     SHIFT: Flag(
         "the patterns shift on the detector with the scan position (descan): that explains more of the "
         "misfit than any other cause that was tried (misfit_causes)",
         "centre each pattern by the shift that a scan without a sample shows, or correct the descan; do not "
         "correct it by a scale or rotation of the positions",
-        True,
     ),
     MOTION: Flag(
         "the sample moved while patterns were measured (a fly scan, or vibration): that explains more of the "
@@ -141,7 +136,6 @@ FLAGS = {
         "although the patterns are explained",
         "measure from farther away (a larger λz/dx²), or behind a diffuser with finer grains or farther from "
         "the sample, so that the illumination varies more across it",
-        True,
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),
     OUTSIDE: Flag(
@@ -150,7 +144,6 @@ FLAGS = {
         "the object of the solver, if there is one; or its regions disagree where they overlap (disagreement "
         f"above {LIMITS.disagreement:g} of the contrast)",
         "fine-tune the network on the scan (nepochs=2), or use the object of the solver",
-        True,
     ),
     FAR_PROBE: Flag(
         "the probe is wider or narrower than the one of the training, in the sample plane or in the far "
@@ -176,33 +169,25 @@ FLAGS = {
     plausibility.NOISE: Flag(
         "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
         "inspect the mean pattern and the probe",
-        True,
     ),
     plausibility.DISPLACEMENT: Flag(
         "the mean pattern is shifted relative to the far field of the probe",
         "centre the patterns (data.zero_frequency), or add to the probe the phase ramp that shifts its far "
         "field",
-        True,
     ),
     plausibility.ORIENTATION: Flag(
         "the mean pattern resembles the far field of the probe better when transposed or mirrored",
         "set the orientation that the log names (data.transpose, data.flip_rows, data.flip_cols)",
-        True,
     ),
-    metrics.NAN: Flag(
-        "the object holds NaN or infinity", "inspect the training loss (visuals/history.png)", True
-    ),
-    metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "check the positions", True),
-    metrics.COLLAPSED: Flag(
-        f"the contrast of the amplitude is below {metrics.CONTRAST:g} of the truth's: a constant",
-        "train longer, or with another seed or learning rate",
-        True,
-    ),
-    metrics.COLLAPSED_PHASE: Flag(
-        f"the contrast of the phase is below {metrics.CONTRAST:g} of the truth's: a constant",
-        "train longer, or with another seed or learning rate",
-        True,
-    ),
+    metrics.NAN: Flag("the object holds NaN or infinity", "inspect the training loss (visuals/history.png)"),
+    metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "check the positions"),
+    **{
+        name: Flag(
+            f"the contrast of the {channel} is below {metrics.CONTRAST:g} of the truth's: a constant",
+            "train longer, or with another seed or learning rate",
+        )
+        for name, channel in ((metrics.COLLAPSED, "amplitude"), (metrics.COLLAPSED_PHASE, "phase"))
+    },
 }
 """Every flag of a reconstruction; what else stands among its flags says why a single score is not defined."""
 
@@ -313,3 +298,26 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
 def amplitude_in_noise(share: float | None, limits: TrustLimits = LIMITS) -> bool:
     """Return whether the noise's share of the amplitude contrast exceeds its limit; False where unknown."""
     return share is not None and not share <= limits.noise_share
+
+
+def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
+    """Return the flag for a probe ``(…, N, N)`` far from the one of the training, with a warning that names
+    both; or none.
+    """
+    if not is_far_from(probe, trained):
+        return {}
+    log.warning(
+        "the probe of the scan (%s) is far from the training's (%s): train with a similar probe, or trust "
+        "the result only as far as it explains the patterns",
+        described_widths(probe),
+        described_widths(trained),
+    )
+    return {FAR_PROBE: FLAGS[FAR_PROBE].means}
+
+
+def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
+    """Return the flag for patterns that do not fit the probe ``(…, N, N)``, with a warning; or none."""
+    doubts = plausibility.doubts(statistics, probe)
+    for sentence in doubts.values():
+        log.warning("%s: trust the result only as far as it explains them", sentence)
+    return {flag: FLAGS[flag].means for flag in doubts}

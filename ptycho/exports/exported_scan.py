@@ -13,9 +13,8 @@ from ptycho.exports.hdf5_writing import SameAs
 from ptycho.files.npz import Blocks
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import ErrorMap, Reconstruction
 from ptycho.simulation.truth import GROUP, Truth
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from ptycho.reconstruction.uncertainty import map_errors, phase_left
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe import intensity_at_edge
-from ptycho.scan.probe_support import specified_support
+from ptycho.scan.probe import intensity_at_edge, specified_support
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)

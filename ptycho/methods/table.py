@@ -15,7 +15,7 @@ import numpy as np
 from ptycho.align.context import RunContext
 from ptycho.config import ITERATIVE as LSQML
 from ptycho.config import ScanRunConfig
-from ptycho.evaluation.doubts import doubt_probe
+from ptycho.evaluation.trust import doubt_probe
 from ptycho.files.file_array import FileArray
 from ptycho.iterative import lsqml
 from ptycho.methods import solver

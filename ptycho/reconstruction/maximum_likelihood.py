@@ -35,7 +35,7 @@ from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_to_the_end
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe_support import pupil_of
+from ptycho.scan.probe import pupil_of
 
 Watch = Callable[[Estimate, float, Refine, ScanLikelihood], object]
 """Observer of estimate and objective after a step, with what is refined and the likelihood of the fit."""

@@ -25,7 +25,7 @@ from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.scan.comparison import CLEAR, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe_support import pupil_of
+from ptycho.scan.probe import pupil_of
 
 
 def select_model(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
 POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")

@@ -20,7 +20,7 @@ from ptycho.reconstruction.trial import Trial
 from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport
 
 Choice = bool | None
 """Refine it (True), do not (False), or select by cross-validation (None)."""

@@ -27,8 +27,7 @@ from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import NoCache, ScanLikelihood
-from ptycho.scan.probe import orthogonal_modes
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport, orthogonal_modes
 
 OBJECT_ALONE = Refine(False)
 Watch = Callable[[Estimate, float], object]

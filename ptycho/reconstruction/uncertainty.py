@@ -33,7 +33,7 @@ from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
-from ptycho.scan.error_map import ErrorMap
+from ptycho.scan.reconstruction import ErrorMap
 
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ptycho.evaluation import metrics
-from ptycho.evaluation.charts import Correlation, draw_correlations
+from ptycho.evaluation.charts import draw_correlations
 from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
-from ptycho.evaluation.frc import frc
+from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, kept_out
@@ -20,14 +20,6 @@ from ptycho.report.scan_charts import Chart, chart
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
-
-MOST_PIXELS = 512  # of a side of what is aligned: the middle of larger objects
-FEWEST = 3  # patterns that both have held out
-LEAST_OVERLAP = 0.2  # of the picture of the best
-SAME_PIXEL = 0.01
-MOST_CURVES = 6
-LEAST = 1e-3  # of the scale of the pictures, below which differences are none
-LARGE = 0.99  # quantile of the differences that their colours reach
 
 
 @dataclass(frozen=True)
@@ -69,9 +61,8 @@ def score_of(entry: Entry) -> tuple[float, str]:
     """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind in KNOWN_TRUTH:
         ssim = entry.row.get("ssim")
-        known = [
-            value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
-        ]
+        values = map(number, ssim if isinstance(ssim, list) else [])
+        known = [value for value in values if value is not None]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
     for name, text in (
         ("deviance_holdout", "deviance of the held-out patterns"),
@@ -97,29 +88,29 @@ def _group(entries: list[Entry]) -> Group:
         return Group(title, common, tuple(rows), None)
     frame = Frame.of(product, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
-    limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
+    ends = frame.grey, frame.colour
+    limits = [_limit([one.off[k] for one in every if one.off], ends[k]) for k in (0, 1)]
     seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
     curves = {entry.label: one.curve for one, entry in zip(every, ordered, strict=True) if one.curve}
-    return Group(title, common, tuple(seen), _agreement(dict([*curves.items()][:MOST_CURVES])))
+    return Group(title, common, tuple(seen), _agreement(curves))
 
 
-def _agreement(curves: dict[str, Correlation]) -> Chart | None:
-    """The ring correlations of reconstructions with the best; None where there are none."""
+def _agreement(curves: dict[str, Curve], most: int = 6) -> Chart | None:
+    """Ring correlations of at most so many reconstructions with the best; None where there are none."""
+    if not curves:
+        return None
+    curves = dict([*curves.items()][:most])
     text = (
         "How far two reconstructions agree, by spatial frequency: near one where both show the same. It says "
         "that they agree, not that they are right: both were fitted to the same patterns."
     )
-    return (
-        chart("Ring correlation with the best", text, lambda axes: draw_correlations(axes, curves))
-        if curves
-        else None
-    )
+    return chart("Ring correlation with the best", text, lambda axes: draw_correlations(axes, curves))
 
 
-def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
-    """One scale for all differences of a kind, by the middle one of those that differ at all."""
-    least = LEAST * (ends[1] - ends[0])
-    large = [float(np.nanquantile(np.abs(part), LARGE)) for part in parts]
+def _limit(parts: list[np.ndarray], ends: Ends, share: float = 1e-3, quantile: float = 0.99) -> float:
+    """One scale for all differences of a kind, by the middle one of those above a ``share`` of the scale."""
+    least = share * (ends[1] - ends[0])
+    large = [float(np.nanquantile(np.abs(part), quantile)) for part in parts]
     return float(np.median([value for value in large if value > least] or [least]))
 
 
@@ -133,33 +124,28 @@ def verdict(entry: Entry, best: Entry) -> str:
     result = compare_held_out(entry, best)
     if isinstance(result, str):
         return result
-    text = (
-        f"{result.gain:.4g} ± {result.error:.2g} more deviance per pixel on {{}} patterns that both held out"
-    )
     count = len(common_patterns(entry, best)[0])
-    if result.passes(DIFFERENT):
-        return f"worse: {text.format(count)}"
-    return f"no difference beyond its error: {text.format(count)}"
+    better = "worse" if result.passes(DIFFERENT) else "no difference beyond its error"
+    gain = f"{result.gain:.4g} ± {result.error:.2g} more deviance per pixel"
+    return f"{better}: {gain} on {count} patterns that both held out"
 
 
-def compare_held_out(entry: Entry, best: Entry) -> Comparison | str:
+def compare_held_out(entry: Entry, best: Entry, fewest: int = 3) -> Comparison | str:
     """Return what the best explains better of the patterns that both held out, pairwise; or why not."""
     if kept_out(entry) is None or kept_out(best) is None:
         return "cannot be compared: a run did not store the deviance of each held-out pattern"
     one, two = common_patterns(entry, best)
-    if len(one) < FEWEST:
+    if len(one) < fewest:
         return "cannot be compared: the runs held out different patterns (seed, holdout_fraction)"
     return compare(two, one)
 
 
 def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
     """Return deviances ``(n,)`` of the patterns that both held out, in one order."""
-    (one, mine), (two, theirs) = kept_out(entry) or _NONE, kept_out(best) or _NONE
+    none = np.zeros(0, int), np.zeros(0)
+    (one, mine), (two, theirs) = kept_out(entry) or none, kept_out(best) or none
     _, first, second = np.intersect1d(one, two, return_indices=True)
     return mine[first], theirs[second]
-
-
-_NONE = (np.zeros(0, int), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +166,6 @@ class Frame:
     colour: Ends
     pixel_nm: float | None
 
-    @property
-    def ends(self) -> tuple[Ends, Ends]:
-        """Ends of the scales of amplitude and phase."""
-        return self.grey, self.colour
-
     @classmethod
     def of(cls, made: StoredRecon, pixel_nm: float | None) -> Frame:
         """Return the frame of the best reconstruction; ``pixel_nm``: its pitch, if known."""
@@ -192,10 +173,14 @@ class Frame:
         phase = show_phase(np.where(mask, np.angle(image), np.nan))
         return cls(image, mask, phase, ends_of(np.abs(image[mask])), phase_ends(phase), pixel_nm)
 
-    def phase_of(self, other: np.ndarray, known: np.ndarray) -> ShownPhase:
-        """Return the phase of an aligned image ``(h, w)``: that of the frame and what differs, within ±π."""
-        difference = np.where(known, np.angle(other * self.image.conj()), np.nan)
-        return self.phase.with_difference(difference)
+    def draw(self, image: np.ndarray, mask: np.ndarray, phase: ShownPhase) -> dict[str, Picture]:
+        """Draw amplitude and phase ``(h, w)`` with these scales; where one is wrapped, with its own."""
+        alike = (phase.kind == WRAPPED) == (self.phase.kind == WRAPPED)
+        ends, amplitude = self.colour if alike else phase_ends(phase), np.where(mask, np.abs(image), np.nan)
+        return {
+            "amplitude": coloured(amplitude, self.grey, GREY, "", self.pixel_nm),
+            "phase": coloured_phase(phase, ends, self.pixel_nm),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,16 +188,15 @@ class Aligned:
     """A reconstruction in a frame.
 
     Attributes:
-        amplitude, phase: with the scales of the frame; None: they cannot be read.
+        pictures: amplitude and phase with the scales of the frame, by name; empty: they cannot be read.
         off: differences of amplitude and phase to the frame's, ``(h, w)``; empty: there are none.
         curve: ring correlation with the frame's image, if there is one.
         note: why it is not aligned.
     """
 
-    amplitude: Picture | None = None
-    phase: Picture | None = None
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
     off: tuple[np.ndarray, ...] = ()
-    curve: Correlation | None = None
+    curve: Curve | None = None
     note: str = ""
 
 
@@ -226,51 +210,43 @@ def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
     return np.where(mask, levelled(image, mask), 0), mask
 
 
-def _middle(indices: np.ndarray) -> slice:
+def _middle(indices: np.ndarray, most: int = 512) -> slice:
     first, last = (int(indices[0]), int(indices[-1]) + 1) if len(indices) else (0, 1)
-    spare = max(0, last - first - MOST_PIXELS)
+    spare = max(0, last - first - most)
     return slice(first + spare // 2, last - (spare - spare // 2))
 
 
-def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
-    """Return the product of an entry, moved by parts of a pixel, scaled, and levelled against the best's."""
+def align_to(
+    frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, overlap: float = 0.2
+) -> Aligned:
+    """Return the product of an entry, moved by parts of a pixel, scaled, and levelled against the best's.
+
+    Not if their pixels differ by more than ``same_pixel`` of them, or it shows less than ``overlap`` of it.
+    """
     product = entry.scan.read(entry.scan.product)
     if product is None:
         return Aligned(note="its object cannot be read")
     image, mask = level_part(product)
-    unaligned = _pictures(image, mask, show_phase(np.where(mask, np.angle(image), np.nan)), frame)
+    unaligned = frame.draw(image, mask, show_phase(np.where(mask, np.angle(image), np.nan)))
     if entry is best or not mask.any():
-        return Aligned(*unaligned)
+        return Aligned(unaligned)
     one, two = entry.pixel_nm, best.pixel_nm
-    if one is not None and two is not None and abs(one / two - 1) > SAME_PIXEL:
-        text = f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned"
-        return Aligned(*unaligned, note=text)
+    if one is not None and two is not None and abs(one / two - 1) > same_pixel:
+        return Aligned(unaligned, note=f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned")
     placed, known = in_frame(image, frame.image, frame.mask, mask)
-    if known.sum() < LEAST_OVERLAP * frame.mask.sum():
-        return Aligned(*unaligned, note="shows another place: not aligned")
+    if known.sum() < overlap * frame.mask.sum():
+        return Aligned(unaligned, note="shows another place: not aligned")
     aligned = metrics.align(placed, frame.image, known).object
     parts = np.abs(aligned) - np.abs(frame.image), np.angle(aligned * frame.image.conj())
     off = tuple(np.where(known, part, np.nan) for part in parts)
     curve = frc(np.where(known, aligned, 0), np.where(known, frame.image, 0))
-    return Aligned(*_pictures(aligned, known, frame.phase_of(aligned, known), frame), off, curve)
+    return Aligned(frame.draw(aligned, known, frame.phase.with_difference(off[1])), off, curve)
 
 
 def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> Seen:
-    drawn = {"amplitude": one.amplitude, "phase": one.phase}
-    for part, limit, (name, unit) in zip(
-        one.off, limits, (("amplitude", ""), ("phase", "rad")), strict=False
-    ):
-        difference = coloured(part, (-limit, limit), DIVERGING, unit, best.pixel_nm)
-        drawn[f"{name}, difference"] = difference
-    pictures = {name: picture for name, picture in drawn.items() if picture is not None}
-    return Seen(entry, pictures, verdict(entry, best), one.note)
-
-
-def _pictures(
-    image: np.ndarray, mask: np.ndarray, phase: ShownPhase, frame: Frame
-) -> tuple[Picture, Picture]:
-    """Amplitude and phase with the scales of a frame; where only one phase is wrapped, it keeps its own."""
-    amplitude = coloured(np.where(mask, np.abs(image), np.nan), frame.grey, GREY, "", frame.pixel_nm)
-    alike = (phase.kind == WRAPPED) == (frame.phase.kind == WRAPPED)
-    ends = frame.colour if alike else phase_ends(phase)
-    return amplitude, coloured_phase(phase, ends, frame.pixel_nm)
+    kinds = ("amplitude, difference", ""), ("phase, difference", "rad")
+    differences = {
+        name: coloured(part, (-limit, limit), DIVERGING, unit, best.pixel_nm)
+        for part, limit, (name, unit) in zip(one.off, limits, kinds, strict=False)
+    }
+    return Seen(entry, {**one.pictures, **differences}, verdict(entry, best), one.note)

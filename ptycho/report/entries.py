@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.messages import show
 from ptycho.files.text import shown
 from ptycho.report.gather import KNOWN_TRUTH, PLACES, RUNNING, RunRecord, gather, is_run, number, section
 from ptycho.report.scans import ScanRecord
@@ -20,9 +21,6 @@ from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
 from ptycho.run.record import read_record
 from ptycho.run.scan_table import CSV
-
-MOST_RUNS = 1000
-MOST_KEYS = 40  # columns of settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +123,7 @@ class Found:
     skipped: tuple[tuple[str, str], ...]
 
 
-def find_entries(words: Sequence[str]) -> Found:
+def find_entries(words: Sequence[str], most: int = 1000) -> Found:
     """Find the entries of runs, of folders of runs (batches, sweeps), and of patterns of such.
 
     Raises:
@@ -136,22 +134,19 @@ def find_entries(words: Sequence[str]) -> Found:
     for word in words:
         for path in _folders(word):
             inside = [path] if is_run(path) else runs_below(path)
-            passed |= failed_scans(path) if not is_run(path) else {}
+            passed |= {} if is_run(path) else failed_scans(path)
             runs |= dict.fromkeys(inside)
             if not inside:
                 passed[str(path)] = "holds no run"
-    if len(runs) > MOST_RUNS:
-        raise ConfigError(f"runs: {len(runs)} runs; at most {MOST_RUNS} are compared; name fewer")
-    records, labels = [], _labels([*runs])
+    if len(runs) > most:
+        raise ConfigError(f"runs: {len(runs)} runs; at most {most} are compared; name fewer")
+    entries, labels = [], _labels([*runs])
     for path in runs:
         try:
-            records.append((labels[path], gather(path)))
+            entries.append(entry_of(labels[path], gather(path)))
         except (ConfigError, OSError) as error:
             passed[str(path)] = shown(str(error))
-    return Found(
-        tuple(entry_of(label, record) for label, record in records),
-        tuple(passed.items()),
-    )
+    return Found(tuple(entries), tuple(passed.items()))
 
 
 def _folders(word: str) -> list[Path]:
@@ -184,11 +179,8 @@ def failed_scans(night: Path) -> dict[str, str]:
     except (OSError, ValueError, csv.Error):
         return {}
     failed = [row for row in rows if row.get("state") == "failed" and row.get("scan")]
-    return {
-        str(night / row["scan"]): shown(row.get("error") or "failed")
-        for row in failed
-        if not is_run(night / row["scan"])
-    }
+    errors = {night / row["scan"]: shown(row.get("error") or "failed") for row in failed}
+    return {str(path): error for path, error in errors.items() if not is_run(path)}
 
 
 def _labels(runs: list[Path]) -> dict[Path, str]:
@@ -206,22 +198,16 @@ def entry_of(label: str, record: RunRecord) -> Entry:
     return Entry(label, record, record.scan or ScanRecord("", record.path))
 
 
-def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """Return the keys whose values differ between runs that have them, and of each entry their values."""
+def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list[list[str]]]:
+    """Return up to ``most`` keys whose values differ between runs that have them, and these of each entry."""
     values: dict[str, set[str]] = {}
     for entry in entries:
         for key, value in entry.record.flat.items():
             values.setdefault(key, set()).add(repr(value))
     left_out = {*PLACES, "data.file"}
-    keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:MOST_KEYS]
-    return keys, [[_cell(entry.record.flat, key) for key in keys] for entry in entries]
-
-
-def _cell(values: Mapping[str, Any], key: str) -> str:
-    if key not in values:
-        return ""
-    value = values[key]
-    return "null" if value is None else shown(str(value).lower() if isinstance(value, bool) else str(value))
+    keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:most]
+    rows = (entry.record.flat for entry in entries)
+    return keys, [[shown(show(row[key])) if key in row else "" for key in keys] for row in rows]
 
 
 def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:

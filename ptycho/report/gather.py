@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
+from ptycho.config.messages import show
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
@@ -25,17 +26,9 @@ from ptycho.run.stored_config import read_job
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
 KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
-LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
 COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines", INFERENCE: "infer"}  # of the program ptycho
 PLACES = ("output_dir", "overwrite")
-
-
-class Setting(NamedTuple):
-    """A key of the configuration whose value is not the default."""
-
-    key: str
-    value: str
-    default: str
+Setting = tuple[str, str, str]  # a key whose value is not the default: key, value, default
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +120,23 @@ def section(values: Any, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def last_lines(path: Path) -> tuple[str, ...]:
+def last_lines(path: Path, most: int = 40, most_bytes: int = 2**16) -> tuple[str, ...]:
     """Return the end of a log, without what steers a terminal."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            file.seek(max(0, path.stat().st_size - most_bytes))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ()
-    return tuple(shown(line, 400) for line in text.splitlines()[-LOG_LINES:])
+    return tuple(shown(line, 400) for line in text.splitlines()[-most:])
 
 
 def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[Setting, ...], str]:
-    raw = _raw_config(path)
+    try:
+        stored = read_yaml(path / names.CONFIG)
+    except (OSError, ValueError):
+        stored = {}
+    raw = flat(stored) if isinstance(stored, dict) else {}
     if _kind(raw) == INFERENCE:  # its schema belongs to its program: all is shown
         given = {key: value for key, value in raw.items() if value is not None}
         return raw, (), repeat(INFERENCE, given)
@@ -152,23 +149,12 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
     defaults = flat(to_mapping(type(config)()))
     others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
     settings = [
-        Setting(key, _as_text(value), _as_text(defaults[key]) if key in defaults else "")
+        (key, show(value), show(defaults[key]) if key in defaults else "")
         for key, value in others.items()
         if key not in PLACES and key != "data.file"
     ]
     kind = _kind(found)
-    if kind not in COMMANDS:
-        return found, tuple(settings), ""
-    return found, tuple(settings), repeat(kind, others)
-
-
-def _raw_config(path: Path) -> dict[str, Any]:
-    """The values of a configuration of another version, unchecked."""
-    try:
-        values = read_yaml(path / names.CONFIG)
-        return flat(values) if isinstance(values, dict) else {}
-    except (OSError, ValueError):
-        return {}
+    return found, tuple(settings), repeat(kind, others) if kind in COMMANDS else ""
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -201,13 +187,7 @@ def _hydra(value: Any) -> str:
     if isinstance(value, str):
         plain = value.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
         return value if plain else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return _as_text(value)
-
-
-def _as_text(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return f"[{', '.join(map(_as_text, value))}]" if isinstance(value, list) else str(value)
+    return show(value)
 
 
 def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:
@@ -235,13 +215,9 @@ def _scan(
 ) -> ScanRecord | None:
     if kind == OTHER:
         return None
-    name = "test image" if kind in KNOWN_TRUTH else _scan_name(config)
-    return read_scan(name, path, metrics, missing)
-
-
-def _scan_name(config: Mapping[str, Any]) -> str:
     files = config.get("data.file")
-    return Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
+    name = Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
+    return read_scan("test image" if kind in KNOWN_TRUTH else name, path, metrics, missing)
 
 
 def _files(path: Path, missing: list[str]) -> list[tuple[str, int]]:

@@ -28,14 +28,8 @@ def report_page(record: RunRecord) -> str:
     """Return the page of a run."""
     view = None if record.scan is None else view_of(record, record.scan)
     charts = [*losses(record.path)] if view is None else []
-    return render(
-        "report.html",
-        (VIEWER, TABLE),
-        run=record,
-        scan=view,
-        charts=charts,
-        orientation=ORIENTATION,
-    )
+    values = {"run": record, "scan": view, "charts": charts}
+    return render("report.html", (VIEWER, TABLE), orientation=ORIENTATION, **values)
 
 
 def compare_page(
@@ -64,20 +58,13 @@ def index_page(folder: str, entries: Sequence[Entry], links: Mapping[str, str]) 
 
 def render(template: str, scripts: tuple[str, ...], **values: Any) -> str:
     """Return a page from a template, with the style sheet and some scripts in it."""
-    script = "".join(asset(name) for name in scripts)
-    return (
-        _environment()
-        .get_template(f"{template}.j2")
-        .render(style=Markup(asset(STYLE)), script=Markup(script), policy=policy(script), **values)
-    )
-
-
-def policy(script: str) -> str:
-    """Return the Content-Security-Policy of a page: style and script by their hashes, and its pictures."""
-    return (
-        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; "
+    script, style = "".join(asset(name) for name in scripts), asset(STYLE)
+    policy = (  # style and script by their hashes, and its pictures
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
         f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
+    page = _environment().get_template(f"{template}.j2")
+    return page.render(style=Markup(style), script=Markup(script), policy=policy, **values)
 
 
 @functools.cache

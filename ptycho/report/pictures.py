@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.colours import WRAPPED, ShownPhase, hue, wheel
+from ptycho.evaluation.colours import ShownPhase, hue, wheel
 from ptycho.evaluation.lengths import scale_length
 from ptycho.evaluation.shrinking import shrink, shrink_phase
 
@@ -78,7 +78,7 @@ def coloured(
     small, factor = shrink(values, HERO)
     length, text = scale_length(pixels * values.shape[1], pixel_nm)
     height, width = small.shape
-    uri, bar = palette_png(small, ends, colours), gradient(ends, colours)
+    uri, bar = (palette_png(part, ends, colours) for part in (small, np.linspace(*ends, 64)[None]))
     return Picture(uri, width, height, *ends, unit, bar, length / (pixels * factor), text)
 
 
@@ -86,44 +86,24 @@ def coloured_phase(
     phase: ShownPhase, ends: tuple[float, float], pixel_nm: float | None, pixels: int = 1
 ) -> Picture:
     """Draw a phase as :func:`coloured`; its unit says whether it is wrapped."""
-    values, factor = shrunk_phase(phase, HERO)
+    values, factor = shrink_phase(phase, HERO)
     return coloured(values, ends, phase.colours, phase.unit, pixel_nm, pixels * factor)
-
-
-def shrunk_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
-    """Return means of blocks of a phase, ``(h, w)``, and the side of a block; of a wrapped one as angles."""
-    return (shrink_phase if phase.kind == WRAPPED else shrink)(phase.values, side)
-
-
-def gradient(ends: tuple[float, float], colours: str) -> str:
-    """Return a bar of the colours between two ends, as a data URI."""
-    return palette_png(np.linspace(*ends, 64)[None], ends, colours)
 
 
 def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> str:
     """Return ``(h, w)`` as the data URI of a PNG file of a byte a pixel, clear where not finite."""
+    import matplotlib
     from PIL import Image
 
     known, span = np.isfinite(values), max(ends[1] - ends[0], 1e-30)
     share = np.clip((np.where(known, values, ends[0]) - ends[0]) / span, 0, 1)
     shades = np.where(known, np.round(share * (SHADES - 1)), SHADES).astype(np.uint8)
     image = Image.fromarray(shades, "P")
-    palette = in_colours(np.arange(SHADES + 1.0)[None], (0, SHADES - 1), colours)
-    image.putpalette(palette[0, :, :3].tobytes())
+    levels = np.clip(np.arange(SHADES + 1) / (SHADES - 1), 0, 1)
+    image.putpalette(matplotlib.colormaps[colours](levels, bytes=True)[:, :3].tobytes())
     file = io.BytesIO()
     image.save(file, "PNG", transparency=SHADES, compress_level=6)
     return data_uri(file.getvalue())
-
-
-def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> np.ndarray:
-    """Return ``(h, w)`` → RGBA ``(h, w, 4)`` uint8, clear where a value is not finite."""
-    import matplotlib
-
-    span = max(ends[1] - ends[0], 1e-30)
-    share = np.clip((np.where(np.isfinite(values), values, ends[0]) - ends[0]) / span, 0, 1)
-    rgba = matplotlib.colormaps[colours](share, bytes=True)
-    rgba[..., 3] = np.where(np.isfinite(values), 255, 0)
-    return np.asarray(rgba)
 
 
 def coloured_wave(wave: np.ndarray, pixel_nm: float | None, side: int = 320) -> Picture:

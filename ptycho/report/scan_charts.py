@@ -27,9 +27,6 @@ from ptycho.report.pictures import figure_uri
 from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.run import names
 
-STILL = 0.005  # pixels: positions that moved less did not move
-LEAST = 1e-4  # of the whole fall of the objective, that is distinguished
-
 
 @dataclass(frozen=True)
 class Chart:
@@ -77,14 +74,14 @@ def _places(scan: ScanRecord, positions: np.ndarray) -> tuple[np.ndarray, str, f
     return corner * micrometres * size, unit, float(micrometres.mean() * size)
 
 
-def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
+def _moves(scan: ScanRecord, positions: np.ndarray, still_px: float = 0.005) -> Iterator[Chart]:
     given = scan.assessment.get("nominal_positions")
     if given is None or given.shape != positions.shape:
         return
     moves = (positions - given).astype(float)
     moves -= moves.mean(axis=0)
     rms = float(np.sqrt(np.mean(moves**2)))
-    if rms < STILL:
+    if rms < still_px:
         return
     places, unit, per_pixel = _places(scan, given)
     spacing = np.sqrt(np.prod(np.maximum(np.ptp(places, axis=0), 1e-9)) / len(places))
@@ -156,11 +153,12 @@ def _half_period(halves: dict, name: str) -> str:
     return "never below" if at is None else f"{at:.2f}"
 
 
-def _course(scan: ScanRecord) -> Iterator[Chart]:
+def _course(scan: ScanRecord, least: float = 1e-4) -> Iterator[Chart]:
+    """The objective above its lowest value; ``least`` of its whole fall is distinguished."""
     course = scan.assessment.get(f"{scan.product}_course")
     if course is None or course.ndim != 1 or len(course) < 3 or not np.isfinite(course).all():
         return
-    above = course - course.min() + max(float(np.ptp(course)), 1e-9) * LEAST
+    above = course - course.min() + max(float(np.ptp(course)), 1e-9) * least
     yield chart(
         "Convergence of the solver",
         "What the solver makes smaller, step by step: minus the logarithm of the likelihood with its priors. "

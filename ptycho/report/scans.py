@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from ptycho.files.text import shown
 from ptycho.run import names
 
 KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
-KINDS |= {"opr_modes": "c", "opr_weights": "c"}
+KINDS |= {"slices": "c", "opr_modes": "c", "opr_weights": "c"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
@@ -102,8 +102,9 @@ class ScanRecord:
     def read(self, name: str) -> StoredRecon | None:
         """Read a reconstruction; None where its file is missing or damaged."""
         try:
-            arrays = _read_some(self.path / names.recon(name), KINDS | SIGMAS | {"slices": "c"})
-            return _recon(arrays)
+            with NpzFile(self.path / names.recon(name)) as file:
+                kinds = {key: kind for key, kind in (KINDS | SIGMAS).items() if key in file.keys}
+                return _recon({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
         except (NpzError, KeyError, ValueError, OSError):
             return None
 
@@ -125,12 +126,6 @@ def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[s
     return ScanRecord(name, path, metrics, recons, assessment)
 
 
-def _read_some(path: Path, kinds: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """The arrays of a file that have a name of ``kinds``."""
-    with NpzFile(path) as file:
-        return {key: file.read(file.header(key, kind)) for key, kind in kinds.items() if key in file.keys}
-
-
 def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
     """Checked in their shapes, so that no picture fails later.
 
@@ -140,30 +135,30 @@ def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
     image, mask = arrays["object"], arrays["mask"]
     if image.ndim != 3 or mask.shape != image.shape or 0 in image.shape:
         raise ValueError("object and mask must be (images, M, M)")
-    probe, positions = arrays.get("probe"), arrays.get("positions")
-    if probe is not None and (probe.ndim != 3 or probe.shape[1] != probe.shape[2] or not _finite(probe)):
-        probe = None
-    if positions is not None and (
-        positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not _finite(positions)
-    ):
-        positions = None
-    flux = arrays.get("flux")
-    if flux is not None and (flux.ndim != 1 or not len(flux) or not _finite(flux)):
-        flux = None
-    one = {name: arrays[name][0] for name in SIGMAS if name in arrays and arrays[name].shape == image.shape}
+
+    def checked(name: str, fits: Callable[[np.ndarray], bool]) -> np.ndarray | None:
+        array = arrays.get(name)
+        return array if array is not None and fits(array) and np.isfinite(array).all() else None
+
     known = mask[0] & np.isfinite(image[0])
-    slices = arrays.get("slices")
-    if slices is not None and slices.ndim == 3 and slices.shape[1:] == image.shape[1:] and _finite(slices):
-        one["slices"] = np.where(known, slices, 0)
-    modes, weights = arrays.get("opr_modes"), arrays.get("opr_weights")
-    if probe is not None and modes is not None and weights is not None and weights.ndim == 2 and len(weights):
-        fits = modes.shape == (weights.shape[1], *probe.shape[1:]) and _finite(modes) and _finite(weights)
-        one |= {"opr_modes": modes, "opr_weights": weights} if fits else {}
-    return StoredRecon(np.where(known, image[0], 0), known, probe, positions, flux, **one)
-
-
-def _finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array).all())
+    probe = checked("probe", lambda array: array.ndim == 3 and array.shape[1] == array.shape[2])
+    positions = checked("positions", lambda array: array.ndim == 2 and array.shape[1] == 2 and len(array) > 0)
+    flux = checked("flux", lambda array: array.ndim == 1 and len(array) > 0)
+    slices = checked("slices", lambda array: array.ndim == 3 and array.shape[1:] == image.shape[1:])
+    weights = checked("opr_weights", lambda array: probe is not None and array.ndim == 2 and len(array) > 0)
+    sides = None if probe is None or weights is None else (weights.shape[1], *probe.shape[1:])
+    modes = checked("opr_modes", lambda array: array.shape == sides)
+    return StoredRecon(
+        np.where(known, image[0], 0),
+        known,
+        probe,
+        positions,
+        flux,
+        slices=None if slices is None else np.where(known, slices, 0),
+        opr_modes=modes,
+        opr_weights=None if modes is None else weights,
+        **{name: arrays[name][0] for name in SIGMAS if name in arrays and arrays[name].shape == image.shape},
+    )
 
 
 def _positive(value: Any) -> bool:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.caustic import Caustic
-from ptycho.evaluation.caustic_figure import draw_caustic
-from ptycho.evaluation.shrinking import shrink
+from ptycho.evaluation.caustic import Caustic, draw_caustic
+from ptycho.evaluation.shrinking import shrink, shrink_phase
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
     GREY,
@@ -26,17 +25,13 @@ from ptycho.report.pictures import (
     figure_uri,
     palette_png,
     readable,
-    shrunk_phase,
 )
 from ptycho.report.scan_charts import Chart, charts_of
 from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
 
-MAP_PIXELS = 640  # of a side of a map that is read out
-MODES, MARKS = 6, 500  # drawn at most
 TITLES = {"gt": "the truth"}  # of reconstructions
-MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
 FIGURES = {
     "compare_amp_phase": "Truth, reconstructions and probe: amplitude above, phase below, with equal scales.",
     "frc_curves": "Ring correlation with the truth: good curves stay near one up to high frequencies.",
@@ -88,7 +83,7 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         scan.name,
         scan.product,
         verdict_of(record, scan),
-        key_figures(record, scan),
+        tuple(key_figures(record, scan)),
         scan.rows,
         tuple(one for one in findings if one not in decided),
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
@@ -105,33 +100,33 @@ def _pair(value: object) -> tuple[str, str]:
     return (str(value[0]), str(value[1])) if fits else (str(value), "")  # type: ignore[index]
 
 
-def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
-    """The fields of a view that need the arrays of the product."""
+def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
+    """The fields of a view that need the arrays of the product.
+
+    ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
+    """
     picture = picture_of(made)
     amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
     pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
     title = ", ".join(filter(None, ("phase", phase.kind)))
     maps = [
-        readable("amplitude", amplitude, grey, GREY, "", MAP_PIXELS),
-        readable(title, shrunk_phase(phase, MAP_PIXELS)[0], colour, phase.colours, "rad", MAP_PIXELS),
+        readable("amplitude", amplitude, grey, GREY, "", side),
+        readable(title, shrink_phase(phase, side)[0], colour, phase.colours, "rad", side),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
             values = np.where(made.illuminated, sigma, np.nan)[scan_figures.box_of(made.illuminated)]
             title = f"σ of the {name.removeprefix('sigma_')}"
-            known = np.where(np.isfinite(values), values, np.nan)
-            maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, MAP_PIXELS // 2))
+            maps.append(readable(title, values, scan_figures.ends_of(values), MAGMA, unit, side // 2))
     for k, one in enumerate(() if made.slices is None else made.slices):
         shown = picture_of(replace(made, object=one))
-        values, ends = shrunk_phase(shown.phase, MAP_PIXELS // 2)[0], shown.colour
-        maps.append(
-            readable(f"phase of slice {k}", values, ends, shown.phase.colours, "rad", MAP_PIXELS // 2)
-        )
+        values, title = shrink_phase(shown.phase, side // 2)[0], f"phase of slice {k}"
+        maps.append(readable(title, values, shown.colour, shown.phase.colours, "rad", side // 2))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),
-        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues))))),
-        "residues": np.add(picture.residues[:MARKS], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
+        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues), most)))),
+        "residues": np.add(picture.residues[:most], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made, pixel)),
@@ -141,11 +136,11 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     }
 
 
-def _residue_note(count: int) -> str:
+def _residue_note(count: int, most: int) -> str:
     """Return a sentence on the residues of the phase; empty where there are none."""
     if not count:
         return ""
-    marked = "" if count <= MARKS else f", {MARKS} of them marked"
+    marked = "" if count <= most else f", {most} of them marked"
     return f"It has {count} residue{'s'[: count != 1]} (phase vortices{marked}): white +, black −."
 
 
@@ -155,11 +150,11 @@ def picture_of(made: StoredRecon) -> scan_figures.Picture:
     return scan_figures.Picture.of(made.object, made.mask, made.illuminated, probe)
 
 
-def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:
+def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator[Mode]:
     if made.probe is None:
         return
     power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
-    for k, (wave, part) in enumerate(zip(made.probe[:MODES], power, strict=False)):
+    for k, (wave, part) in enumerate(zip(made.probe[:most], power, strict=False)):
         yield Mode(coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300)))
 
 
@@ -171,7 +166,7 @@ def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
             continue
         title, side = TITLES.get(name, name), HERO // 2
         picture = picture_of(reconstruction).in_scale_of(product)
-        amplitude, phase = shrink(picture.amplitude, side)[0], shrunk_phase(picture.phase, side)[0]
+        amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
         yield Chart(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
         title = ", ".join(filter(None, (f"{title}: phase", picture.phase.kind)))
         yield Chart(title, palette_png(phase, picture.colour, picture.phase.colours))
@@ -197,12 +192,12 @@ def _drawn_again(scan: ScanRecord, made: StoredRecon | None) -> Iterator[Chart]:
     yield Chart("probe_variation", figure_uri(figure), caption)
 
 
-def _stored_figures(record: RunRecord) -> Iterator[Chart]:
-    """Pictures that a run on grid lines has drawn itself."""
+def _stored_figures(record: RunRecord, most_bytes: int = 1_200_000) -> Iterator[Chart]:
+    """Pictures of at most so many bytes that a run on grid lines has drawn itself."""
     for name, caption in FIGURES.items():
         path = record.path / names.figure(name)
         try:
-            if 0 < path.stat().st_size <= MAX_FIGURE:
+            if 0 < path.stat().st_size <= most_bytes:
                 yield Chart(name, data_uri(path.read_bytes()), caption)
         except OSError:
             continue

@@ -75,12 +75,8 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
     return Verdict(GOOD, "No problem was found: object and probe explain the measured patterns.")
 
 
-def key_figures(record: RunRecord, scan: ScanRecord) -> tuple[KeyFigure, ...]:
-    """Return the figures at the top of a scan's part; those that are not known are left out."""
-    return tuple(_key_figures(record, scan))
-
-
-def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
+def key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
+    """Yield the figures at the top of a scan's part; those that are not known are left out."""
     row, sizes = scan.rows.get(scan.product, {}), section(section(record.manifest, "scans"), scan.name)
     if scan.pixel_m:
         yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
@@ -101,15 +97,11 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
     r_factor, noise, r_free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
     if r_factor is not None:
         against = "" if noise is None else f", noise alone {noise:.3f}"
-        yield KeyFigure(
-            "misfit R",
-            f"{r_factor:.3f}{against}",
-            "share of the amplitudes left unexplained; lower is better",
-        )
+        what = "share of the amplitudes left unexplained; lower is better"
+        yield KeyFigure("misfit R", f"{r_factor:.3f}{against}", what)
     if r_free is not None:
-        yield KeyFigure(
-            "R_free, held out", f"{r_free:.3f}", "the same of patterns that the image was not fitted to"
-        )
+        what = "the same of patterns that the image was not fitted to"
+        yield KeyFigure("R_free, held out", f"{r_free:.3f}", what)
     ssim = row.get("ssim")
     if isinstance(ssim, list) and len(ssim) == 2:
         values = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)

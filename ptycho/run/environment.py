@@ -22,9 +22,8 @@ def environment() -> dict[str, Any]:
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        1024**2 if sys.platform == "darwin" else 1024
-    )
+    kib = 1024 if sys.platform == "darwin" else 1  # units in a kibibyte
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / kib / 1024
     return {
         "versions": versions,
         "platform": platform.platform(),

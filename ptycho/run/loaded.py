@@ -164,9 +164,8 @@ class LoadedModel:
         ``start``: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
         """
         step, size = self.step_for(view), batch_size or self.config.batch_size or 1
-        if self.general:
-            rounds = 2  # what overlaps agrees better in the second
-            predict_in_rounds(regions, step, view, size, rounds, start)
+        if self.general:  # in two rounds: what overlaps agrees better in the second
+            predict_in_rounds(regions, step, view, size, 2, start)
         else:
             predict_scan(regions, step, view, size, start)
 
@@ -195,7 +194,9 @@ class LoadedModel:
         if isinstance(data, str | Path):
             data = load_dataset(data)
         elif not isinstance(data, Dataset):
-            data = self._read(data)
+            tiles = self.general or bool(getattr(self.config, "tiles", False))
+            C = self.config.group_size if isinstance(self.config, PretrainConfig) else self.setup.group_size
+            data = data.dataset(C or 1, tiles)
             beam = data.beam
         if data.fresnel is not None:
             raise ConfigError(
@@ -207,12 +208,6 @@ class LoadedModel:
         asked = self.config.stitch
         reconstruction = stitch(regions, view, method or asked.method, asked.passes)
         return replace(reconstruction, beam=beam, general=self.general)
-
-    def _read(self, scan: MeasuredScan) -> Dataset:
-        """All patterns of a scan, in groups as those of the training."""
-        tiles = self.general or bool(getattr(self.config, "tiles", False))
-        C = self.config.group_size if isinstance(self.config, PretrainConfig) else self.setup.group_size
-        return scan.dataset(C or 1, tiles)
 
     def _step(self, geometry: Geometry) -> PredictStep:
         """The network that ``config.yaml`` describes, with the stored weights and no others."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ptycho.config import ConfigError
@@ -26,11 +27,6 @@ STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 """Of these variables one is set where ``mpirun`` or ``srun`` has started the process."""
 
 
-def started_by_mpi() -> bool:
-    """Return whether this process was started as one of several, or might have been."""
-    return any(name in os.environ for name in STARTERS)
-
-
 def run_on_all(program: Callable[[Executor | None], int]) -> int:
     """Run a program with the executor of its blocks, None for a single process; return its exit code.
 
@@ -39,7 +35,7 @@ def run_on_all(program: Callable[[Executor | None], int]) -> int:
     Raises:
         ConfigError: there are several processes, and mpi4py is missing.
     """
-    if not started_by_mpi():
+    if not any(name in os.environ for name in STARTERS):
         return program(None)
     try:
         from mpi4py import MPI
@@ -55,55 +51,45 @@ def run_on_all(program: Callable[[Executor | None], int]) -> int:
         _serve(world)
         return 0
     try:
-        return program(CrewOf(world))
+        return program(partial(_fit_on_all, world))
     finally:
         for rank in range(1, world.Get_size()):
             world.send(None, dest=rank)
 
 
-class CrewOf:
-    """All processes of a communicator; to be called by process 0."""
+def _fit_on_all(world: Any, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
+    """Fit blocks on all processes of a communicator; to be called by process 0."""
+    from ptycho.reconstruction.blocks import solve_task
 
-    def __init__(self, world: Any) -> None:
-        self._world = world
-
-    def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
-        from ptycho.reconstruction.blocks import solve_task
-
-        size, busy = self._world.Get_size(), list[int]()
-        try:
-            for begin in range(0, len(tasks), size):
-                mine, *others = tasks[begin : begin + size]
-                for rank, make in enumerate(others, start=1):
-                    self._world.send(make().in_memory(), dest=rank)
-                    busy.append(rank)
-                yield solve_task(mine(), advance)
-                while busy:
-                    fit = self._answer(busy.pop(0))
-                    advance(fit.evaluations * len(fit.estimate.positions))
-                    yield fit
-        finally:  # a sender waits until its answer is received, and the next task needs another answer
-            for rank in busy:
-                _receive(self._world, rank)
-
-    def _answer(self, rank: int) -> Fit:
-        answer = _receive(self._world, rank)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    size, busy = world.Get_size(), list[int]()
+    try:
+        for begin in range(0, len(tasks), size):
+            mine, *others = tasks[begin : begin + size]
+            for rank, make in enumerate(others, start=1):
+                world.send(make().in_memory(), dest=rank)
+                busy.append(rank)
+            yield solve_task(mine(), advance)
+            while busy:
+                answer = _receive(world, busy.pop(0))
+                if isinstance(answer, Exception):
+                    raise answer
+                advance(answer.evaluations * len(answer.estimate.positions))
+                yield answer
+    finally:  # a sender waits until its answer is received, and the next task needs another answer
+        for rank in busy:
+            _receive(world, rank)
 
 
 def _serve(world: Any) -> None:
     """Fit blocks until there are none any more; what fails, process 0 raises."""
+    problem: Exception | None = None
     try:
         from ptycho.quiet_start import start_tensorflow
 
         start_tensorflow()
         from ptycho.reconstruction.blocks import solve_task
     except Exception as error:
-        problem: Exception | None = error
-    else:
-        problem = None
+        problem = error
     while (task := _receive(world, 0)) is not None:
         try:
             if problem is not None:

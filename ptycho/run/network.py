@@ -29,15 +29,8 @@ from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 
 COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float
-KINDS = {  # of the arrays of setup.npz
-    "probe": "c",
-    "photon_scale": "f",
-    "normalisation": "f",
-    "region_size": "iu",
-    "group_size": "iu",
-    "offsets": "f",
-    "support": "iu",
-}
+KINDS = {"probe": "c"} | dict.fromkeys(("photon_scale", "normalisation", "offsets"), "f")  # of setup.npz
+KINDS |= dict.fromkeys(("region_size", "group_size", "support"), "iu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +72,8 @@ class Setup:
 
 def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
     """Return the setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
-    return Setup(
-        data.probe[0],
-        data.photon_scale,
-        data.normalisation,
-        data.region_size,
-        data.group_size,
-        offsets,
-        support,
-    )
+    scales, sizes = (data.photon_scale, data.normalisation), (data.region_size, data.group_size)
+    return Setup(data.probe[0], *scales, *sizes, offsets, support)
 
 
 def regular_offsets(offset: float, group_size: int) -> np.ndarray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, TrainedConfig
+from ptycho.config import ConfigError, ProbeConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import Arrays, get_weights, set_weights
@@ -83,15 +82,14 @@ def train_network(
         Stopped: a signal came.
     """
     recipe, own_config = COMPETITORS[name], config.of(name)
-    training, validation = (
-        recipe.training_view(own_config, scan) for scan in (scans.training, scans.validation)
-    )
+    both = scans.training, scans.validation
+    training, validation = (recipe.training_view(own_config, scan) for scan in both)
     geometry = training_geometry(config, training)
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
     learns = config.learns_probe and not recipe.supervised
-    learner = build_learner(model, training, config) if learns else None
+    learner = build_learner(model, training, config.probe) if learns else None
     history = restore_network(name, model, config, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
     folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
@@ -104,8 +102,12 @@ def train_network(
         if config.train.tensorboard:
             own.append(TensorBoard(folder.place(f"{name}/{names.TENSORBOARD}")))
         every = standard_callbacks(checkpoints, stop, config.train.patience, bar, own)
-        with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
-            history = train(learner or model, training, validation, fit_settings(name, config), every)
+        with folder.timed(f"{name}_training"):
+            try:
+                history = train(learner or model, training, validation, fit_settings(name, config), every)
+            except NonFiniteLossError as error:
+                store_network(name, model, error.history, settings, folder, complete=False)
+                raise
         if learner is not None:
             training = training.under_probe(learner.modes(training.model_probe))
             folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})
@@ -133,9 +135,9 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
     )
 
 
-def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
+def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) -> ProbeLearner:
     """Return the network with its training probe as a variable."""
-    mask = probe_mask(config.probe, training.N)
+    mask = probe_mask(config, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
 
 
@@ -165,18 +167,6 @@ def restore_network(
     set_weights(model, stored.weights)
     log.info("%s: is trained; its weights are loaded", name)
     return History(rows, stopped=description["stopped"], **description["times_s"])
-
-
-@contextlib.contextmanager
-def store_if_it_diverges(
-    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
-) -> Iterator[None]:
-    """Store the last good weights of a training whose loss is no longer finite."""
-    try:
-        yield
-    except NonFiniteLossError as error:
-        store_network(name, model, error.history, settings, folder, complete=False)
-        raise
 
 
 def store_network(

@@ -5,7 +5,6 @@ The SHA-256 stands beside the name of an array file; other files have an empty t
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 
@@ -115,9 +114,7 @@ def check_links(run: Path) -> None:
     """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there."""
     inside = Path(os.path.realpath(run))
     for top in sorted({*TRAINING, REPLACED, DISCARDED, LIVE}):
-        below = (
-            Path(folder, name) for folder, *names in os.walk(run / top) for name in itertools.chain(*names)
-        )
+        below = (Path(folder, name) for folder, dirs, files in os.walk(run / top) for name in dirs + files)
         for path in (run / top, *below):
             if os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside):
                 raise ConfigError(

@@ -13,7 +13,6 @@ from ptycho.config.memory import block_patterns
 from ptycho.config.own_code import DOORS, is_import_path, load
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
-from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
@@ -60,16 +59,24 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
             or the machine has too little memory.
     """
     stored = check_settings(own)
-    fitted = _fitted(own.data.paths, scan, own.holdout_fraction)
+    usable = len(scan.frames) - len(isolated(scan.positions))  # as far as is known before they are read
+    check_enough(usable, own.data.paths)
+    fitted = usable - number_held_out(usable, own.holdout_fraction)
     if stored is not None:
         own = _as_stored(own, stored)
         _fits(stored, str(own.run), {"N": scan.N, "group_size": own.patterns_in_group}, fitted)
     choose_probe(scan, own.probe, own.run)
-    if scan.fresnel is not None and (count := own.solver.probe_variation):
+    if scan.fresnel is not None and (varied := own.solver.probe_variation):
         constant = "the probe of a near field is constant; set solver.probe_variation=0 or null"
-        raise ConfigError(f"solver.probe_variation={count}: {constant}")
-    if space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None:
-        _fits_in_a_block(own.solver, scan)
+        raise ConfigError(f"solver.probe_variation={varied}: {constant}")
+    count, most = len(scan.frames), own.solver.block or block_patterns(scan.N)
+    thick = space_between_slices(scan, own.solver) is not None and own.solver.slice_thickness_m is not None
+    if thick and count > most:
+        raise ConfigError(
+            f"solver.slices={own.solver.slices or 'null'}: {count} patterns are fitted in blocks of {most}, "
+            f"whose object is thin; set solver.block={count}, which takes more memory, or use fewer "
+            "(data.stride)"
+        )
     if own.start is not None:
         read_start(own.start, scan)
     if NETWORK in own.models:
@@ -92,27 +99,8 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)
-    _model_of(stored, config.model, config.run)
+    _model_of(stored, config)
     return stored
-
-
-def _fitted(path: str, scan: ScanGeometry, holdout_fraction: float) -> int:
-    """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
-    usable = len(scan.frames) - len(isolated(scan.positions))
-    check_enough(usable, path)
-    return usable - number_held_out(usable, holdout_fraction)
-
-
-def _fits_in_a_block(solver: SolverConfig, scan: ScanGeometry) -> None:
-    """Refuse slices of a scan that is fitted in blocks."""
-    count, most = len(scan.frames), solver.block or block_patterns(scan.N)
-    slices = solver.slices or "null"
-    if count > most:
-        raise ConfigError(
-            f"solver.slices={slices}: {count} patterns are fitted in blocks of {most}, "
-            f"whose object is thin; set solver.block={count}, which takes more memory, or use fewer "
-            "(data.stride)"
-        )
 
 
 def _network_takes(model: GeneratorConfig, N: int) -> None:
@@ -142,15 +130,15 @@ def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) ->
         C = tuned if general and config.nepochs else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
-    return replace(config, model=_model_of(stored, config.model, config.run), group_size=C, tiles=tiles)
+    return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
 
 
-def _model_of(stored: StoredNetwork, model: GeneratorConfig, run: str | None) -> GeneratorConfig:
-    """Return the section ``model`` of the ``run`` whose network is used; refuse another."""
-    trained = stored.config.model
+def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
+    """Return the section ``model`` of the run whose network is used; refuse another."""
+    trained, model = stored.config.model, config.model
     if model not in (trained, FAST):
         raise ConfigError(
-            f"model={model.kind} and run={run}: the network of that run has other settings "
+            f"model={model.kind} and run={config.run}: the network of that run has other settings "
             f"({trained}); remove the keys of model"
         )
     return trained
@@ -159,11 +147,10 @@ def _model_of(stored: StoredNetwork, model: GeneratorConfig, run: str | None) ->
 def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:
     """Refuse a network whose weights are bound to other sizes, or to groups of more than are ``fitted``."""
     bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
-    wrong = {key: size for key, size in bound.items() if asked[key] != size}
-    if wrong:
-        key, size = next(iter(wrong.items()))
+    for key, size in bound.items():
         name = "data.N" if key == "N" else key
-        raise ConfigError(f"run={run}: its network is bound to {key}={size}; set {name}={size}")
+        if asked[key] != size:
+            raise ConfigError(f"run={run}: its network is bound to {key}={size}; set {name}={size}")
     if (C := bound.get("group_size", 1)) > fitted:
         raise ConfigError(
             f"run={run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "

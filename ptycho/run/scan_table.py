@@ -11,17 +11,8 @@ from ptycho.files.atomic import write_text
 from ptycho.run.folder import csv_text
 
 CSV, MARKDOWN = "scans.csv", "scans.md"
-MEASURED = (
-    "patterns",
-    "N",
-    "pixel_nm",
-    "product",
-    "r_factor",
-    "r_free",
-    "deviance_holdout",
-    "frc_nm",
-    "flags",
-)
+SCORES = ("r_factor", "r_free", "deviance_holdout", "frc_nm", "flags")
+MEASURED = ("patterns", "N", "pixel_nm", "product", *SCORES)
 FIRST, LAST = ("scan", "state"), ("seconds", "folder", "error")
 COLUMNS = (*FIRST, *MEASURED, *LAST)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them

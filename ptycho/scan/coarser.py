@@ -91,9 +91,7 @@ def coarser(data: Dataset, share: float = 0.6, smallest: int = 64, large: int = 
     rim = reach(data.probe)
     mean = data.amplitudes.statistics.mean_intensity
     within = _within(mean)
-    halvings = 1
-    while data.N >> (halvings + 1) >= smallest:
-        halvings += 1
+    halvings = max(1, (data.N // smallest).bit_length() - 1)
     for k in range(halvings, 0, -1):
         side = 2 * round(data.N / 2 ** (k + 1))
         exact = side // 2 - rim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +18,7 @@ from ptycho.scan.positions import Scan
 from ptycho.scan.tiling import Tiling, estimated_tiling
 
 MARGIN = 6  # pixels around some patterns, into which their positions may move
-VALUES = (
-    "image",
-    "groups",
-    "photon_scale",
-    "object_size",
-    "region_size",
-    "objects",
-)
+VALUES = ("image", "groups", "photon_scale", "object_size", "region_size", "objects")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,19 +133,10 @@ class Dataset:
 
     def under(self, beam: Beam) -> Dataset:
         """Return the same patterns under another beam, in groups of the same size."""
-        groups, side, near = self.groups, self.region_size, self.neighbours
-        if not np.array_equal(beam.positions, self.positions):
-            groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
-            side, near = smallest_region(beam.positions, groups, self.N), None
-        return replace(
-            self,
-            beam=beam,
-            groups=groups,
-            region_size=side,
-            neighbours=near,
-            exact=self.exact or beam.between_pixels,
-            stated_tiling=self.tiling,
-        )
+        exact = self.exact or beam.between_pixels
+        if np.array_equal(beam.positions, self.positions):
+            return replace(self, beam=beam, exact=exact, stated_tiling=self.tiling)
+        return self._regrouped(self.group_size, beam=beam, exact=exact)
 
     def under_probe(self, modes: np.ndarray) -> Dataset:
         """Return the same patterns under modes ``(K, N, N)`` of any scale, with the present probe's power."""
@@ -194,7 +179,8 @@ class Dataset:
     def single_patterns(self, per_group: int | None) -> Dataset:
         """Return the same patterns as groups of one: the first ``per_group`` of every group, or all."""
         chosen = np.unique(self.groups[:, :per_group])
-        groups, side = chosen[:, None].astype(np.int32), self.N + 2 * self._slack
+        side = self.N + 2 * self.beam.between_pixels  # a margin if positions are not whole numbers
+        groups = chosen[:, None].astype(np.int32)
         return replace(self, groups=groups, region_size=side, stated_tiling=self.tiling)
 
     def regrouped(self, group_size: int) -> Dataset:
@@ -202,9 +188,15 @@ class Dataset:
 
         Groups are no larger than an image has patterns; so in :meth:`tiled` and :meth:`subset`.
         """
-        groups = grouped(self.positions, self.image, group_size, self.tiles)
-        side = smallest_region(self.positions, groups, self.N)
-        return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)
+        return self._regrouped(group_size)
+
+    def _regrouped(self, group_size: int, **changes: Any) -> Dataset:
+        """The same with other values, in new groups; not checked in between, when the old ones do not fit."""
+        beam, image = changes.get("beam", self.beam), changes.get("image", self.image)
+        groups = grouped(beam.positions, image, group_size, self.tiles)
+        side = smallest_region(beam.positions, groups, self.N)
+        changes |= {"stated_tiling": self.tiling, "neighbours": None}
+        return replace(self, groups=groups, region_size=side, **changes)
 
     def tiled(self, group_size: int) -> Dataset:
         """Return the same patterns in groups that share them among each other; see :func:`tiled_groups`."""
@@ -217,18 +209,8 @@ class Dataset:
 
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
         """Return patterns ``indices (n,)``, each the first of a group with its nearest ones; or in tiles."""
-        beam, image = self.beam.at(indices), self.image[indices]
-        groups = grouped(beam.positions, image, group_size, self.tiles)
-        return replace(
-            self,
-            amplitudes=self.amplitudes.some(indices),
-            beam=beam,
-            image=image,
-            groups=groups,
-            region_size=smallest_region(beam.positions, groups, self.N),
-            neighbours=None,
-            stated_tiling=self.tiling,
-        )
+        beam, image, amplitudes = self.beam.at(indices), self.image[indices], self.amplitudes.some(indices)
+        return self._regrouped(group_size, beam=beam, image=image, amplitudes=amplitudes)
 
     def cut_out(self, indices: np.ndarray, group_size: int = 1) -> Dataset:
         """Return :meth:`subset` of ``indices (n,)`` on an object just large enough, with a margin."""
@@ -253,11 +235,6 @@ class Dataset:
             return self
         scan, rng = Scan(self.positions, self.image, self.groups), np.random.default_rng(seed)
         return replace(self, neighbours=draw_neighbours(scan, self.centres, count, radius, rng))
-
-    @property
-    def _slack(self) -> int:
-        """Margin of a single-pattern region: one pixel when positions are not whole numbers."""
-        return int(self.beam.between_pixels)
 
     def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
         """Return what a network is shown of some patterns: :meth:`measured` without flux and background.

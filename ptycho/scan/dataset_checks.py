@@ -10,7 +10,6 @@ import numpy as np
 from ptycho.scan.groups import overreach
 from ptycho.scan.patterns import Statistics
 
-REAL_RANGE = np.finfo(np.float32)
 Shape = tuple[int, ...]
 
 
@@ -48,7 +47,8 @@ def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, s
         "image": (J,),
         "probe": (K, N, N)[-max(len(probe), 2) :],
         "good": (N, N),
-    } | {"tiling": (5,)}
+        "tiling": (5,),
+    }
     faults = {
         key: f"{key} has shape {shapes[key]}; must be {shape} (J={J}, N={N})"
         for key, shape in wanted.items()
@@ -92,9 +92,10 @@ def _amplitude_problems(statistics: Statistics | None) -> list[str]:
 
 def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     """What is wrong between positions, groups and images whose shapes fit."""
-    if not {"positions", "image", "groups", "probe", "object_size", "region_size"} <= given.keys():
+    needed = "probe", "positions", "image", "groups", "object_size", "region_size"
+    if not given.keys() >= {*needed}:
         return []
-    positions, image, groups, M = (given[key] for key in ("positions", "image", "groups", "object_size"))
+    positions, image, groups, M, R = (given[key] for key in needed[1:])
     J, N, faults = len(positions), given["probe"].shape[-1], []
     if groups.min() < 0 or groups.max() >= J:
         faults.append(f"groups points outside the {J} patterns")
@@ -109,28 +110,22 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
             f"positions reach from {positions.min():g} to {positions.max():g}; must lie within [0, {M - N}] "
             f"so that every patch is inside its object ({outside} of {J} do not)"
         )
-    return faults or _group_problems(positions, image, groups, given["region_size"], N)
-
-
-def _group_problems(
-    positions: np.ndarray, image: np.ndarray, groups: np.ndarray, region_size: int, N: int
-) -> list[str]:
+    if faults:
+        return faults
     if np.any(image[groups] != image[groups[:, :1]]):
         return ["a group mixes patterns of different images"]
-    missing = overreach(positions, groups, region_size, N)
-    if missing > 1e-3:
-        return [f"region_size={region_size} does not cover the groups; {missing:g} px miss"]
-    return []
+    missing = overreach(positions, groups, R, N)
+    return [f"region_size={R} does not cover the groups; {missing:g} px miss"] if missing > 1e-3 else []
 
 
 def _range_problems(given: Mapping[str, Any], statistics: Statistics) -> list[str]:
     """Whether what the network would be given can be represented."""
-    f = given["probe"].shape[-1] / 2 / np.sqrt(statistics.mean_energy)
+    f, info = given["probe"].shape[-1] / 2 / np.sqrt(statistics.mean_energy), np.finfo(np.float32)
     peak = f * given["photon_scale"] * float(np.abs(given["probe"]).max())
     return [
         f"{name} is out of the range of float32 once normalised (factor {value:g})"
         for name, value in (("amplitudes", f), ("photon_scale times probe", peak))
-        if not REAL_RANGE.tiny < value < REAL_RANGE.max
+        if not info.tiny < value < info.max
     ]
 
 

@@ -12,14 +12,10 @@ Source: Kirkland, Advanced Computing in Electron Microscopy, 2.2 and 3.2, whose 
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 
 from ptycho.config import AberratedProbe, ConfigError
-from ptycho.scan.probe import PADDING, central_wave
-
-log = logging.getLogger(__name__)
+from ptycho.scan.probe import PADDING, focused
 
 
 def electron_probe(
@@ -45,11 +41,7 @@ def electron_probe(
     axis = (np.arange(window) - window // 2) / window
     rows, cols = axis[:, None] / pixel_m[0], axis[None, :] / pixel_m[1]
     far = np.where(wavelength_m * np.hypot(rows, cols) <= 1e-3 * alpha, 1.0, 0.0)
-    wide = far * np.exp(-1j * aberration(settings, rows, cols, wavelength_m))
-    probe = central_wave(wide, N)
-    lost = 1 - np.sum(np.abs(probe) ** 2) / np.mean(far)  # Σ|P|² = Σ|far|²/window² (Parseval)
-    log.info("electron probe: %.2f %% of its energy falls outside the %d-pixel window", 100 * lost, N)
-    return probe
+    return focused(far * np.exp(-1j * aberration(settings, rows, cols, wavelength_m)), N, "electron")
 
 
 def aberration(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ptycho.config import check
@@ -64,14 +66,7 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
     from scipy.spatial import cKDTree  # takes a third of a second, which most programs never need
 
     groups = np.empty((len(positions), group_size), np.int32)
-    for i in np.unique(image):
-        mine = np.flatnonzero(image == i)
-        check(
-            1 <= group_size <= len(mine),
-            "group_size",
-            group_size,
-            f"from 1 to {len(mine)}, the patterns of image {i}",
-        )
+    for mine in _images(image, group_size):
         distance, near = cKDTree(positions[mine]).query(positions[mine], k=[*range(1, group_size + 1)])
         own = np.arange(len(mine))[:, None]
         crowded = np.all(near != own, axis=1)  # more patterns at one place than a group has members
@@ -80,6 +75,15 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
         order = np.argsort(distance, axis=1, kind="stable")
         groups[mine] = mine[np.take_along_axis(near, order, axis=1)]
     return groups
+
+
+def _images(image: np.ndarray, group_size: int) -> Iterator[np.ndarray]:
+    """The patterns of each image, which must be enough for a group."""
+    for i in np.unique(image):
+        mine = np.flatnonzero(image == i)
+        allowed = f"from 1 to {len(mine)}, the patterns of image {i}"
+        check(1 <= group_size <= len(mine), "group_size", group_size, allowed)
+        yield mine
 
 
 def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bool) -> np.ndarray:
@@ -110,10 +114,7 @@ def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int, own:
     from scipy.spatial import cKDTree
 
     groups = []
-    for i in np.unique(image):
-        mine = np.flatnonzero(image == i)
-        allowed = f"from 1 to {len(mine)}, the patterns of image {i}"
-        check(1 <= group_size <= len(mine), "group_size", group_size, allowed)
+    for mine in _images(image, group_size):
         places, most = positions[mine], max(1, int(own * group_size))
         tree = cKDTree(places)
         for part in _halved(places, np.arange(len(mine)), most):

@@ -91,10 +91,6 @@ def _curvatures(modulus: np.ndarray, widest: float = 0.8, step_rad: float = 2.0)
     return step * np.arange(-most, most + 1)
 
 
-def _log_diameters(modulus: np.ndarray) -> np.ndarray:
-    return np.arange(np.log(3.0), np.log(0.8 * len(modulus)), 0.1)  # from 3 pixels to 0.8 of the window
-
-
 class Optic(NamedTuple):
     """A family of probes with one number.
 
@@ -113,7 +109,7 @@ OPTICS = {
     "lens": Optic(lens, _curvatures, "a lens of the curvature {:.4g} rad·px²".format),
     "pinhole": Optic(
         pinhole,
-        _log_diameters,
+        lambda modulus: np.arange(np.log(3.0), np.log(0.8 * len(modulus)), 0.1),  # 3 pixels to 0.8 of all
         lambda log: f"phase steps as right behind a pinhole of {np.exp(log):.1f} pixels",
     ),
 }

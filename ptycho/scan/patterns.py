@@ -148,15 +148,16 @@ class Patterns:
 
     def some(self, indices: np.ndarray) -> Patterns:
         """Return the patterns ``indices (n,)``, in this order; they are not copied."""
-        rows = SomeRows(self._rows, indices)
-        known = self.__dict__.get("statistics")
-        return Patterns(rows, None if known is None else known.of_some(indices, rows))
+        return self._with(SomeRows(self._rows, indices), indices)
 
     def in_memory(self) -> Patterns:
         """Return the same patterns, read into memory."""
-        rows = self._rows[np.arange(len(self))]
+        every = np.arange(len(self))
+        return self._with(self._rows[every], every)
+
+    def _with(self, rows: Rows, indices: np.ndarray) -> Patterns:
         known = self.__dict__.get("statistics")
-        return Patterns(rows, None if known is None else known.of_some(np.arange(len(self)), rows))
+        return Patterns(rows, None if known is None else known.of_some(indices, rows))
 
     def middle(self, good: np.ndarray) -> Patterns:
         """Return the middle of the patterns, of the size of a mask ``(n, n)``, zero where false; no copy."""

@@ -61,11 +61,21 @@ def contradictions(
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
-    if faults := too_large(statistics.largest, name):
-        return faults
-    if photon_scale is not None:
-        faults = _no_roots(statistics, name)
-        faults = faults or _too_bright(statistics, probe, photon_scale, name, options.transmission)
+    faults = too_large(statistics.largest, name)
+    if faults or photon_scale is None:
+        return faults or _in_the_corner(statistics, probe, name, options)
+    power = photon_scale**2 * np.sum(np.abs(probe) ** 2, dtype=float)
+    transmission = statistics.mean_energy / power
+    if statistics.whole and statistics.largest >= 2:  # the root of most whole numbers is none
+        faults = [
+            f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
+            "hold their square roots"
+        ]
+    elif not transmission <= options.transmission:
+        faults = [
+            f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
+            "intensities instead of their square roots, a hot pixel, or another photon_scale"
+        ]
     return faults + _in_the_corner(statistics, probe, name, options)
 
 
@@ -73,26 +83,6 @@ def too_large(largest: float, name: str, most: float = 1e18) -> list[str]:
     """Return why amplitudes are refused whose square, summed over a pattern, may leave float32."""
     text = f"{name} reaches {largest:g}; must be at most {most:g}: amplitudes, √counts"
     return [text] if largest > most else []
-
-
-def _no_roots(statistics: Statistics, name: str) -> list[str]:
-    """Counts where their square roots should be: the root of most whole numbers is none."""
-    if not (statistics.whole and statistics.largest >= 2):
-        return []
-    return [
-        f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
-        "hold their square roots"
-    ]
-
-
-def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str, most: float) -> list[str]:
-    transmission = statistics.mean_energy / (s**2 * np.sum(np.abs(probe) ** 2, dtype=float))
-    if transmission <= most:
-        return []
-    return [
-        f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
-        "intensities instead of their square roots, a hot pixel, or another photon_scale"
-    ]
 
 
 def _in_the_corner(
@@ -136,25 +126,19 @@ def likeness(statistics: Statistics, probe: np.ndarray) -> float:
 def _better_turned(statistics: Statistics, probe: np.ndarray, options: PlausibilityOptions) -> str | None:
     """Return the orientation in which the patterns fit clearly better, if the far field is asymmetric."""
     mean, far = _compared(statistics, probe, 1)
-    gains = {}
+    gains, upright = {}, _correlation(mean, far)
     for name, turned in ORIENTATIONS.items():
-        asymmetry = 1 - _correlation(turned(far), far)
-        likeness = _correlation(turned(mean), far)
-        gain = likeness - _correlation(mean, far)
+        asymmetry, likeness = 1 - _correlation(turned(far), far), _correlation(turned(mean), far)
         enough = asymmetry > options.asymmetric and likeness > options.like
-        if enough and gain > options.turned * asymmetry:
-            gains[name] = gain
+        if enough and likeness - upright > options.turned * asymmetry:
+            gains[name] = likeness - upright
     return max(gains, key=lambda name: gains[name], default=None)
 
 
 def _compared(statistics: Statistics, probe: np.ndarray, pixels: float) -> tuple[np.ndarray, np.ndarray]:
     """Return ⟨A²⟩ and |F P|², blurred by a Gaussian of so many ``pixels``."""
-    return _blurred(statistics.mean_intensity, pixels), _blurred(far_field_intensity(probe), pixels)
-
-
-def far_field_intensity(probe: np.ndarray) -> np.ndarray:
-    """Return ``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
-    return np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
+    far = np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
+    return _blurred(statistics.mean_intensity, pixels), _blurred(far, pixels)
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy.fft
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import HC_EV_M
@@ -94,10 +96,14 @@ def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
     ``PADDING`` times wider and cropped to N; the energy that the crop loses is logged.
     Source: Goodman, Introduction to Fourier Optics, 4.2 and 5.1; Attwood, Soft X-Rays, chapter 9.
     """
-    wide = zone_plate_far_field(config, N, PADDING * N)
-    probe, energy = central_wave(wide, N), np.mean(np.abs(wide) ** 2)  # Σ|P|² = Σ|far|²/window² (Parseval)
-    lost = 1 - np.sum(np.abs(probe) ** 2) / energy
-    log.info("zone-plate probe: %.2f %% of its energy falls outside the %d-pixel window", 100 * lost, N)
+    return focused(zone_plate_far_field(config, N, PADDING * N), N, "zone-plate")
+
+
+def focused(far: np.ndarray, N: int, optic: str) -> np.ndarray:
+    """Return :func:`central_wave` of a far field ``(n, n)``, and log the energy that the crop loses."""
+    probe = central_wave(far, N)
+    lost = 1 - np.sum(np.abs(probe) ** 2) / np.mean(np.abs(far) ** 2)  # Σ|P|² = Σ|far|²/n² (Parseval)
+    log.info("%s probe: %.2f %% of its energy falls outside the %d-pixel window", optic, 100 * lost, N)
     return probe
 
 
@@ -169,10 +175,6 @@ def load_probe(path: str) -> np.ndarray:
             probe = archive.read(archive.header(KEY, "cfiu"))
     except NpzError as error:
         raise ConfigError(f"probe.file={path}: {error}; it must be an .npz with key {KEY}") from error
-    return _checked_probe(probe, path)
-
-
-def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
     name = f"probe.file={path}: probeGuess"
     if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:
         raise ConfigError(f"{name} has shape {probe.shape}; must be (n, n) with n >= 8")
@@ -295,3 +297,46 @@ def is_far_from(probe: np.ndarray, trained: np.ndarray, ratio: float = 1.25) -> 
 def described_widths(probe: np.ndarray) -> str:
     """Return the widths of a probe ``(…, N, N)`` in the sample plane and in the far field, in words."""
     return "{:.1f} pixels across, {:.2g} cycles/pixel in the far field".format(*probe_widths(probe))
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeSupport:
+    """A region, and the orthogonal projection on the waves that are zero outside it.
+
+    Π P = M P,  or  Π P = F⁻¹ M F P  in the far field
+
+    Attributes:
+        region: M, ``(N, N)`` bool; in the far field the zero frequency is at ``[0, 0]``.
+        far_field: it is a region of the far field.
+    """
+
+    region: np.ndarray
+    far_field: bool = False
+
+    def project(self, modes: np.ndarray) -> np.ndarray:
+        """Return the projection of ``(K, N, N)`` complex64, of the same shape and dtype."""
+        if not self.far_field:
+            return modes * self.region
+        return scipy.fft.ifft2(scipy.fft.fft2(modes) * self.region)
+
+
+def specified_support(config: ProbeConfig, N: int) -> ProbeSupport | None:
+    """Return the disk ``probe.mask_diameter_px`` in the sample plane; None: none is specified."""
+    disk = probe_mask(config, N)
+    return None if disk is None else ProbeSupport(disk)
+
+
+def pupil_of(modes: np.ndarray, share: float = 0.01, blur: float = 1.5, margin: int = 2) -> ProbeSupport:
+    """Return the pupil of an optic by the far field of the probe ``(K, N, N)`` that it makes.
+
+    It is where Σ_m |F P_m|² is above a ``share`` of its 99th percentile, after a Gaussian blur of σ
+    ``blur`` pixels, and so many pixels (``margin``) around. Noise that was fitted is spread over the whole
+    far field; what an optic lets through is not.
+    """
+    from scipy.ndimage import binary_dilation, gaussian_filter
+
+    intensity = np.sum(np.abs(scipy.fft.fft2(modes)) ** 2, axis=0)
+    smooth = gaussian_filter(intensity, blur, mode="wrap")
+    inside = np.pad(smooth > share * np.percentile(smooth, 99), margin, mode="wrap")
+    grown = binary_dilation(inside, iterations=margin)
+    return ProbeSupport(grown[margin:-margin, margin:-margin], far_field=True)

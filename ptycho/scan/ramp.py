@@ -107,7 +107,13 @@ def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconst
     if beam.opr_modes is not None:
         beam = replace(beam, opr_modes=(beam.opr_modes * turns[0] * turns[1]).astype(np.complex64))
     pixels = slope * reconstruction.beam.N / (2 * np.pi)
-    findings = (_finding(pixels),) if np.abs(pixels).max() > least_px else ()
+    finding = Finding(
+        "phase ramp",
+        f"{pixels[0]:.2f}, {pixels[1]:.2f} detector pixels",
+        "taken from the object to the probe: beam or zero frequency are off by so much; a wedge of the "
+        "sample would look the same",
+    )
+    findings = (finding,) if np.abs(pixels).max() > least_px else ()
     uncut = reconstruction.uncut
     return replace(
         reconstruction,
@@ -118,13 +124,4 @@ def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconst
         if reconstruction.slices is None
         else np.stack([tilted(reconstruction.slices[0], -slope), *reconstruction.slices[1:]]),
         decisions=(*reconstruction.decisions, *findings),
-    )
-
-
-def _finding(pixels: np.ndarray) -> Finding:
-    return Finding(
-        "phase ramp",
-        f"{pixels[0]:.2f}, {pixels[1]:.2f} detector pixels",
-        "taken from the object to the probe: beam or zero frequency are off by so much; a wedge of the "
-        "sample would look the same",
     )

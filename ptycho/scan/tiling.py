@@ -54,28 +54,22 @@ def estimated_tiling(
 def _lattice(points: np.ndarray, N: int) -> tuple[float, np.ndarray]:
     """Pitch of the lattice that different points ``(n, 2)`` are of, and its steps along rows and columns.
 
-    With a number of points that is rows times columns, these follow from what they span, and the pitch p is
-    the slope of places against ranks, ``r_k = r_0 + p ⌊k/columns⌋`` in the order of the rows, and so along
-    the columns. That jitter widens the span by up to twice its size does not matter then, as it does for any
-    other number of points.
+    N/2 for a single point. With a number of points that is rows times columns, these follow from what they
+    span, and the pitch p is the slope of places against ranks, ``r_k = r_0 + p ⌊k/columns⌋`` in the order of
+    the rows, and so along the columns. That jitter widens the span by up to twice its size does not matter
+    then, as it does for any other number of points.
     """
-    n, p = len(points), _spanning_pitch(points, N)
+    n, (h, w) = len(points), np.ptp(points, axis=0).astype(float)
+    if n == 1:
+        return N / 2, np.zeros(2)
+    half = (h + w) / 2
+    p = (half + np.sqrt(half**2 + (n - 1) * h * w)) / (n - 1)  # (h/p + 1)(w/p + 1) = n
     extent = np.ptp(points, axis=0) / p + 1
     rows = min((k for k in range(1, n + 1) if n % k == 0), key=lambda k: abs(np.log(k / extent[0])))
     shape = np.array([rows, n // rows])
-    if (
-        n == 1 or np.abs(np.log(shape / extent)).max() > 0.2
-    ):  # no rows times columns: other rows or columns than the pitch would span
+    if np.abs(np.log(shape / extent)).max() > 0.2:
+        # no rows times columns: other rows or columns than the pitch would span
         return p, np.round(extent - 1)
     ranks = np.arange(n)[:, None] // shape[::-1]
     ranks, places = ranks - ranks.mean(axis=0), np.sort(points, axis=0)
     return float(np.sum(ranks * places) / np.sum(ranks**2)), shape - 1
-
-
-def _spanning_pitch(points: np.ndarray, N: int) -> float:
-    """p with ``(h/p + 1)(w/p + 1) = n`` for n different points that span h × w; N/2 for a single one."""
-    n, (h, w) = len(points), np.ptp(points, axis=0).astype(float)
-    if n == 1:
-        return N / 2
-    half = (h + w) / 2
-    return (half + np.sqrt(half**2 + (n - 1) * h * w)) / (n - 1)

@@ -9,8 +9,8 @@ import pytest
 import ptycho
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
-from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import ErrorMap
 
 SHAPE, N, J = (72, 56), 16, 5
 ROW, COL = np.meshgrid(*(np.arange(side) - (side - 1) / 2 for side in SHAPE), indexing="ij")

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.evaluation.caustic import CausticOptions, caustic, waist_text
-from ptycho.evaluation.caustic_figure import draw_caustic
+from ptycho.evaluation.caustic import CausticOptions, caustic, draw_caustic, waist_text
 
 WAVELENGTH, PIXEL = 1.5e-10, (20e-9, 25e-9)
 

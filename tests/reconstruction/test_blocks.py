@@ -18,7 +18,7 @@ from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Objective, fit
 from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport
 
 MOST = 40  # patterns of a block's own
 

@@ -13,7 +13,7 @@ from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default

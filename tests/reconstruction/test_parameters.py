@@ -9,7 +9,7 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
-from ptycho.scan.probe_support import ProbeSupport
+from ptycho.scan.probe import ProbeSupport
 
 ALL = Refine(True, True, True, True)
 PARTS = ("object", "modes", "positions", "flux", "background")

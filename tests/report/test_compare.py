@@ -108,4 +108,4 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
     two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
     first, second = entries_of(one, two)
     found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
-    assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
+    assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.pictures

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.reference import random_complex
 
-from ptycho.scan.probe_support import ProbeSupport, pupil_of
+from ptycho.scan.probe import ProbeSupport, pupil_of
 
 N = 15
 

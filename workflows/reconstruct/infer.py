@@ -14,8 +14,15 @@ import numpy as np
 import yaml
 
 from ptycho.evaluation import figures, metrics
-from ptycho.evaluation.doubts import doubt_patterns, doubt_probe
-from ptycho.evaluation.trust import FLAGS, IN_NOISE, OUTSIDE, amplitude_in_noise, outside_training
+from ptycho.evaluation.trust import (
+    FLAGS,
+    IN_NOISE,
+    OUTSIDE,
+    amplitude_in_noise,
+    doubt_patterns,
+    doubt_probe,
+    outside_training,
+)
 from ptycho.files.atomic import WriteError
 from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked

@@ -12,7 +12,7 @@ import numpy as np
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.caustic_figure import draw_caustic
+from ptycho.evaluation.caustic import draw_caustic
 from ptycho.evaluation.charts import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff

@@ -20,8 +20,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import masked
-from ptycho.scan.probe_support import ProbeSupport, specified_support
+from ptycho.scan.probe import ProbeSupport, masked, specified_support
 from ptycho_live.options import LiveOptions
 
 
