@@ -222,10 +222,8 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
     beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
     if own is not None:
-        if view.data is not view.fine:
-            finer = {k: view.finer_probe(probe[0])[None] for k, probe in placed.probes.items()}
-            placed = replace(placed, probes=finer)
-        beam = with_probe_of_each(beam, index, placed)
+        finer = {k: view.finer_probe(probe) for k, probe in placed.probes.items()}
+        beam = with_probe_of_each(beam, index, replace(placed, probes=finer))
     return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*findings)
 
 
@@ -331,7 +329,8 @@ def _jumps(aligned: AlignedScan) -> Jumps:
     """Find the jumps of a scan, of large patterns on downsampled ones."""
     view = _downsampled(aligned.data)
     jumps = find_jumps(view.data, aligned.config.probe.learn is not False)
-    return replace(jumps, moves=jumps.moves / view.ratio)
+    limits = replace(jumps.limits, least=jumps.limits.least / view.ratio)
+    return replace(jumps, moves=jumps.moves / view.ratio, limits=limits)
 
 
 def _explains_more(behind: Jumps, alone: Jumps) -> bool:

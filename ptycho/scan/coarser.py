@@ -43,12 +43,12 @@ class Coarser:
         return np.fft.ifftshift(central(np.fft.fftshift(fine), self.data.N))
 
     def finer_probe(self, probe: np.ndarray) -> np.ndarray:
-        """Return a probe ``(N', N')`` of the coarser scan, its far field zero outside; ``(N, N)``."""
+        """Return a probe ``(…, N', N')`` of the coarser scan, its far field zero outside; ``(…, N, N)``."""
         N, side = self.fine.N, self.data.N
         low = N // 2 - side // 2
         if side == N:  # nothing was cut off
             return probe
-        return waves_of(np.pad(far_field(probe), (low, N - side - low)))
+        return waves_of(np.pad(far_field(probe), [(0, 0)] * (probe.ndim - 2) + [(low, N - side - low)] * 2))
 
     def finer_object(self, image: np.ndarray, sigma: float = 0.7) -> np.ndarray:
         """Upsample an object ``(M', M')`` of the coarser scan by cubic splines, to ``(M, M)`` complex64.

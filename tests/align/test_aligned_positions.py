@@ -1,6 +1,7 @@
 """Corrections and findings of position errors of tens of pixels: position jumps or an affine map."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,3 +137,13 @@ def test_few_patterns_close_together_are_aligned(tmp_path):
     assert values_per_parameter(read.data) > 1.8
     aligned = method.align_scan(read, RunContext(tmp_path))
     np.testing.assert_array_equal(aligned.data.positions, read.data.positions)
+
+
+def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(monkeypatch, recorded):
+    found = jumps(np.outer(np.arange(9) == 4, (2.9, 0)) + np.outer(np.arange(9) == 6, (0, 3.1)))
+    view = SimpleNamespace(data=recorded.data, ratio=0.25)
+    monkeypatch.setattr(method, "_downsampled", lambda data: view)
+    monkeypatch.setattr(method, "find_jumps", lambda data, refine_probe: found)
+    placed = method._jumps(recorded)
+    assert np.allclose(placed.moves, 4 * found.moves)
+    assert list(np.flatnonzero(placed.moved)) == [6]
