@@ -265,7 +265,7 @@ def _causes(sample: Sample, estimate: Estimate) -> Causes | None:
 
 
 def _constant_object(data: Dataset, matrix: np.ndarray, probe: np.ndarray) -> Estimate:
-    """Return one under a probe, with mapped positions that have room to move."""
+    """Return a constant object under a probe ``(N, N)``, with room around the mapped positions."""
     positions = (data.positions - data.positions.mean(axis=0)).astype(float) @ matrix.T
     room = np.ceil(0.15 * np.ptp(positions, axis=0).max()) + 3
     positions += room - np.floor(positions.min(axis=0))

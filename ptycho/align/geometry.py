@@ -24,7 +24,7 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
-from ptycho.scan.comparison import Rule
+from ptycho.scan.comparison import TURNED, Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import rotation
@@ -206,7 +206,7 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
     return (position_map.scale if position_map.scale_differs else 1.0) * turn
 
 
-def _half_turn(data: Dataset, degrees: float, clear: Rule = Rule(5.0, 0.2)) -> tuple[float, bool]:
+def _half_turn(data: Dataset, degrees: float, clear: Rule = TURNED) -> tuple[float, bool]:
     """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
     some = middle(data, TrialOptions().count(data.N))
 

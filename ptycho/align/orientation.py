@@ -45,7 +45,7 @@ import numpy as np
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, middle_patterns, place_anew
-from ptycho.scan.comparison import Rule
+from ptycho.scan.comparison import TURNED, Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.split import split_patterns
 
@@ -197,13 +197,12 @@ def as_read(trials: list[Trial]) -> Trial:
 
 
 def clearly_better(
-    trial: Trial, other: Trial, other_axes: Rule = Rule(5.0, 0.06), same_axes: Rule = Rule(5.0, 0.2)
+    trial: Trial, other: Trial, other_axes: Rule = Rule(5.0, 0.06), same_axes: Rule = TURNED
 ) -> bool:
     """Return whether ``trial`` leaves clearly less unexplained than ``other``.
 
-    ``other_axes``, ``same_axes``: of an orientation that is transposed or mirrored, and of one that is turned
-    by 180° or negated: a wrong probe, lopsided by chance, has a preference among those that the true probe
-    could not distinguish. Both are measured on simulated scans.
+    ``other_axes``, ``same_axes``: rules of an orientation that is transposed or mirrored (measured), and of
+    one that is turned by 180° or negated.
     """
     enough = len(trial.deviance) >= TrialOptions.least
     return enough and trial.clearly_better_than(other, same_axes if _same_axes(trial, other) else other_axes)

@@ -233,14 +233,14 @@ def _try_variation(selection: Selection) -> None:
 
 
 def _try_again(selection: Selection) -> None:
-    """Try positions and flux again if refused under a beam that explained clearly less, or left open.
+    """Try positions and flux again where they were refused under a beam that explained clearly less.
 
-    A wrong probe hides errors of the positions. Positions that were refined before the modes may have ended
-    where they stood for these; from the nominal ones they may now explain more.
+    A wrong probe hides errors of the positions. Also where nominal ones explain less than those that were
+    refined: a fit of positions before that of the modes may end at a place from which it does not return.
     """
     for part in ("positions", "flux"):
         hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
-        if (hidden or part in selection.open) and not getattr(selection.refine, part):
+        if hidden and not getattr(selection.refine, part):
             selection.forget(part)
             _try_part(part)(selection)
 

@@ -136,9 +136,9 @@ class Selection:
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)  # in order; each is passed to ``on_decision``
     tried: list[Trial] = field(default_factory=list)  # trials of regularisers
-    # the mean log-deviance at which a part of the beam was refused, by its name
+    # the mean log-deviance at which a part of the beam was refused, by its name; infinite where a simpler
+    # model, which explains less, took its place
     refused: dict[str, float] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)  # parts that a simpler model left out, at some cost
     # for each part that was taken, the mean log-deviance below which what was refined later has brought more
     # than that part
     explained: dict[str, float] = field(default_factory=dict)
@@ -199,8 +199,8 @@ class Selection:
     ) -> None:
         """Try another model: it is taken if it is specified, or if it explains what is held out better.
 
-        A ``simpler`` one is taken unless it explains that clearly worse. If it explains it worse at all, what
-        it leaves out is left open, and tried again.
+        A ``simpler`` one is taken unless it explains that clearly worse. If it explains it worse at all, the
+        part that it leaves out is to be tried again.
         """
         if specified is False:
             return
@@ -225,7 +225,7 @@ class Selection:
             self.take(fitted, refine, scores)
             self.support = support or self.support
             if simpler and gain.gain < 0:
-                self.open.add(what)
+                self.refused[what] = np.inf
             self.explained[what] = self.deviance - gain.gain
         elif specified is None:
             self.refused[what] = self.deviance

@@ -28,6 +28,9 @@ class Rule:
 
 CLEAR = Rule(1.0)
 """Of two hypotheses of equal complexity: start, regulariser."""
+TURNED = Rule(5.0, 0.2)
+"""Of a scan turned by 180° or negated: a wrong probe, lopsided by chance, prefers one of two orientations
+that the true one could not distinguish (measured)."""
 EQUAL = Rule(0.0, 0.001)
 """Of two weights of a regulariser: a smaller difference tells nothing (measured; docs/notes/solver.md)."""
 DIFFERENT = Rule(2.0)

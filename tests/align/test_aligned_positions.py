@@ -142,8 +142,10 @@ def test_few_patterns_close_together_are_aligned(tmp_path):
 def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(monkeypatch, recorded):
     found = jumps(np.outer(np.arange(9) == 4, (2.9, 0)) + np.outer(np.arange(9) == 6, (0, 3.1)))
     view = SimpleNamespace(data=recorded.data, ratio=0.25)
-    monkeypatch.setattr(method, "_downsampled", lambda data: view)
+    monkeypatch.setattr(method, "coarser", lambda data: view)
     monkeypatch.setattr(method, "find_jumps", lambda data, refine_probe: found)
-    placed = method._jumps(recorded)
-    assert np.allclose(placed.moves, 4 * found.moves)
-    assert list(np.flatnonzero(placed.moved)) == [6]
+    moved = method.correct_jumps(recorded, None)
+    assert np.ptp(moved.data.positions[[5, 6]] - recorded.data.positions[[5, 6]], axis=0) == pytest.approx(
+        [0, 12.4]
+    )
+    assert "1 of 9 patterns by 12 to 12 px" in str(moved.steps[-1])

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Does the model that is selected hang on which patterns are held out?
+
+    python benchmarks/model_selection.py scan.npz [--seeds 0 1 2 3]
+
+The scan is aligned once, as the command does. Then its model is selected with several choices of the patterns
+that are held out of the core. A line for each decision goes to stderr, the table to stdout. The deviances of
+different seeds are those of different patterns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks.tables import markdown
+from ptycho.align.context import RunContext
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.methods.prepared import prepare
+from ptycho.methods.solver import options_for
+from ptycho.reconstruction.model_selection import select_model
+from ptycho.run.scan_plan import interpret_scan
+from ptycho.scan.finding import Finding
+
+
+def show(decision: Finding) -> None:
+    print(f"  {decision}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", help="a measured scan")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="choices (0 1 2 3)")
+    arguments = parser.parse_args()
+    config, scan = interpret_scan(ScanRunConfig(data=DataConfig(file=(arguments.file,))))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = prepare(Path(arguments.file).stem, scan, config, RunContext(Path(folder)))
+        data, options = prepared.fitted(prepared.whole.beam), options_for(prepared, config)
+        for seed in arguments.seeds:
+            print(f"seed {seed}", file=sys.stderr)
+            began = time.perf_counter()
+            selection = select_model(data, options, seed, config.xla.compile, on_decision=show)
+            row = {
+                "seed": str(seed),
+                "deviance of the held-out patterns": f"{np.exp(selection.deviance):.3f}",
+            }
+            row |= {finding.what: finding.value for finding in selection.decisions}
+            rows.append(row | {"seconds": f"{time.perf_counter() - began:.0f}"})
+    print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()
