@@ -31,7 +31,7 @@ from ptycho.config import RunConfig
 from ptycho.config.memory import CHUNK_PIXELS
 from ptycho.networks import build_pinn
 from ptycho.reconstruction.likelihood import likelihood_step
-from ptycho.reconstruction.scan_likelihood import ARGUMENTS
+from ptycho.reconstruction.scan_likelihood import computed_with
 from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import training_geometry
@@ -90,11 +90,13 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
         "flux": (rng.uniform(0.9, 1.1, rows).astype(np.float32), True),
         "modes": (probe, False),
         "background": (np.full((N, N), 0.1, np.float32), False),
+        "opr_modes": (probe[:0], False),
+        "opr_weights": (np.zeros((rows, 0), np.complex64), True),
         "amplitudes": (np.sqrt(rng.poisson(intensity)).astype(np.float32), True),
         "photon": (np.float32(1), False),
         "excess": (np.float32(0), False),
     }
-    step = likelihood_step("poisson", tuple(ARGUMENTS.values()), True, True).python_function
+    step = likelihood_step("poisson", computed_with({"background"}), True, True).python_function
     name = f"likelihood_{N}_{modes}"
     return exported(name, step, list(values.values()), rows, count // rows, count)
 

@@ -305,7 +305,7 @@ def half_object(
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(fitted, data=part, normalisation=part.normalisation)
         objective = Objective(likelihood, solved.objective.prior)
-        image = fit_object(objective, part, steps, FIT.preliminary)[0]
+        image = fit_object(objective, part, steps)
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
         if (count := solved.estimate.slices) > 1:
             start = replace(estimate, object=root_of(image, count))

@@ -261,6 +261,30 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
     return tf.signal.ifft2d(tf.signal.fft2d(probe) * ramp)
 
 
+def probe_of_each(
+    modes: tf.Tensor, opr_modes: tf.Tensor, opr_weights: tf.Tensor, shifts: tf.Tensor | None
+) -> tf.Tensor:
+    """Return the modes of each of B patterns, ``(B, K, N, N)`` complex64, moved by fractions of a pixel.
+
+    The first mode of pattern j is ``P_0 + Σ_k w_jk V_k``. As that is linear, the far fields of the modes are
+    added up, so that nothing but the result is transformed for each pattern.
+
+    Args:
+        modes: P, ``(K, N, N)`` complex64, or those of each pattern, ``(B, K, N, N)``.
+        opr_modes: V, ``(K', N, N)`` complex64; K' may be 0.
+        opr_weights: w, ``(B, K')`` complex64.
+        shifts: as for :func:`shifted_probe`, ``(B, 2)``; None: nothing is moved, and for K' = 0 the result
+            is ``(1, K, N, N)``.
+    """
+    if shifts is not None:
+        modes, opr_modes = tf.signal.fft2d(modes), tf.signal.fft2d(opr_modes)
+    probes = modes if len(modes.shape) == 4 else modes[None]
+    if opr_modes.shape[0]:
+        first = np.eye(1, modes.shape[-3], dtype=np.complex64)[0, :, None, None]
+        probes += first * tf.reduce_sum(opr_weights[..., None, None] * opr_modes, 1)[:, None]
+    return probes if shifts is None else tf.signal.ifft2d(probes * shift_ramp(shifts, modes))
+
+
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
     """Return ``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``."""
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]

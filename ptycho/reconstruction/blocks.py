@@ -43,6 +43,7 @@ from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.patterns import MiddleRows
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.ramp import flat_object
 
 Window = tuple[slice, slice]  # rows and columns
 
@@ -366,9 +367,10 @@ def multiresolution_start(
 
 def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
     """Return a constant object under the beam of an estimate of the finer scan."""
+    modes = view.modes(fine.modes)
     return Estimate(
-        np.ones((view.data.object_size,) * 2, np.complex64),
-        view.modes(fine.modes),
+        flat_object(view.data, modes),
+        modes,
         fine.positions * view.ratio,
         fine.flux,
         view.background(fine.background),

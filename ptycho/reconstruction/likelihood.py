@@ -73,19 +73,21 @@ def likelihood_step(
 
     Args:
         noise: as for :func:`deviance`.
-        refined: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those whose gradients
-            are returned: the object at whole pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what
-            is left of the positions ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)``
-            complex64 or those of each pattern, ``(B, K, N, N)``, and ``(N, N)``.
+        refined: of ``windows``, ``fractions``, ``flux``, ``modes``, ``background`` those whose gradients
+            are returned, or ``opr_modes`` and ``opr_weights``: the object at whole pixels ``(B, N, N)``
+            complex64, or slices ``(B, L, N, N)``, what is left of the positions ``(B, 2)``, by which the
+            probe is moved, c ``(B,)``, ``(K, N, N)`` complex64 or those of each pattern, ``(B, K, N, N)``,
+            ``(N, N)``, and the modes ``(K', N, N)`` by which the first varies, K' of 0 too, with their
+            weights ``(B, K')``, complex64.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
         fresnel: of a near field; None: a far field.
         between: from one slice to the next; None: a thin object.
 
     Returns:
-        ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,),
-        gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was measured,
-        photon is f, excess ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, excess) →
+        (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was
+        measured, photon is f, excess ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
     def step(
@@ -94,21 +96,23 @@ def likelihood_step(
         flux: tf.Tensor,
         modes: tf.Tensor,
         background: tf.Tensor,
+        opr_modes: tf.Tensor,
+        opr_weights: tf.Tensor,
         amplitudes: tf.Tensor,
         photon: tf.Tensor,
         excess: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
+        values |= dict(opr_modes=opr_modes, opr_weights=opr_weights)
         wanted = {name: values[name] for name in refined}
         measured = amplitudes > UNMEASURED
         known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
         weight = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
-            each_its_own = modes if len(modes.shape) == 4 else modes[None]
-            probe = physics.shifted_probe(each_its_own, fractions) if moved else each_its_own
-            aside = fractions if moved else None
-            intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, aside, between)
+            shifts = fractions if moved else None
+            probe = physics.probe_of_each(modes, opr_modes, opr_weights, shifts)
+            intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, shifts, between)
             pixels = deviance(intensity / tf.square(photon), known, noise, excess)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))
             half = tf.reduce_sum(deviances) / 2

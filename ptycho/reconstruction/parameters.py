@@ -218,7 +218,8 @@ def weight_curvature(estimate: Estimate) -> np.ndarray:
 def cosines(count: int, waves: int) -> np.ndarray:
     """Return ``√(2/J) cos(π m (j + ½)/J)``, m from 1 to ``waves``: orthonormal columns ``(count, waves)``."""
     time = (np.arange(count) + 0.5) / count
-    return np.sqrt(2 / count) * np.cos(np.pi * np.outer(time, np.arange(1, min(waves, count - 1) + 1)))
+    columns = np.cos(np.pi * np.outer(time, np.arange(1, min(waves, count - 1) + 1)))
+    return (np.sqrt(2 / count) * columns).astype(np.float32)
 
 
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:

@@ -71,7 +71,7 @@ class Preconditioner:
         if not self._wanted:
             return
         scale, anchor = parameters.scales["object"], self._anchor
-        stiffness = self._prior.stiffness(estimate.object)
+        stiffness = self._prior.stiffness(estimate.object, fast_shape(estimate.object))
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
@@ -85,6 +85,12 @@ class Preconditioner:
 
 
 Part = Callable[[np.ndarray], np.ndarray]
+
+
+def fast_shape(image: np.ndarray) -> tuple[int, int]:
+    """Return the shape to which images are padded for the FFT, which is slow for large prime factors."""
+    rows, columns = map(fft.next_fast_len, image.shape[-2:])
+    return rows, columns
 
 
 def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operator:
@@ -110,8 +116,9 @@ def overlaps_well(estimate: Estimate, fewest: float = 5.0) -> bool:
 def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
     """Return the operator of a regulariser, of waves ``(M, M)`` complex64 in the units of ``scale``.
 
-    ``scale``: √H, ``(M, M)`` float32; ``stiffness``: c s(k)^p, the same, frequencies in the order of the FFT.
+    ``scale``: √H, ``(M, M)`` float32; ``stiffness``: c s(k)^p, of the FFT's shape, which may be larger.
     """
+    size, padded = scale.shape[-2:], stiffness.shape[-2:]
     inverse = 1 / np.square(scale, dtype=np.float64)
     grid = np.geomspace(inverse.min(), 1.001 * inverse.max(), levels)  # 1/H_i
     shares = (np.interp(inverse.ravel(), grid, unit).reshape(inverse.shape) for unit in np.eye(levels))
@@ -120,7 +127,10 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
 
     def apply(wave: np.ndarray) -> np.ndarray:
         products = zip(weights, gains, strict=True)
-        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in products)
+        return sum(
+            weight * fft.ifft2(gain * fft.fft2(weight * wave, padded))[..., : size[0], : size[1]]
+            for weight, gain in products
+        )
 
     return apply
 
@@ -139,15 +149,15 @@ def low_frequencies(
         estimate: O and the modes that illuminate it.
         scale: √H, ``(M, M)`` float32.
         held: curvature that is the same at all frequencies, over H.
-        stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
+        stiffness: c s(k)^p, of :func:`fast_shape`; None: no regulariser.
         between: from one slice to the next.
         cutoff: k_c over the reciprocal of the probe's diameter.
     """
-    shape, size = estimate.object.shape[-2:], np.abs(estimate.object)
+    shape, padded, size = estimate.object.shape[-2:], fast_shape(estimate.object), np.abs(estimate.object)
     unit = np.divide(estimate.object, size, out=np.ones_like(estimate.object), where=size > 0)
     illumination = object_illumination(estimate)
     region = illuminated(illumination)
-    rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
+    rows, columns = np.fft.fftfreq(padded[0])[:, None], np.fft.rfftfreq(padded[1])
     squares = rows**2 + columns**2 + max(shape) ** -2.0
     lengths = [energy_diameter(estimate.modes) / cutoff]
     if estimate.slices > 1:
@@ -162,11 +172,14 @@ def low_frequencies(
         squares = squares + stiffness[..., : len(columns)] / np.median(np.square(scale)[..., region])
     gain, inside = (1 / (squares + held)).astype(np.float32), region.astype(np.float32)
 
+    def smoothed(image: np.ndarray) -> np.ndarray:
+        return fft.irfft2(gain * fft.rfft2(image, padded), padded)[..., : shape[0], : shape[1]]
+
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag
         if estimate.slices == 1:
-            return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
-        along = gain * fft.rfft2(fft.dct(sideways, axis=0, norm="ortho"))
-        return 1j * unit * (inside * fft.idct(fft.irfft2(along, s=shape), axis=0, norm="ortho"))
+            return 1j * unit * (inside * smoothed(sideways))
+        along = smoothed(fft.dct(sideways, axis=0, norm="ortho"))
+        return 1j * unit * (inside * fft.idct(along, axis=0, norm="ortho"))
 
     return apply

@@ -43,29 +43,31 @@ class Prior:
     def _in_planes(self) -> bool:
         return self.kind != "none" and self.strength > 0
 
-    def stiffness(self, image: np.ndarray) -> np.ndarray | None:
+    def stiffness(self, image: np.ndarray, shape: tuple[int, int] | None = None) -> np.ndarray | None:
         """Return the curvature by spatial frequency, about ``c s(k)^p (M, M)``, or None if there is none.
 
         ``image`` is the present object: where it has edges, an edge-preserving regulariser is less stiff.
+        ``shape``: of the FFT; None: that of the object.
         """
         if not self.active:
             return None
+        shape = shape or image.shape[-2:]
         if image.ndim == 2:
-            return self._stiffness(image)
+            return self._stiffness(image, shape)
         neighbours = np.full((len(image), 1, 1), 2, np.float32)
         neighbours[[0, -1]] = 1  # an end has one
         along_depth = np.float32(2 * self.depth) * neighbours
-        return np.stack([self._stiffness(plane) for plane in image]) + along_depth
+        return np.stack([self._stiffness(plane, shape) for plane in image]) + along_depth
 
-    def _stiffness(self, image: np.ndarray) -> np.ndarray:
+    def _stiffness(self, image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         if not self._in_planes:
-            return np.zeros(image.shape, np.float32)
+            return np.zeros(shape, np.float32)
         kind = kind_of(self.kind)
         if isinstance(kind.term, Differences):
             weight, order = kind.term.weight(image), kind.term.order
         else:
             weight, order = kind.curvature / 4, 1  # as a term of |∇O|², whose ∇ᵀ∇ has the diagonal 4
-        rows, columns = (4 * np.sin(np.pi * np.fft.fftfreq(side)) ** 2 for side in image.shape)
+        rows, columns = (4 * np.sin(np.pi * np.fft.fftfreq(side)) ** 2 for side in shape)
         return (self.strength * weight * (rows[:, None] + columns) ** order).astype(np.float32)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:

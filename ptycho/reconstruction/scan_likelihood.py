@@ -50,14 +50,14 @@ Result = TypeVar("Result")
 WORKER = "side_by_side"  # how its threads are called
 ARGUMENTS = {
     "object": "windows",
-    "modes": "modes",
     "positions": "fractions",
     "flux": "flux",
+    "modes": "modes",
     "background": "background",
-    "opr_modes": "modes",
-    "opr_weights": "modes",
+    "opr_modes": "opr_modes",
+    "opr_weights": "opr_weights",
 }
-"""Part of an estimate to the argument of the compiled step that it enters by."""
+"""Part of an estimate to the argument of the compiled step that it enters by, in their order."""
 
 
 class Amplitudes(Protocol):
@@ -119,24 +119,27 @@ class ScanLikelihood:
         N, count = self.data.N, len(estimate.positions)
         corners, fractions = self.places(estimate)
         moved = "positions" in parts or bool(fractions.any())
-        computed = computed_with({ARGUMENTS[part] for part in parts})
+        computed = computed_with({ARGUMENTS[part] for part in parts}, estimate.varies)
         between = self.data.between if estimate.slices > 1 else None
         step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
-        shared, background = tf.constant(estimate.modes), tf.constant(estimate.background)
+        modes, opr_modes, background = map(
+            tf.constant, (estimate.modes, estimate.opr_modes, estimate.background)
+        )
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(estimate.object, N)
         own = [name for name in parts if name != "object"]
         total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            places, offsets, flux = self.filled(corners[part], fractions[part], estimate.flux[part])
-            modes = tf.constant(self.filled(estimate.probes(part))[0]) if estimate.varies else shared
-            patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), modes, background)
-            values, gradients = step(patches, *known, self.measured(part), *scales)
+            own_values = fractions[part], estimate.flux[part], estimate.opr_weights[part]
+            places, *filled = self.filled(corners[part], *own_values)
+            offsets, flux, weights = map(tf.constant, filled)
+            known = offsets, flux, modes, background, opr_modes, weights
+            values, gradients = step(windows.cut(places), *known, self.measured(part), *scales)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in own}
-            return values.numpy(), _of_varied_probe(slopes, estimate, part), piece
+            return values.numpy(), slopes, piece
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
@@ -167,12 +170,18 @@ class ScanLikelihood:
         moved, fresnel = bool(fractions.any()), self.data.fresnel
         step = likelihood_step(self.noise, ("modes",), moved, None, fresnel, between)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
-        windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
+        windows, constant = (
+            windows_of(estimate.object, self.data.N),
+            estimate.varied_by(estimate.opr_modes[:0]),
+        )
+        background, opr_modes = tf.constant(estimate.background), tf.constant(constant.opr_modes)
         gradients = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
         for part in self.slices:
-            given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
-            patches, known = windows.cut(given[0]), map(tf.constant, given[1:])
-            _, slopes = step(patches, *known, background, self.measured(part), *scales)
+            own = corners[part], fractions[part], estimate.flux[part], constant.opr_weights[part]
+            places, *own, probes = self.filled(*own, estimate.probes(part))
+            offsets, flux, weights, probes = map(tf.constant, (*own, probes))
+            known = offsets, flux, probes, background, opr_modes, weights
+            _, slopes = step(windows.cut(places), *known, self.measured(part), *scales)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
 
@@ -224,28 +233,12 @@ class ScanLikelihood:
         return tf.constant(np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED))
 
 
-def _of_varied_probe(slopes: dict[str, np.ndarray], estimate: Estimate, part: slice) -> dict[str, np.ndarray]:
-    """Return gradients by an estimate's parts from those by the modes of each pattern, ``(n, K, N, N)``.
+def computed_with(wanted: set[str], varies: bool = False) -> tuple[str, ...]:
+    """Return which gradients are computed where some are wanted: few sets, for few compiled functions.
 
-    With g_j by ``P_0 + Σ_k w_jk V_k`` they are ``Σ_j g_j``, ``Σ_j conj(w_jk) g_j`` and ``⟨V_k, g_j⟩``.
+    ``varies``: the probe does, so that it has OPR modes.
     """
-    if not estimate.varies:
-        return slopes
-    weights, gradients = estimate.opr_weights[part], dict(slopes)
-    for name in slopes.keys() & {"modes", "opr_modes", "opr_weights"}:
-        own = slopes[name][: len(weights)]
-        if name == "modes":
-            gradients[name] = own.sum(axis=0)
-        elif name == "opr_modes":
-            gradients[name] = np.tensordot(weights.conj().T, own[:, 0], 1)
-        else:
-            gradients[name] = np.einsum("jyx,kyx->jk", own[:, 0], estimate.opr_modes.conj(), optimize=True)
-    return gradients
-
-
-def computed_with(wanted: set[str]) -> tuple[str, ...]:
-    """Return which gradients are computed where some are wanted: few sets, for few compiled functions."""
-    every = tuple(dict.fromkeys(ARGUMENTS.values()))
+    every = tuple(name for name in ARGUMENTS.values() if varies or not name.startswith("opr_"))
     sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), every)
     return next(names for names in sets if wanted <= set(names))
 

@@ -14,7 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from ptycho.scan.bands import bands, inner_product
+from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe import centred_axes, far_field, intensity_of
 from ptycho.scan.reconstruction import Reconstruction
 
 
@@ -87,6 +89,47 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     image = tilted(image, -phase_slope(inside, np.abs(inside)))
     image *= np.exp(-1j * np.angle(np.sum(image, where=inside != 0, dtype=complex))).astype(image.dtype)
     return image
+
+
+def flat_object(data: Dataset, probe: np.ndarray | None = None, side: int | None = None) -> np.ndarray:
+    """Return an object of amplitude one whose phase ramp shifts the probe's far field onto the patterns.
+
+        O(r) = exp(iq·r),   q = 2π/N · (centre of mass of the patterns − that of the probe's far field)
+
+    The centre of mass of a far field moves by the mean phase gradient of the object, weighted by the exit
+    wave (Ehrenfest's theorem). A fit from a constant spends most of its steps on such a ramp.
+
+    Args:
+        data: of a near field the object is constant.
+        probe: modes ``(K, N, N)`` in place of the dataset's.
+        side: M; None: that of the dataset.
+
+    Returns:
+        ``(M, M)`` complex64.
+    """
+    side = data.object_size if side is None else side
+    flat = np.ones((side, side), np.complex64)
+    if data.fresnel is not None:
+        return flat
+    good = np.ones((data.N,) * 2, bool) if data.good is None else data.good
+    measured = np.where(good, data.amplitudes.statistics.mean_intensity, 0)
+    expected = np.where(good, intensity_of(far_field(data.probe if probe is None else probe)), 0)
+    offset = _centre_of_mass(_above_the_darkest(measured, good)) - _centre_of_mass(expected)
+    return tilted(flat, 2 * np.pi / data.N * offset)
+
+
+def _above_the_darkest(intensity: np.ndarray, good: np.ndarray, share: float = 0.02) -> np.ndarray:
+    """Return ``intensity (N, N)`` without a background: the mean of the darkest ``share`` of the pixels."""
+    counted = np.sort(intensity[good])
+    return np.where(good, intensity - counted[: max(1, round(share * len(counted)))].mean(), 0)
+
+
+def _centre_of_mass(intensity: np.ndarray) -> np.ndarray:
+    """Return where the centre of mass of ``intensity (N, N)`` is, from the zero frequency; 0: it is dark."""
+    total = intensity.sum()
+    if not total > 0:
+        return np.zeros(2)
+    return np.array([np.sum(intensity * axis) for axis in centred_axes(len(intensity))]) / total
 
 
 def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconstruction:

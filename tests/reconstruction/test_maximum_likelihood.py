@@ -253,8 +253,8 @@ def test_the_object_alone(scan):
     data = scan.dataset(np.random.default_rng(2))
     objective = run(data, NOTHING, 0).objective
     found = fit_object(objective, data, 200)
-    assert found.shape == (1, *scan.object.shape)
-    assert distance(found[0], scan.object, illuminated_mask(scan, 0.5)) < 0.03
+    assert found.shape == scan.object.shape
+    assert distance(found, scan.object, illuminated_mask(scan, 0.5)) < 0.03
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of):

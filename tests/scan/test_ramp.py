@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 
 from ptycho.scan.beam import Beam
-from ptycho.scan.ramp import move_ramp
+from ptycho.config.waves import Fresnel
+from ptycho.scan.ramp import flat_object, move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
 N, SIDE = 8, 21
@@ -61,3 +63,24 @@ def test_patterns_stay_and_the_object_is_flat(random):
 def test_an_empty_object_stays(random):
     made = reconstruction(np.zeros((SIDE, SIDE)), complex_noise(random, N, N))
     assert move_ramp(made) is made
+
+
+@pytest.mark.parametrize("background", [0.0, 0.02])
+@pytest.mark.parametrize("offset", [(0.4, -0.7), (-1.6, 0.0)])
+def test_a_flat_object_shifts_the_far_field_of_the_probe_onto_the_patterns(random, offset, background):
+    row, col = np.indices((N, N)) - N // 2
+    probe = np.exp(-(row**2 + 1.5 * col**2) / 6 + 0.3j * row)
+    image = tilted(np.exp(0.1j * random.normal(size=(SIDE, SIDE))), *offset)
+    counts = patterns(reconstruction(image, probe[None]), image)
+    amplitudes = np.fft.fftshift(np.sqrt(counts + background * counts.mean()), axes=(-2, -1))
+    data = single_patterns(amplitudes, probe[None], POSITIONS, SIDE)
+    for side in (SIDE, 5):
+        made = flat_object(data, side=side)
+        np.testing.assert_allclose(abs(made), 1, rtol=1e-6)
+        slope = np.angle([(made[1:] / made[:-1]).mean(), (made[:, 1:] / made[:, :-1]).mean()])
+        np.testing.assert_allclose(slope * N / (2 * np.pi), offset, atol=0.06)
+    assert made.dtype == np.complex64
+    shifted = probe * made[0, 0] / np.abs(made[0, 0])
+    np.testing.assert_allclose(flat_object(data, shifted[None], SIDE), flat_object(data), atol=1e-5)
+    near = replace(data, fresnel=Fresnel(0.1, 0.1))
+    assert np.array_equal(flat_object(near), np.ones((SIDE, SIDE)))
