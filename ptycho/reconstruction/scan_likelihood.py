@@ -122,17 +122,16 @@ class ScanLikelihood:
         computed = computed_with({ARGUMENTS[part] for part in parts}, estimate.varies)
         between = self.data.between if estimate.slices > 1 else None
         step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
-        modes, opr_modes, background = map(
-            tf.constant, (estimate.modes, estimate.opr_modes, estimate.background)
-        )
+        modes, opr_modes = tf.constant(estimate.modes), tf.constant(estimate.opr_modes)
+        background = tf.constant(estimate.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(estimate.object, N)
         own = [name for name in parts if name != "object"]
         total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            own_values = fractions[part], estimate.flux[part], estimate.opr_weights[part]
-            places, *filled = self.filled(corners[part], *own_values)
+            beam = fractions[part], estimate.flux[part], estimate.opr_weights[part]
+            places, *filled = self.filled(corners[part], *beam)
             offsets, flux, weights = map(tf.constant, filled)
             known = offsets, flux, modes, background, opr_modes, weights
             values, gradients = step(windows.cut(places), *known, self.measured(part), *scales)
@@ -170,18 +169,15 @@ class ScanLikelihood:
         moved, fresnel = bool(fractions.any()), self.data.fresnel
         step = likelihood_step(self.noise, ("modes",), moved, None, fresnel, between)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
-        windows, constant = (
-            windows_of(estimate.object, self.data.N),
-            estimate.varied_by(estimate.opr_modes[:0]),
-        )
-        background, opr_modes = tf.constant(estimate.background), tf.constant(constant.opr_modes)
+        windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
+        no_modes = tf.constant(estimate.opr_modes[:0])
+        no_weights = tf.zeros((self.chunk, 0), tf.complex64)
         gradients = np.empty((len(corners), *estimate.modes.shape[1:]), np.complex64)
         for part in self.slices:
-            own = corners[part], fractions[part], estimate.flux[part], constant.opr_weights[part]
-            places, *own, probes = self.filled(*own, estimate.probes(part))
-            offsets, flux, weights, probes = map(tf.constant, (*own, probes))
-            known = offsets, flux, probes, background, opr_modes, weights
-            _, slopes = step(windows.cut(places), *known, self.measured(part), *scales)
+            given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
+            offsets, flux, probes = map(tf.constant, given[1:])
+            known = offsets, flux, probes, background, no_modes, no_weights
+            _, slopes = step(windows.cut(given[0]), *known, self.measured(part), *scales)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
 
