@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.datasets import single_patterns
 
-from ptycho.scan.beam import Beam
 from ptycho.config.waves import Fresnel
+from ptycho.scan.beam import Beam
 from ptycho.scan.ramp import flat_object, move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
