@@ -6,14 +6,16 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.datasets import single_patterns
-from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, likelihood_of, smooth_object
 
-from ptycho.reconstruction.estimate import Refine
+from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.scan.probe import ProbeSupport
+from ptycho.scan.ramp import flat_object
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
@@ -255,6 +257,20 @@ def test_the_object_alone(scan):
     found = fit_object(objective, data, 200)
     assert found.shape == scan.object.shape
     assert distance(found, scan.object, illuminated_mask(scan, 0.5)) < 0.03
+
+
+def test_a_zero_frequency_that_is_off_takes_no_more_steps():
+    """The start is flat under the phase ramp; from ones, one pixel takes two to three times the steps."""
+    steps = []
+    for offset in (0.0, 1.0):
+        scan = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
+        row, col = np.indices(scan.object.shape)
+        ramp = np.exp(2j * np.pi * offset * (row - col) / N)
+        data = replace(scan, object=scan.object * ramp).dataset(np.random.default_rng(2))
+        objective = Objective(likelihood_of(data))
+        start = Estimate.of(data, flat_object(data))
+        steps.append(len(fit(objective, start, OBJECT_ALONE, 300, FIT.preliminary).course))
+    assert steps[1] < 1.3 * steps[0]
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of):
