@@ -33,6 +33,7 @@ from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import intensity_at_edge, specified_support
+from ptycho.scan.ramp import phase_slope, tilted
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
@@ -293,10 +294,12 @@ def half_object(
     """Return a function that reconstructs some of the solver's patterns, with the beam as it was found.
 
     Fewer patterns are easier to explain: where their deviance is ``worse`` times that of all, the steps went
-    astray or did not suffice, and the reconstruction counts as not converged.
+    astray or did not suffice, and the reconstruction counts as not converged. They begin with the phase plane
+    of the whole, which belongs to the beam.
     """
     solved = reconstruction.fit
     assert isinstance(solved, Solved)
+    slope = phase_slope(reconstruction.object, np.abs(reconstruction.object))
     some = spread(len(solved.estimate.positions))
     fitted = replace(solved.objective.likelihood, advance=silent)
     known = replace(fitted, data=fitted.data.subset(some, 1)).evaluate(solved.estimate.at(some))
@@ -305,7 +308,8 @@ def half_object(
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(fitted, data=part, normalisation=part.normalisation)
         objective = Objective(likelihood, solved.objective.prior)
-        image = fit_object(objective, part, steps)
+        flat = tilted(np.ones((part.object_size,) * 2, np.complex64), slope)
+        image = fit_object(objective, part, flat, steps)
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
         if (count := solved.estimate.slices) > 1:
             start = replace(estimate, object=root_of(image, count))

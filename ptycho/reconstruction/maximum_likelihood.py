@@ -36,7 +36,6 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
-from ptycho.scan.ramp import flat_object
 
 Watch = Callable[[Estimate, float, Refine, ScanLikelihood], object]
 """Observer of estimate and objective after a step, with what is refined and the likelihood of the fit."""
@@ -102,7 +101,7 @@ def solve(
         ).estimate
     beam = selection.estimate
     kept_share = selection.holdout.kept_share
-    start = Estimate.of(data, flat_object(data, beam.modes), len(beam.modes))
+    start = Estimate.of(data, options.start_object(data, beam.modes), len(beam.modes))
     start = replace(start, modes=beam.modes, background=beam.background / np.float32(kept_share))
     varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
@@ -190,7 +189,8 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
     likelihood = replace(objective.likelihood, data=part, advance=silent)
-    some, flat = replace(objective, likelihood=likelihood, learned=None), flat_object(part, start.modes)
+    some = replace(objective, likelihood=likelihood, learned=None)
+    flat = selection.options.start_object(part, start.modes)
     there = Estimate.of(part, flat, len(start.modes), likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
@@ -209,9 +209,9 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))
 
 
-def fit_object(objective: Objective, data: Dataset, steps: int) -> np.ndarray:
-    """Fit an object ``(M, M)`` complex64 under the beam of a dataset, from a constant."""
-    start = Estimate.of(data, flat_object(data), normalisation=objective.likelihood.normalisation)
+def fit_object(objective: Objective, data: Dataset, image: np.ndarray, steps: int) -> np.ndarray:
+    """Fit an object ``(M, M)`` complex64 under the beam of a dataset, from a flat ``image (M, M)``."""
+    start = Estimate.of(data, image, normalisation=objective.likelihood.normalisation)
     if coarse := multiresolution_start(objective, start, steps):
         return fit(objective, coarse, OBJECT_ALONE, steps, objective.options.preliminary).estimate.object
     return fit_from_constant(objective, start, steps).estimate.object

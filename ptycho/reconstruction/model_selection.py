@@ -26,7 +26,6 @@ from ptycho.scan.comparison import CLEAR, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
-from ptycho.scan.ramp import flat_object
 
 
 def select_model(
@@ -44,7 +43,7 @@ def select_model(
     """
     noise = first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
-    flat = flat_object(kept.data)
+    flat = options.start_object(kept.data)
     image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
     estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
     support = options.support
@@ -94,7 +93,7 @@ def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: 
     noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, cache=cache)
     if data.counts:
         return noise
-    start = Estimate.of(part, flat_object(part), normalisation=data.normalisation)
+    start = Estimate.of(part, options.start_object(part), normalisation=data.normalisation)
     starts = [start]
     if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
         starts.append(difference_map(noise, start))

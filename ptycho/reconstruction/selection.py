@@ -21,6 +21,7 @@ from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import ProbeSupport
+from ptycho.scan.ramp import flat_object
 
 Choice = bool | None
 """Refine it (True), do not (False), or select by cross-validation (None)."""
@@ -90,6 +91,16 @@ class ModelOptions:
     steps: int = 400  # of a fit, at most
     weights: Path = WEIGHTS  # file of the denoiser; by default the one that comes with the program
     selection: SelectionOptions = SelectionOptions()  # how much is fitted to select
+
+    def start_object(self, data: Dataset, probe: np.ndarray | None = None) -> np.ndarray:
+        """Return the object ``(M, M)`` that fits begin with, of amplitude one; ``probe``: another one.
+
+        Under a probe that may be refined it has :func:`~ptycho.scan.ramp.flat_object`'s phase ramp. A known
+        probe has the right zero frequency: then the phase where nothing lies in the beam is constant.
+        """
+        if self.probe is False:
+            return np.ones((data.object_size,) * 2, np.complex64)
+        return flat_object(data, probe)
 
     @property
     def network(self) -> Network:

@@ -254,7 +254,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 def test_the_object_alone(scan):
     data = scan.dataset(np.random.default_rng(2))
     objective = run(data, NOTHING, 0).objective
-    found = fit_object(objective, data, 200)
+    found = fit_object(objective, data, np.ones(scan.object.shape, np.complex64), 200)
     assert found.shape == scan.object.shape
     assert distance(found, scan.object, illuminated_mask(scan, 0.5)) < 0.03
 
