@@ -52,6 +52,9 @@ def paired(
     if count == places or file.problems:
         return source, positions
     used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
+    if choice.growing:
+        every[: min(count, places)] = positions[:count]
+        return source, every
     if len(used) == places < count:
         every[used] = positions
         file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +19,11 @@ from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
-from ptycho.scan.finding import Finding
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import ProbeSupport, masked, specified_support
 from ptycho_live.options import LiveOptions
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,6 @@ class LiveContext:
         likelihood: of the first patterns, whose units, noise and normalisation are kept.
         modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
         support: where the probe may be other than zero; None: everywhere.
-        findings: what was determined, and why.
         refined: the parameters that are refined besides the object.
         frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
         options: limits of the live reconstruction.
@@ -45,7 +46,6 @@ class LiveContext:
     likelihood: ScanLikelihood
     modes: np.ndarray
     support: ProbeSupport | None
-    findings: tuple[Finding, ...]
     refined: Refine
     frames: Callable[[np.ndarray], np.ndarray]
     options: LiveOptions
@@ -60,22 +60,13 @@ class LiveContext:
         """(row, col) pitch of the object's pixels in metres; None: unknown."""
         return self.scan.pixel.metres
 
-    def in_pixels(self, positions: np.ndarray) -> np.ndarray:
-        """Return positions ``(n, 2)`` of the source in object pixels, of a common origin."""
-        return positions @ self.matrix.T
-
-    def in_source_units(self, pixels: np.ndarray) -> np.ndarray:
-        """Return object pixels ``(n, 2)`` in the unit of the source."""
-        return pixels @ np.linalg.inv(self.matrix).T
-
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Return amplitudes ``(n, N, N)`` of some rows of the store."""
         return self.scan.detector.amplitudes(self.frames(rows))
 
     def likelihood_of(self, amplitudes: np.ndarray, estimate: Estimate) -> ScanLikelihood:
         """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
-        data: Dataset = self.likelihood.data
-        count = len(amplitudes)
+        data, count = self.likelihood.data, len(amplitudes)
         data = replace(
             data,
             amplitudes=Patterns(amplitudes),
@@ -101,27 +92,29 @@ def make_context(
     """Interpret the first patterns of a scan, and estimate the probe where none is known.
 
     Args:
-        raw: the first joined patterns.
-        config: of the run; its section ``data`` has no file.
+        raw: the scan so far; its file is closed in the end.
+        config: of the run; its section ``data`` says which frames of the file have a position.
         scratch: a folder for patterns in a nameless file.
         frames: see :class:`LiveContext`.
 
     Raises:
         ConfigError: a value cannot be determined; the message names the key to set.
     """
-    scan = interpret(raw, config.data)
-    _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    with contextlib.closing(raw.patterns):
+        scan = interpret(raw, config.data)
+        _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
     if scan.probe is None and isinstance(config.probe, OwnProbe):
         guess = guess_probe(data)
         data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
         findings.append(guess.finding)
+    for finding in (*scan.findings, *findings):
+        log.info("%s", finding)
     return LiveContext(
         scan,
         _matrix(scan, config.data),
         replace(likelihood_of(data), compile_xla=config.xla.compile),
         Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes,
         specified_support(config.probe, scan.N),
-        (*scan.findings, *findings),
         Refine(config.probe.learn is not False, config.solver.positions is not False),
         frames,
         options,

@@ -245,7 +245,7 @@ class SocketWriter:
         ConfigError: the address cannot be used.
     """
 
-    def __init__(self, address: str, played: Played, compressed: bool, keys: Path | None) -> None:
+    def __init__(self, address: str, played: Played, compressed: bool, keys: str | None) -> None:
         self._zmq, self._played, self._address = require_zmq(), played, address
         self._encoding = "bslz4" if compressed else "raw"
         self._context = self._zmq.Context()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -25,7 +26,6 @@ from ptycho_live.joining import ScanTable
 from ptycho_live.options import LiveOptions
 from ptycho_live.state import LiveState, extend, fill
 from ptycho_live.store import Store
-from ptycho_live.stored_scan import complete_scan, raw_scan
 from ptycho_live.update import improve, score, steps_of
 
 log = logging.getLogger(__name__)
@@ -118,17 +118,19 @@ class LiveRun:
     def store_scan(self) -> ScanRunConfig:
         """Make the store a scan with the estimate's probe and positions; return the run that begins there."""
         assert self.context is not None and self.state is not None
-        context, state, section, probe = self.context, self.state, self._config.data, self._config.probe
-        raw = raw_scan(self._store, section)
-        scan, modes, positions = interpret(raw, section), state.estimate.modes, raw.positions.copy()
+        context, state, store, probe = self.context, self.state, self._store, self._config.probe
+        section = store.as_scan(self._config.data)
+        with contextlib.closing((raw := store.open_scan(section)).patterns):
+            scan = interpret(raw, section)
         refined = context.refined.probe and scan.N == context.N
-        moves = context.in_source_units(final_positions(state, context))
-        positions[np.searchsorted(self._store.table.rows, state.patterns["row"])] += moves
-        data = complete_scan(self._store, raw, positions, modes if refined else scan.probe, section)
+        moves = np.zeros((len(store.table.rows), 2))
+        own = np.searchsorted(store.table.rows, state.patterns["row"])
+        moves[own] = final_positions(state, context) @ np.linalg.inv(context.matrix).T
+        data = store.as_scan(self._config.data, moves, state.estimate.modes if refined else scan.probe)
         if refined:
             common = LearnedProbe.__dataclass_fields__
             probe = OwnProbe(**{name: getattr(probe, name) for name in common})
-        log.info("%d patterns are in %s", len(positions), self._store.path)
+        log.info("%d patterns are in %s", len(moves), store.path)
         return replace(self._config, data=data, probe=probe)
 
     def _advance(self, table: ScanTable, over: bool) -> bool:
@@ -138,7 +140,7 @@ class LiveRun:
         if self.context is None or self.state is None:
             return False
         options, rows = self._options, self.state.unknown(table.rows)
-        positions, indices = self.context.in_pixels(table.positions(rows)), table.frames["index"][rows]
+        positions, indices = table.positions(rows) @ self.context.matrix.T, table.frames["index"][rows]
         before = extend(self.state, rows, indices, positions, options.holdout)
         new, started = before.waiting, time.monotonic()
         arrived = table.frames["arrived"][before.patterns["row"][new]]
@@ -161,18 +163,15 @@ class LiveRun:
             return
         self._tried = count
         try:
-            if store.description is None:
-                raise ConfigError("the source has not said how the scan is taken")
-            raw = raw_scan(store, self._config.data)
-            context = make_context(raw, self._config, store.folder, store.read, self._options)
-        except ConfigError as error:
+            section = store.as_scan(self._config.data)
+            raw, config = store.open_scan(section), replace(self._config, data=section)
+            self.context = make_context(raw, config, store.folder, store.read, self._options)
+        except (ConfigError, OSError) as error:
             self.problem = str(error)
             log.warning("the scan cannot be interpreted yet: %s", error)
             return
-        for finding in context.findings:
-            log.info("%s", finding)
-        self.problem, self.context, self.state = None, context, LiveState.empty(context)
-        self.speed = self._options.speed * (128 / context.N) ** 2
+        self.problem, self.state = None, LiveState.empty(self.context)
+        self.speed = self._options.speed * (128 / self.context.N) ** 2
 
     def _show(self, table: ScanTable, word: str) -> None:
         """Have picture, numbers and page written; what is shown may be a moment old."""

@@ -19,7 +19,7 @@ from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import final_fit
 from ptycho_live.context import make_context
-from ptycho_live.final_fit import final_positions, finish, is_still
+from ptycho_live.final_fit import Stage, final_positions, finish, is_still
 from ptycho_live.options import LiveOptions
 from ptycho_live.state import LiveState, extend
 from ptycho_live.update import choose, improve, score, steps_of
@@ -54,7 +54,7 @@ def scan(tmp_path_factory):
 
 def extended(scan, state, count):
     rows = state.unknown(np.arange(count))
-    return extend(state, rows, rows, scan[3].in_pixels(scan[1][rows]))
+    return extend(state, rows, rows, scan[1][rows] @ scan[3].matrix.T)
 
 
 @pytest.fixture(scope="module")
@@ -175,13 +175,13 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     assert error(last, scan[2]) < 1.2 * error(state, scan[2])
 
 
-def test_a_stage_that_explains_less_is_not_kept(scan, half, monkeypatch, clock):
-    def spoil(estimate, watch):
+def test_a_stage_that_explains_less_is_not_kept(scan, half, clock):
+    def spoil(objective, estimate, watch):
         return replace(estimate, object=np.ones_like(estimate.object))
 
-    stages = [(0.5, OBJECT_ALONE, lambda estimate, watch: estimate), (0.5, OBJECT_ALONE, spoil)]
-    monkeypatch.setattr(final_fit, "_stages", lambda *_: stages)
-    (only,) = finish(half, scan[3], seconds=1.0, speed=100)
+    stages = [Stage(0.5, OBJECT_ALONE, lambda objective, estimate, watch: estimate)]
+    stages += [Stage(0.5, OBJECT_ALONE, spoil)]
+    (only,) = finish(half, scan[3], seconds=1.0, speed=100, stages=stages)
     assert score(only, scan[3]) == pytest.approx(score(half, scan[3]), rel=0.1)
 
 

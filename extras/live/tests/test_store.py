@@ -13,8 +13,8 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
+from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
 from ptycho_live.arrivals import BY_TIME, Frame, make_positions
-from ptycho_live.scan_file import CLOSED, WRITING, mark
 from ptycho_live.store import NAME, Store
 
 H, W = 5, 7
@@ -82,14 +82,14 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_put_in(tmp_path, sec
             np.testing.assert_array_equal(file["patterns"][row], frame(file["frames"]["index"][row]).data)
         os.kill(process.pid, signal.SIGKILL)
         description = int((["3", *process.stdout.read().split()])[-1])
-    assert mark(tmp_path / NAME) == WRITING
+    assert mark_of(tmp_path / NAME) == WRITING
     store = Store(tmp_path)
     count = store.counts[0]
     assert description <= count <= description + 3 and store.counts[1] in (count, count - 3)
     assert (store.description.unit, store.description.distance_m) == ("um", 0.3)
     store.add([frame(count)], places([k for k in range(count + 1)]))
     store.close()
-    assert mark(tmp_path / NAME) == CLOSED
+    assert mark_of(tmp_path / NAME) == CLOSED
     check(Store(tmp_path), range(count + 1))
 
 

@@ -21,7 +21,6 @@ from ptycho_live.options import LiveOptions
 from ptycho_live.page import NAMES
 from ptycho_live.run import LiveRun
 from ptycho_live.store import Store
-from ptycho_live.stored_scan import complete_scan, raw_scan
 
 N, COUNT = 32, 90
 
@@ -112,8 +111,8 @@ def test_what_came_is_a_scan_that_readers_read(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Played(scan[2], [*batches(scan), Arrivals((Frame(200, scan[0][0]),))]), store)
     until(lambda: collector.ended)
-    raw, probe, moved = raw_scan(store, CONFIG.data), 2 * scan[2].probe, scan[1] + 0.25
-    section = complete_scan(store, raw, moved, probe, CONFIG.data)
+    probe, moved = 2 * scan[2].probe, scan[1] + 0.25
+    section = store.as_scan(CONFIG.data, np.full((COUNT, 2), 0.25), probe)
     store.close()
     assert section.drop == (COUNT,)  # the frame without a position
     again = interpret(open_raw(section), section)
