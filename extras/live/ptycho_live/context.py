@@ -17,10 +17,11 @@ from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
+from ptycho.reconstruction.scan_likelihood import likelihood_of
+from ptycho.reconstruction.solver import Objective
 from ptycho.scan.beam import Beam
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import ProbeSupport, masked, specified_support
+from ptycho.scan.probe import masked, specified_support
 from ptycho_live.options import LiveOptions
 
 log = logging.getLogger(__name__)
@@ -33,9 +34,8 @@ class LiveContext:
     Attributes:
         scan: how the first patterns were interpreted.
         matrix: ``(2, 2)``, from positions as the source has them to object pixels.
-        likelihood: of the first patterns, whose units, noise and normalisation are kept.
+        objective: of the first patterns, whose units, noise, normalisation and support of the probe are kept.
         modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
-        support: where the probe may be other than zero; None: everywhere.
         refined: the parameters that are refined besides the object.
         frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
         options: limits of the live reconstruction.
@@ -43,9 +43,8 @@ class LiveContext:
 
     scan: ScanGeometry
     matrix: np.ndarray
-    likelihood: ScanLikelihood
+    objective: Objective
     modes: np.ndarray
-    support: ProbeSupport | None
     refined: Refine
     frames: Callable[[np.ndarray], np.ndarray]
     options: LiveOptions
@@ -64,13 +63,13 @@ class LiveContext:
         """Return amplitudes ``(n, N, N)`` of some rows of the store."""
         return self.scan.detector.amplitudes(self.frames(rows))
 
-    def likelihood_of(self, amplitudes: np.ndarray, estimate: Estimate) -> ScanLikelihood:
+    def objective_of(self, amplitudes: np.ndarray, estimate: Estimate) -> Objective:
         """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
-        data, count = self.likelihood.data, len(amplitudes)
+        likelihood, count = self.objective.likelihood, len(amplitudes)
         data = replace(
-            data,
+            likelihood.data,
             amplitudes=Patterns(amplitudes),
-            beam=Beam(data.probe, estimate.positions.astype(np.float32)),
+            beam=Beam(likelihood.data.probe, estimate.positions.astype(np.float32)),
             image=np.zeros(count, np.int32),
             groups=np.arange(count, dtype=np.int32)[:, None],
             region_size=self.N + 2,
@@ -79,7 +78,7 @@ class LiveContext:
             tiles=False,
             stated_tiling=None,
         )
-        return replace(self.likelihood, data=data)
+        return replace(self.objective, likelihood=replace(likelihood, data=data))
 
 
 def make_context(
@@ -109,12 +108,12 @@ def make_context(
         findings.append(guess.finding)
     for finding in (*scan.findings, *findings):
         log.info("%s", finding)
+    likelihood = replace(likelihood_of(data), compile_xla=config.xla.compile)
     return LiveContext(
         scan,
         _matrix(scan, config.data),
-        replace(likelihood_of(data), compile_xla=config.xla.compile),
+        Objective(likelihood, support=specified_support(config.probe, scan.N)),
         Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes,
-        specified_support(config.probe, scan.N),
         Refine(config.probe.learn is not False, config.solver.positions is not False),
         frames,
         options,

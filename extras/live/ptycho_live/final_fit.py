@@ -19,7 +19,6 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, Watch, fit, fit_learned, normalise
-from ptycho_live.context import LiveContext
 from ptycho_live.options import LiveOptions
 from ptycho_live.state import LiveState
 from ptycho_live.update import held_out, improve, put_back, score, subproblem
@@ -38,11 +37,7 @@ class Stage(NamedTuple):
 
 
 def finish(
-    state: LiveState,
-    context: LiveContext,
-    seconds: float,
-    speed: float,
-    stages: Sequence[Stage] = (),
+    state: LiveState, seconds: float, speed: float, stages: Sequence[Stage] = ()
 ) -> Iterator[LiveState]:
     """Yield what all patterns lead to, after every stage, in about so many seconds.
 
@@ -50,47 +45,46 @@ def finish(
         speed: pattern-steps per second, of a scan that goes on in parts.
         stages: in place of the usual ones.
     """
-    fitted, options, refined = np.flatnonzero(~state.patterns["held_out"]), context.options, context.refined
+    fitted, context = np.flatnonzero(~state.patterns["held_out"]), state.context
     large = len(fitted) > block_patterns(context.N)
-    whole = None if large else subproblem(state, context, fitted, options.final_regulariser)
+    whole = None if large else subproblem(state, fitted, context.options.final_regulariser)
     if whole is None:
-        yield from _in_parts(state, context, seconds, speed)
+        yield from _in_parts(state, seconds, speed)
         return
     block, objective, reached = whole
-    refined = replace(refined, positions=refined.positions and not is_still(state, options))
+    refined = replace(context.refined, positions=context.refined.positions and not is_still(state))
     until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
-    for stage in stages or stages_of(refined, options):
+    for stage in stages or stages_of(refined, context.options):
         limit = time.monotonic() + (until - time.monotonic()) * stage.share / left
         left -= stage.share
         estimate = within(limit, stage, objective, reached)
         candidate = put_back(state, block, estimate)
-        deviance = score(candidate, context, stage.refined) or 0.0
+        deviance = score(candidate, stage.refined) or 0.0
         if deviance <= best:
             state, reached, best = candidate, estimate, deviance
             yield state
 
 
-def final_positions(state: LiveState, context: LiveContext) -> np.ndarray:
+def final_positions(state: LiveState) -> np.ndarray:
     """Return corrections of the positions ``(J, 2)`` in object pixels, those of held-out patterns included.
 
     Zero where positions were not refined, or hardly moved: what is left then is noise.
     """
-    moves = state.estimate.positions - state.nominal
-    if not moves.any() or is_still(state, context.options):
+    moves = state.moves
+    if not moves.any() or is_still(state):
         return np.zeros_like(moves)
-    part = held_out(state, context)
-    if part is not None:
+    if (part := held_out(state)) is not None:
         holdout = HoldOut(part.objective.likelihood)
         placed = holdout.places(part.start, Refine(False, True, object=False))
         moves[part.block.patterns] = placed.positions - part.start.positions
     return moves
 
 
-def is_still(state: LiveState, options: LiveOptions) -> bool:
+def is_still(state: LiveState) -> bool:
     """Return whether positions were refined while the object grew, and hardly moved."""
-    moves = np.linalg.norm(state.estimate.positions - state.nominal, axis=1)
+    moves = np.linalg.norm(state.moves, axis=1)
     moved = moves[moves > 0]
-    return len(moved) > len(moves) / 2 and float(np.median(moved)) < options.still_px
+    return len(moved) > len(moves) / 2 and float(np.median(moved)) < state.context.options.still_px
 
 
 def within(limit: float, stage: Stage, objective: Objective, start: Estimate) -> Estimate:
@@ -130,10 +124,10 @@ def stages_of(refined: Refine, options: LiveOptions) -> list[Stage]:
     return [stage._replace(share=stage.share / total) for stage in stages]
 
 
-def _in_parts(state: LiveState, context: LiveContext, seconds: float, speed: float) -> Iterator[LiveState]:
-    until = time.monotonic() + seconds
+def _in_parts(state: LiveState, seconds: float, speed: float) -> Iterator[LiveState]:
+    options, until = state.context.options, time.monotonic() + seconds
     while time.monotonic() < until:
-        picture = min(until, time.monotonic() + context.options.part_s)
+        picture = min(until, time.monotonic() + options.part_s)
         while time.monotonic() < picture:
-            state = improve(state, context, context.options.part_cycle_s * speed)
+            state = improve(state, options.part_cycle_s * speed)
         yield state

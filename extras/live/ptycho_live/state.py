@@ -11,10 +11,10 @@ from scipy.spatial import cKDTree
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.scan.dataset import MARGIN
 from ptycho_live.context import LiveContext
-from ptycho_live.options import LiveOptions
 
 PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
 """Row of the store; nominal position in object pixels of the source's origin; how often it was fitted."""
+EVERYTHING = np.s_[:, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +22,14 @@ class LiveState:
     """Estimate of the object and of the patterns so far.
 
     Attributes:
+        context: of the fits.
         estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
         origin: (row, col) of the object's first sample in object pixels of the source's origin.
         illumination: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
         patterns: ``(J,)`` of :data:`PATTERN`.
     """
 
+    context: LiveContext
     estimate: Estimate
     origin: np.ndarray
     illumination: np.ndarray
@@ -36,22 +38,19 @@ class LiveState:
     @classmethod
     def empty(cls, context: LiveContext) -> LiveState:
         """Return that of no patterns."""
-        N, places = context.N, np.zeros((0, 2))
-        dark = np.zeros((N, N), np.float32)
-        estimate = Estimate(
-            np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark
-        )
-        return cls(estimate, np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
-
-    @property
-    def N(self) -> int:
-        """Side of the patterns in pixels."""
-        return self.estimate.modes.shape[-1]
+        dark = np.zeros((context.N, context.N), np.float32)
+        nothing = dark.astype(np.complex64), context.modes, np.zeros((0, 2)), np.zeros(0, np.float32), dark
+        return cls(context, Estimate(*nothing), np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
 
     @property
     def nominal(self) -> np.ndarray:
         """Nominal positions ``(J, 2)`` on the object."""
         return self.patterns["nominal"] - self.origin
+
+    @property
+    def moves(self) -> np.ndarray:
+        """Corrections of the positions ``(J, 2)`` in object pixels."""
+        return self.estimate.positions - self.nominal
 
     @property
     def waiting(self) -> np.ndarray:
@@ -67,10 +66,30 @@ class LiveState:
         """Return those of some ``rows (n,)`` of the store that have no pattern here."""
         return rows[~np.isin(rows, self.patterns["row"])]
 
+    def filled(self, window: tuple[slice, slice] = EVERYTHING) -> np.ndarray:
+        """Return the object on a window, its unilluminated part as the mean of what is illuminated near it.
 
-def extend(
-    state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray, holdout: int = 20
-) -> LiveState:
+        Near: by a normal distribution of an eighth of a pattern, else of wider ones; 1 where nothing is.
+        """
+        image, illumination = self.estimate.object[window], self.illumination[window]
+        N, coarse = self.context.N, self.context.options.coarse_px
+        illuminated = illumination > self.context.options.dark * illumination.max(initial=0)
+        if illuminated.all() or not illuminated.any():
+            return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
+        some = slice(None, None, coarse), slice(None, None, coarse)
+        known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
+        mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
+        for width in (N / 2, N / 4, N / 8):
+            share, *parts = (
+                gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
+            )
+            near = share > 0.01
+            mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
+        rows, columns = (np.arange(side) // coarse for side in image.shape)
+        return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
+
+
+def extend(state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray) -> LiveState:
     """Return the state with patterns of more rows of the store.
 
     Those that lie farther than a window from all others are left out: the object would grow for nothing.
@@ -78,16 +97,15 @@ def extend(
     Args:
         rows, indices: ``(n,)``, of frames that are unknown so far.
         positions: ``(n, 2)`` in object pixels.
-        holdout: one pattern of so many is held out.
     """
-    new = _connected(positions, state.patterns["nominal"], state.N)
+    holdout = state.context.options.holdout
+    new = _connected(positions, state.patterns["nominal"], state.context.N)
     if not len(new):
         return state
     state, added = _enlarged(state, positions[new]), np.zeros(len(new), PATTERN)
     added["row"], added["nominal"] = rows[new], positions[new]
-    added["held_out"] = (indices[new] % holdout == holdout // 2) & (
-        len(rows) + len(state.patterns) >= holdout
-    )
+    enough = len(rows) + len(state.patterns) >= holdout
+    added["held_out"] = (indices[new] % holdout == holdout // 2) & enough
     places = np.concatenate([state.estimate.positions, positions[new] - state.origin])
     estimate = replace(state.estimate, positions=places, flux=np.ones(len(places), np.float32))
     return replace(state, estimate=estimate, patterns=np.concatenate([state.patterns, added]))
@@ -95,10 +113,8 @@ def extend(
 
 def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
     """Indices of the new positions ``(n, 2)`` that hang together with known ones, or with most of the new."""
-    if not len(new):
-        return np.zeros(0, np.int64)
     near = np.zeros(len(new), bool)
-    if not len(known):
+    if len(new) and not len(known):
         near[np.argmin(np.linalg.norm(new - np.median(new, axis=0), axis=1))] = True
     while not near.all():
         reached = cKDTree(np.concatenate([known, new[near]])).query(new)[0] <= reach
@@ -110,41 +126,17 @@ def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
 
 def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
     """The state with room for windows at positions ``(n, 2)``, in steps of half a window."""
-    N, step = state.N, state.N // 2
+    N, old, origin = state.context.N, state.estimate, state.origin
     low, high = np.floor(positions.min(axis=0)).astype(int), np.ceil(positions.max(axis=0)).astype(int)
-    if not len(state.patterns):
+    if not len(state.patterns):  # nothing is there: the object begins with twice the margin
         origin, shape = low - 2 * MARGIN, tuple(high - low + N + 4 * MARGIN)
-        estimate = replace(state.estimate, object=np.zeros(shape, np.complex64))
+        estimate = replace(old, object=np.zeros(shape, np.complex64))
         return replace(state, estimate=estimate, origin=origin, illumination=np.zeros(shape, np.float32))
-    before = np.maximum(state.origin - (low - MARGIN), 0)
-    after = np.maximum(high + N + MARGIN - (state.origin + state.illumination.shape), 0)
-    before, after = -(-before // step) * step, -(-after // step) * step
-    if not (before.any() or after.any()):
+    ends = origin + state.illumination.shape
+    needed = np.maximum([origin - (low - MARGIN), high + N + MARGIN - ends], 0)
+    pads = (-(-needed // (N // 2)) * (N // 2)).T  # (rows, columns) × (before, after)
+    if not pads.any():
         return state
-    pads = list(zip(before.tolist(), after.tolist(), strict=True))
-    old = state.estimate
-    estimate = replace(old, object=np.pad(old.object, pads), positions=old.positions + before)
-    illumination = np.pad(state.illumination, pads)
-    return replace(state, estimate=estimate, illumination=illumination, origin=state.origin - before)
-
-
-def fill(image: np.ndarray, illumination: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
-    """Return an object ``(H, W)`` whose unilluminated part is the mean of what is illuminated near it.
-
-    Near: by a normal distribution of an eighth of a window, else of wider ones; 1 where nothing is.
-    """
-    coarse = options.coarse_px
-    illuminated = illumination > options.dark * illumination.max(initial=0)
-    if illuminated.all() or not illuminated.any():
-        return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
-    some = slice(None, None, coarse), slice(None, None, coarse)
-    known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
-    mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
-    for width in (N / 2, N / 4, N / 8):
-        share, *parts = (
-            gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
-        )
-        near = share > 0.01
-        mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
-    rows, columns = (np.arange(side) // coarse for side in image.shape)
-    return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
+    image, illumination = np.pad(old.object, pads), np.pad(state.illumination, pads)
+    estimate = replace(old, object=image, positions=old.positions + pads[:, 0])
+    return replace(state, estimate=estimate, illumination=illumination, origin=origin - pads[:, 0])

@@ -134,8 +134,8 @@ class Store:
         unit, zero = config.unit or said.unit, config.zero_frequency or said.zero_frequency
         if unit is None:
             raise ConfigError("the source does not say the unit of the positions; set data.unit=")
-        positions = np.full((len(table.frames), 2), np.nan)
-        positions[table.rows] = table.positions(table.rows) + moves
+        positions = table.frames["position"].copy()
+        positions[table.rows] += moves
         pitch = {name: 2 * (value,) for name, value in stated.items() if name == "detector_pixel_m"}
         values = vars(said) | stated | pitch | {"positions": positions}
         values |= {} if probe is None else {"probe": probe}

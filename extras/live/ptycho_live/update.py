@@ -26,9 +26,7 @@ from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.windows import add_windows_to
-from ptycho_live.context import LiveContext
-from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState, fill
+from ptycho_live.state import LiveState
 
 
 class Part(NamedTuple):
@@ -57,61 +55,58 @@ def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
     return np.sort(np.concatenate([new, near]))
 
 
-def steps_of(state: LiveState, budget: float, options: LiveOptions) -> int:
+def steps_of(state: LiveState, budget: float) -> int:
     """Return the steps of a cycle: fewer where more new patterns wait than its budget can take."""
+    options = state.context.options
     return options.steps if options.steps * len(state.waiting) <= budget else options.hurried_steps
 
 
-def improve(state: LiveState, context: LiveContext, budget: float, sweep: bool = False) -> LiveState:
+def improve(state: LiveState, budget: float, sweep: bool = False) -> LiveState:
     """Return the state after one cycle.
 
     Args:
         budget: about so many pattern-steps: patterns times steps of the solver.
         sweep: of patterns that were used before, though there may be new ones.
     """
-    options = context.options
+    options = state.context.options
     if state.patterns["held_out"].all():
         return state
-    steps = steps_of(state, budget, options)
-    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // context.N**2))
+    steps = steps_of(state, budget)
+    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // state.context.N**2))
     chosen, patterns = choose(state, most, sweep), state.patterns.copy()
     patterns["visits"][chosen] += 1
     state = replace(state, patterns=patterns)
-    part = subproblem(state, context, chosen, options.regulariser)
-    return state if part is None else _fit(state, context, part, steps)
+    part = subproblem(state, chosen, options.regulariser)
+    return state if part is None else _fit(state, part, steps)
 
 
-def subproblem(
-    state: LiveState, context: LiveContext, chosen: np.ndarray, prior: Prior = NO_PRIOR
-) -> Part | None:
+def subproblem(state: LiveState, chosen: np.ndarray, prior: Prior = NO_PRIOR) -> Part | None:
     """Return the fit of patterns ``(n,)``, without those that are not finite; None: none is left."""
-    amplitudes = context.read(state.patterns["row"][chosen])
+    amplitudes = state.context.read(state.patterns["row"][chosen])
     sound = np.isfinite(amplitudes).all(axis=(1, 2))
     if not sound.any():
         return None
     block = block_of(state.estimate, chosen[sound])
-    start = cut(state.estimate, block)
-    image = fill(start.object, state.illumination[block.window], context.N, context.options)
-    likelihood = context.likelihood_of(amplitudes[sound], start)
-    objective = Objective(likelihood, prior, "independent", context.support)
-    return Part(block, objective, replace(start, object=image))
+    start = replace(cut(state.estimate, block), object=state.filled(block.window))
+    objective = state.context.objective_of(amplitudes[sound], start)
+    return Part(block, replace(objective, prior=prior), start)
 
 
-def _fit(state: LiveState, context: LiveContext, part: Part, steps: int) -> LiveState:
+def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     """Fit patterns while the others, by an anchor, hold the object where they illuminate it."""
-    (block, objective, start), options = part, context.options
+    (block, objective, start), context = part, state.context
     visits, illumination = state.patterns["visits"][block.patterns], state.illumination.copy()
     others = np.maximum(illumination[block.window] - _illumination_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / objective.likelihood.photon**2) * others)
     objective = replace(objective, anchor=anchor)
     if not illumination.any():
-        first, steps = options.first_steps
+        first, steps = context.options.first_steps
         start = fit(objective, start, OBJECT_ALONE, first, 0.0).estimate
-    settled = bool(visits.min() > options.visits)
+    settled = bool(visits.min() > context.options.visits)
     refined = replace(context.refined, positions=context.refined.positions and settled)
     fitted = fit(objective, start, refined, steps, 0.0).estimate
     illumination[block.window] += _illumination_of(state, block, visits == 1)
-    share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
+    share = np.clip(len(block.patterns) / max(state.used, 1), context.options.least_probe_change, 1.0)
     return replace(put_back(state, block, fitted, share), illumination=illumination)
 
 
@@ -134,24 +129,25 @@ def put_back(state: LiveState, block: Block, fitted: Estimate, share: float = 1.
     return replace(state, estimate=replace(old, object=image, positions=positions, modes=modes))
 
 
-def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> Part | None:
+def held_out(state: LiveState, most: int | None = None) -> Part | None:
     """Return held-out patterns among fitted ones, at most so many; None: there are none."""
     chosen = np.flatnonzero(state.patterns["held_out"])
-    if not len(chosen) or not state.illumination.any():
+    illumination = state.illumination
+    if not len(chosen) or not illumination.any():
         return None
-    illumination, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
+    centres = np.round(state.nominal[chosen]).astype(int) + state.context.N // 2
     typical = np.median(illumination[illumination > 0.1 * illumination.max()])
     chosen = chosen[illumination[centres[:, 0], centres[:, 1]] > 0.5 * typical]
     chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
-    return subproblem(state, context, chosen) if len(chosen) else None
+    return subproblem(state, chosen) if len(chosen) else None
 
 
-def score(state: LiveState, context: LiveContext, refined: Refine = OBJECT_ALONE) -> float | None:
+def score(state: LiveState, refined: Refine = OBJECT_ALONE) -> float | None:
     """Return the deviance per pixel of held-out patterns; None: there are too few.
 
     ``refined``: of their positions, too, those are found where the others' are.
     """
-    part = held_out(state, context, context.options.most_held_out)
+    part = held_out(state, state.context.options.most_held_out)
     if part is None:
         return None
     return float(HoldOut(part.objective.likelihood).score(part.start, refined).mean())

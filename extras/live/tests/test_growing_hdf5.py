@@ -167,3 +167,14 @@ def test_what_no_reader_understands_is_said(tmp_path):
     source = open_source(tmp_path)
     _, places, _ = gather(source)
     assert not places and "scan.h5" in str(source.problem) and "data.keys" in source.problem
+
+
+def test_one_column_of_the_positions_may_be_ahead_of_the_other(tmp_path):
+    with h5py.File(tmp_path / "scan.h5", "w", libver="latest") as file:
+        file.create_dataset("data", data=FRAMES[:6], maxshape=(None, 16, 18))
+        file.create_dataset("y", data=1e6 * XY[:5, 0], maxshape=(None,))
+        file.create_dataset("x", data=1e6 * XY[:3, 1], maxshape=(None,))
+    keys = KeyMap(patterns="data", positions_row="y", positions_col="x")
+    _, places, _ = gather(open_source(tmp_path, keys=keys, unit="um"))
+    assert sorted(places) == [0, 1, 2]
+    np.testing.assert_allclose(places[2], 1e6 * XY[2])

@@ -13,6 +13,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
 from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
 from ptycho_live.arrivals import BY_TIME, Frame, make_positions
 from ptycho_live.store import NAME, Store
@@ -40,7 +41,7 @@ def check(store, numbers):
     np.testing.assert_array_equal(frames["index"], numbers)
     np.testing.assert_allclose(frames["time"], np.array(numbers) / 10)
     np.testing.assert_array_equal(
-        store.table.positions(store.table.rows), np.array([[k + 0.5, -k] for k in numbers])
+        frames["position"][store.table.rows], np.array([[k + 0.5, -k] for k in numbers])
     )
     np.testing.assert_array_equal(store.read(np.arange(len(numbers))), [frame(k).data for k in numbers])
 
@@ -141,3 +142,17 @@ def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / NAME).write_bytes(b"{")
     with pytest.raises(ConfigError, match=r"scan\.h5: is damaged"):
         Store(tmp_path)
+
+
+def test_readers_of_scans_open_the_file_while_it_grows(tmp_path):
+    store = filled(tmp_path, 3)
+    store.add([frame(3)])  # without a position
+    section = store.as_scan(DataConfig(file=("-",), unit="um"))
+    store.add([frame(4)], places([4]))
+    raw = store.open_scan(section)
+    np.testing.assert_array_equal(raw.patterns.read(slice(0, 5))[4], frame(4).data)
+    np.testing.assert_array_equal(raw.positions[:3], [[k + 0.5, -k] for k in range(3)])
+    assert np.isnan(raw.positions[3:]).all() and section.drop == (3,) and raw.unit == "um"
+    raw.patterns.close()
+    store.close()
+    assert mark_of(tmp_path / NAME) == CLOSED

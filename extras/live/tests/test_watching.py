@@ -167,7 +167,7 @@ def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatc
     assert collector.trouble is None and collector.faults["disk full"] > 0
     assert collector.faults["repeated"] == 1  # the one that was sent twice
     np.testing.assert_array_equal(np.sort(store.table.frames["index"]), np.arange(COUNT))
-    assert np.isfinite(store.table.frames["row"]).all()
+    assert np.isfinite(store.table.frames["position"]).all()
 
 
 def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):

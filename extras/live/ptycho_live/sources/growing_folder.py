@@ -24,7 +24,7 @@ from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Has
 
 TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
-INDEX = re.compile(r"index|frame|frame_index|frame_number", re.IGNORECASE)
+INDEX = re.compile(r"(?<![a-z_])(frame_index|frame_number|index|frame)(?![a-z_])", re.IGNORECASE)
 HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
@@ -130,7 +130,9 @@ class GrowingFolder(Source):
             text = self._header + "\n".join(lines)
             values, columns = read_text(self._table, text, config.position_axes, config.position_columns)
             values, unit, _ = in_one_unit(self._table, values, columns, config.unit)
-            index = _indices(self._header, lines) or range(first, first + len(lines))
+            index = list(range(first, first + len(lines)))
+            if named := INDEX.search(self._header):
+                index = [int(row) for row, _ in read_text(self._table, text, "rc", (named[0], named[0]))[0]]
         except (ValueError, OverflowError, IndexError) as error:  # a ConfigError is a ValueError
             if len(lines) > 1:
                 parts = [self._parse([line], first + k, faults) for k, line in enumerate(lines)]
@@ -140,15 +142,4 @@ class GrowingFolder(Source):
             return NO_POSITIONS
         if self.description.unit is None:
             self.description = Description(unit=unit)
-        return make_positions(list(index), values[:, 0], values[:, 1])
-
-
-def _indices(header: str, lines: list[str]) -> list[int]:
-    """The frames' indices in a table with a column of them, else none."""
-    for line in header.splitlines():
-        words = [word.strip(" '\"#%") for word in re.split(r"[;,\t]+| +", line.strip().lstrip("#% "))]
-        columns = [k for k, word in enumerate(filter(None, words)) if INDEX.fullmatch(word)]
-        if columns:
-            cells = (list(filter(None, re.split(r"[;,\t ]+", line.strip()))) for line in lines)
-            return [int(float(row[columns[0]])) for row in cells]
-    return []
+        return make_positions(index, values[:, 0], values[:, 1])

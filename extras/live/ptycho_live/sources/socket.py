@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
@@ -50,7 +52,6 @@ class SocketSource(Source):
         at_once: int = 2**26,
         waiting: int = 20,
     ) -> None:
-        zmq = require_zmq()
         self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PULL)
@@ -106,19 +107,6 @@ def tcp_address(watch: str) -> str:
     return f"tcp://{match[1]}:{match[2]}"
 
 
-def require_zmq() -> Any:
-    """Return the package pyzmq.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import zmq
-    except ImportError as error:
-        raise ConfigError("zmq://…: needs pyzmq; pip install pyzmq") from error
-    return zmq
-
-
 def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
@@ -139,8 +127,6 @@ def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
     if not server:
         socket.curve_serverkey = theirs
         return None
-    from zmq.auth.thread import ThreadAuthenticator
-
     guard, only = ThreadAuthenticator(context), SimpleNamespace(callback=lambda domain, key: key == theirs)
     guard.start()
     guard.configure_curve_callback("*", credentials_provider=only)
