@@ -45,16 +45,16 @@ def finish(
         speed: pattern-steps per second, of a scan that goes on in parts.
         stages: in place of the usual ones.
     """
-    fitted, context = np.flatnonzero(~state.patterns["held_out"]), state.context
-    large = len(fitted) > block_patterns(context.N)
-    whole = None if large else subproblem(state, fitted, context.options.final_regulariser)
+    fitted, refined = np.flatnonzero(~state.patterns["held_out"]), state.refined
+    large = len(fitted) > block_patterns(state.N)
+    whole = None if large else subproblem(state, fitted, state.options.final_regulariser)
     if whole is None:
         yield from _in_parts(state, seconds, speed)
         return
     block, objective, reached = whole
-    refined = replace(context.refined, positions=context.refined.positions and not is_still(state))
+    refined = replace(refined, positions=refined.positions and not is_still(state))
     until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
-    for stage in stages or stages_of(refined, context.options):
+    for stage in stages or stages_of(refined, state.options):
         limit = time.monotonic() + (until - time.monotonic()) * stage.share / left
         left -= stage.share
         estimate = within(limit, stage, objective, reached)
@@ -84,7 +84,7 @@ def is_still(state: LiveState) -> bool:
     """Return whether positions were refined while the object grew, and hardly moved."""
     moves = np.linalg.norm(state.moves, axis=1)
     moved = moves[moves > 0]
-    return len(moved) > len(moves) / 2 and float(np.median(moved)) < state.context.options.still_px
+    return len(moved) > len(moves) / 2 and float(np.median(moved)) < state.options.still_px
 
 
 def within(limit: float, stage: Stage, objective: Objective, start: Estimate) -> Estimate:
@@ -125,7 +125,7 @@ def stages_of(refined: Refine, options: LiveOptions) -> list[Stage]:
 
 
 def _in_parts(state: LiveState, seconds: float, speed: float) -> Iterator[LiveState]:
-    options, until = state.context.options, time.monotonic() + seconds
+    options, until = state.options, time.monotonic() + seconds
     while time.monotonic() < until:
         picture = min(until, time.monotonic() + options.part_s)
         while time.monotonic() < picture:

@@ -20,11 +20,10 @@ from ptycho.preparation.dataset import FEWEST
 from ptycho.preparation.prepare import interpret
 from ptycho_live import page
 from ptycho_live.collecting import Collector
-from ptycho_live.context import make_context
 from ptycho_live.final_fit import final_positions, finish
 from ptycho_live.joining import ScanTable
 from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState, extend
+from ptycho_live.state import LiveState, begin, extend
 from ptycho_live.store import Store
 from ptycho_live.update import improve, score, steps_of
 
@@ -106,7 +105,7 @@ class LiveRun:
         self._painting.result()
         self._show(table, "complete")
         self._painting.result()
-        state, pixel = self.state, self.state.context.pixel_m
+        state, pixel = self.state, self.state.pixel_m
         arrays = {"object": state.filled(), "light": state.illumination, "probe": state.estimate.modes}
         arrays["positions"] = state.estimate.positions  # of the first samples of the windows in the object
         arrays["numbers"] = table.frames["index"][state.patterns["row"]]
@@ -120,10 +119,10 @@ class LiveRun:
         section = store.as_scan(self._config.data)
         with contextlib.closing((raw := store.open_scan(section)).patterns):
             scan = interpret(raw, section)
-        refined = state.context.refined.probe and scan.N == state.context.N
+        refined = state.refined.probe and scan.N == state.N
         moves = np.zeros((len(store.table.rows), 2))
         own = np.searchsorted(store.table.rows, state.patterns["row"])
-        moves[own] = final_positions(state) @ np.linalg.inv(state.context.matrix).T
+        moves[own] = final_positions(state) @ np.linalg.inv(state.matrix).T
         data = store.as_scan(self._config.data, moves, state.estimate.modes if refined else scan.probe)
         if refined:
             common = LearnedProbe.__dataclass_fields__
@@ -138,7 +137,7 @@ class LiveRun:
         if self.state is None:
             return False
         options, rows = self._options, self.state.unknown(table.rows)
-        positions = table.frames["position"][rows] @ self.state.context.matrix.T
+        positions = table.frames["position"][rows] @ self.state.matrix.T
         before = extend(self.state, rows, table.frames["index"][rows], positions)
         new, started = before.waiting, time.monotonic()
         arrived = table.frames["arrived"][before.patterns["row"][new]]
@@ -163,13 +162,12 @@ class LiveRun:
         try:
             section = store.as_scan(self._config.data)
             raw, config = store.open_scan(section), replace(self._config, data=section)
-            context = make_context(raw, config, store.folder, store.read, self._options)
+            self.state = begin(raw, config, store.folder, store.read, self._options)
         except (ConfigError, OSError) as error:
             self.problem = str(error)
             log.warning("the scan cannot be interpreted yet: %s", error)
             return
-        self.problem, self.state = None, LiveState.empty(context)
-        self.speed = self._options.speed * (128 / context.N) ** 2
+        self.problem, self.speed = None, self._options.speed * (128 / self.state.N) ** 2
 
     def _show(self, table: ScanTable, word: str) -> None:
         """Have picture, numbers and page written; what is shown may be a moment old."""
@@ -191,7 +189,7 @@ class LiveRun:
             if state is not None and state.illumination.any():
                 title = f"{numbers['state']}: {state.used} of {numbers['patterns']} patterns fitted"
                 title += f", {len(state.waiting)} waiting"
-                probe, pixel = state.estimate.modes[0], state.context.pixel_m
+                probe, pixel = state.estimate.modes[0], state.pixel_m
                 figure = page.draw(state.filled(), state.illumination, probe, course, pixel, title)
                 page.write_picture(self._folder, figure)
             page.write_numbers(self._folder, numbers, self._options.refresh_s)
@@ -215,7 +213,7 @@ class LiveRun:
         }
         if state is None:
             return numbers
-        pixel, cycles = state.context.pixel_m, [cycle for cycle in self._cycles if cycle[0] > since]
+        pixel, cycles = state.pixel_m, [cycle for cycle in self._cycles if cycle[0] > since]
         seconds = cycles[-1][0] - cycles[0][0] if len(cycles) > 1 else np.inf
         return numbers | {
             "patterns_used": state.used,
@@ -229,5 +227,5 @@ class LiveRun:
             "deviance_holdout": round(self.course[-1][1], 4) if self.course else None,
             "object": list(state.estimate.object.shape),
             "pixel_m": None if pixel is None else list(pixel),
-            "warnings": list(state.context.scan.warnings),
+            "warnings": list(state.scan.warnings),
         }

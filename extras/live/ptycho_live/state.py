@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
-from ptycho.reconstruction.estimate import Estimate
+from ptycho.align.initial_probe import guess_probe
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
+from ptycho.readers.raw_scan import UNITS, RawScan
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.scan_likelihood import likelihood_of
+from ptycho.reconstruction.solver import Objective
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN
-from ptycho_live.context import LiveContext
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import masked, specified_support
+from ptycho_live.options import LiveOptions
 
+log = logging.getLogger(__name__)
 PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
 """Row of the store; nominal position in object pixels of the source's origin; how often it was fitted."""
 EVERYTHING = np.s_[:, :]
@@ -19,28 +35,41 @@ EVERYTHING = np.s_[:, :]
 
 @dataclass(frozen=True, eq=False)
 class LiveState:
-    """Estimate of the object and of the patterns so far.
+    """Estimate of the object and of the patterns so far, and what the first patterns have determined.
 
     Attributes:
-        context: of the fits.
         estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
         origin: (row, col) of the object's first sample in object pixels of the source's origin.
         illumination: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
         patterns: ``(J,)`` of :data:`PATTERN`.
+        scan: how the first patterns were interpreted.
+        matrix: ``(2, 2)``, from positions as the source has them to object pixels.
+        objective: of the first patterns, whose units, noise, normalisation and support of the probe are kept.
+        refined: the parameters that are refined besides the object.
+        frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
+        options: limits of the live reconstruction.
     """
 
-    context: LiveContext
     estimate: Estimate
     origin: np.ndarray
     illumination: np.ndarray
     patterns: np.ndarray
+    scan: ScanGeometry
+    matrix: np.ndarray
+    objective: Objective
+    refined: Refine
+    frames: Callable[[np.ndarray], np.ndarray]
+    options: LiveOptions
 
-    @classmethod
-    def empty(cls, context: LiveContext) -> LiveState:
-        """Return that of no patterns."""
-        dark = np.zeros((context.N, context.N), np.float32)
-        nothing = dark.astype(np.complex64), context.modes, np.zeros((0, 2)), np.zeros(0, np.float32), dark
-        return cls(context, Estimate(*nothing), np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
+    @property
+    def N(self) -> int:
+        """Side of the patterns in pixels."""
+        return self.scan.N
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels in metres; None: unknown."""
+        return self.scan.pixel.metres
 
     @property
     def nominal(self) -> np.ndarray:
@@ -72,8 +101,8 @@ class LiveState:
         Near: by a normal distribution of an eighth of a pattern, else of wider ones; 1 where nothing is.
         """
         image, illumination = self.estimate.object[window], self.illumination[window]
-        N, coarse = self.context.N, self.context.options.coarse_px
-        illuminated = illumination > self.context.options.dark * illumination.max(initial=0)
+        N, coarse = self.N, self.options.coarse_px
+        illuminated = illumination > self.options.dark * illumination.max(initial=0)
         if illuminated.all() or not illuminated.any():
             return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
         some = slice(None, None, coarse), slice(None, None, coarse)
@@ -88,6 +117,82 @@ class LiveState:
         rows, columns = (np.arange(side) // coarse for side in image.shape)
         return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
 
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return amplitudes ``(n, N, N)`` of some rows of the store."""
+        return self.scan.detector.amplitudes(self.frames(rows))
+
+    def objective_of(self, amplitudes: np.ndarray, estimate: Estimate) -> Objective:
+        """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
+        likelihood, count = self.objective.likelihood, len(amplitudes)
+        data = replace(
+            likelihood.data,
+            amplitudes=Patterns(amplitudes),
+            beam=Beam(likelihood.data.probe, estimate.positions.astype(np.float32)),
+            image=np.zeros(count, np.int32),
+            groups=np.arange(count, dtype=np.int32)[:, None],
+            region_size=self.N + 2,
+            object_size=max(estimate.object.shape),
+            exact=True,
+            tiles=False,
+            stated_tiling=None,
+        )
+        return replace(self.objective, likelihood=replace(likelihood, data=data))
+
+
+def begin(
+    raw: RawScan,
+    config: ScanRunConfig,
+    scratch: Path,
+    frames: Callable[[np.ndarray], np.ndarray],
+    options: LiveOptions,
+) -> LiveState:
+    """Interpret the first patterns of a scan, and estimate the probe where none is known.
+
+    Args:
+        raw: the scan so far; its file is closed in the end.
+        config: of the run; its section ``data`` says which frames of the file have a position.
+        scratch: a folder for patterns in a nameless file.
+        frames, options: see :class:`LiveState`.
+
+    Returns:
+        The state of no patterns.
+
+    Raises:
+        ConfigError: a value cannot be determined; the message names the key to set.
+    """
+    with contextlib.closing(raw.patterns):
+        scan = interpret(raw, config.data)
+        _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    if scan.probe is None and isinstance(config.probe, OwnProbe):
+        guess = guess_probe(data)
+        data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
+        findings.append(guess.finding)
+    for finding in (*scan.findings, *findings):
+        log.info("%s", finding)
+    likelihood = replace(likelihood_of(data), compile_xla=config.xla.compile)
+    modes = Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes
+    dark = np.zeros((scan.N, scan.N), np.float32)
+    return LiveState(
+        estimate=Estimate(dark.astype(np.complex64), modes, np.zeros((0, 2)), np.zeros(0, np.float32), dark),
+        origin=np.zeros(2, np.int64),
+        illumination=dark,
+        patterns=np.zeros(0, PATTERN),
+        scan=scan,
+        matrix=_matrix(scan, config.data),
+        objective=Objective(likelihood, support=specified_support(config.probe, scan.N)),
+        refined=Refine(config.probe.learn is not False, config.solver.positions is not False),
+        frames=frames,
+        options=options,
+    )
+
+
+def _matrix(scan: ScanGeometry, config: DataConfig) -> np.ndarray:
+    """Return the linear map ``(2, 2)`` from positions of the source to object pixels."""
+    step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
+    corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    pixels, _ = in_object_pixels(corners, scan.raw, config, scan.pixel, scan.N * config.bin)
+    return ((pixels[1:] - pixels[0]) / step).T
+
 
 def extend(state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray) -> LiveState:
     """Return the state with patterns of more rows of the store.
@@ -98,8 +203,8 @@ def extend(state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: n
         rows, indices: ``(n,)``, of frames that are unknown so far.
         positions: ``(n, 2)`` in object pixels.
     """
-    holdout = state.context.options.holdout
-    new = _connected(positions, state.patterns["nominal"], state.context.N)
+    holdout = state.options.holdout
+    new = _connected(positions, state.patterns["nominal"], state.N)
     if not len(new):
         return state
     state, added = _enlarged(state, positions[new]), np.zeros(len(new), PATTERN)
@@ -126,7 +231,7 @@ def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
 
 def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
     """The state with room for windows at positions ``(n, 2)``, in steps of half a window."""
-    N, old, origin = state.context.N, state.estimate, state.origin
+    N, old, origin = state.N, state.estimate, state.origin
     low, high = np.floor(positions.min(axis=0)).astype(int), np.ceil(positions.max(axis=0)).astype(int)
     if not len(state.patterns):  # nothing is there: the object begins with twice the margin
         origin, shape = low - 2 * MARGIN, tuple(high - low + N + 4 * MARGIN)

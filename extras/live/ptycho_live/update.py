@@ -57,7 +57,7 @@ def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
 
 def steps_of(state: LiveState, budget: float) -> int:
     """Return the steps of a cycle: fewer where more new patterns wait than its budget can take."""
-    options = state.context.options
+    options = state.options
     return options.steps if options.steps * len(state.waiting) <= budget else options.hurried_steps
 
 
@@ -68,11 +68,11 @@ def improve(state: LiveState, budget: float, sweep: bool = False) -> LiveState:
         budget: about so many pattern-steps: patterns times steps of the solver.
         sweep: of patterns that were used before, though there may be new ones.
     """
-    options = state.context.options
+    options = state.options
     if state.patterns["held_out"].all():
         return state
     steps = steps_of(state, budget)
-    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // state.context.N**2))
+    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // state.N**2))
     chosen, patterns = choose(state, most, sweep), state.patterns.copy()
     patterns["visits"][chosen] += 1
     state = replace(state, patterns=patterns)
@@ -82,31 +82,31 @@ def improve(state: LiveState, budget: float, sweep: bool = False) -> LiveState:
 
 def subproblem(state: LiveState, chosen: np.ndarray, prior: Prior = NO_PRIOR) -> Part | None:
     """Return the fit of patterns ``(n,)``, without those that are not finite; None: none is left."""
-    amplitudes = state.context.read(state.patterns["row"][chosen])
+    amplitudes = state.read(state.patterns["row"][chosen])
     sound = np.isfinite(amplitudes).all(axis=(1, 2))
     if not sound.any():
         return None
     block = block_of(state.estimate, chosen[sound])
     start = replace(cut(state.estimate, block), object=state.filled(block.window))
-    objective = state.context.objective_of(amplitudes[sound], start)
+    objective = state.objective_of(amplitudes[sound], start)
     return Part(block, replace(objective, prior=prior), start)
 
 
 def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     """Fit patterns while the others, by an anchor, hold the object where they illuminate it."""
-    (block, objective, start), context = part, state.context
+    (block, objective, start), options = part, state.options
     visits, illumination = state.patterns["visits"][block.patterns], state.illumination.copy()
     others = np.maximum(illumination[block.window] - _illumination_of(state, block, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / objective.likelihood.photon**2) * others)
     objective = replace(objective, anchor=anchor)
     if not illumination.any():
-        first, steps = context.options.first_steps
+        first, steps = options.first_steps
         start = fit(objective, start, OBJECT_ALONE, first, 0.0).estimate
-    settled = bool(visits.min() > context.options.visits)
-    refined = replace(context.refined, positions=context.refined.positions and settled)
+    settled = bool(visits.min() > options.visits)
+    refined = replace(state.refined, positions=state.refined.positions and settled)
     fitted = fit(objective, start, refined, steps, 0.0).estimate
     illumination[block.window] += _illumination_of(state, block, visits == 1)
-    share = np.clip(len(block.patterns) / max(state.used, 1), context.options.least_probe_change, 1.0)
+    share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     return replace(put_back(state, block, fitted, share), illumination=illumination)
 
 
@@ -135,7 +135,7 @@ def held_out(state: LiveState, most: int | None = None) -> Part | None:
     illumination = state.illumination
     if not len(chosen) or not illumination.any():
         return None
-    centres = np.round(state.nominal[chosen]).astype(int) + state.context.N // 2
+    centres = np.round(state.nominal[chosen]).astype(int) + state.N // 2
     typical = np.median(illumination[illumination > 0.1 * illumination.max()])
     chosen = chosen[illumination[centres[:, 0], centres[:, 1]] > 0.5 * typical]
     chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
@@ -147,7 +147,7 @@ def score(state: LiveState, refined: Refine = OBJECT_ALONE) -> float | None:
 
     ``refined``: of their positions, too, those are found where the others' are.
     """
-    part = held_out(state, state.context.options.most_held_out)
+    part = held_out(state, state.options.most_held_out)
     if part is None:
         return None
     return float(HoldOut(part.objective.likelihood).score(part.start, refined).mean())

@@ -18,10 +18,9 @@ from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import final_fit
-from ptycho_live.context import make_context
 from ptycho_live.final_fit import Stage, final_positions, finish, is_still
 from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState, extend
+from ptycho_live.state import begin, extend
 from ptycho_live.update import choose, improve, score, steps_of
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
@@ -46,9 +45,7 @@ def scan(tmp_path_factory):
         probe=made.photon_probe.reshape(1, N, N),
     )
     config = ScanRunConfig(data=DataConfig(file=("-",)))
-    context = make_context(
-        raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS
-    )
+    context = begin(raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS)
     return counts, positions, made.object, replace(context, refined=Refine(probe=True))
 
 
@@ -59,7 +56,7 @@ def extended(scan, state, count):
 
 @pytest.fixture(scope="module")
 def half(scan):
-    state = extended(scan, LiveState.empty(scan[3]), COUNT // 2)
+    state = extended(scan, scan[3], COUNT // 2)
     for _ in range(6):
         state = improve(state, 1e5)
     return state
@@ -204,7 +201,7 @@ def test_frames_with_numbers_that_are_not_finite_are_skipped(scan):
         return frames
 
     context = replace(scan[3], frames=spoilt)
-    state = improve(extended(scan, LiveState.empty(context), 30), 1e5)
+    state = improve(extended(scan, context, 30), 1e5)
     assert np.isfinite(state.estimate.object).all() and state.estimate.object.any() and not len(state.waiting)
 
 
