@@ -51,10 +51,10 @@ def paired(
     count, places = source.shape[0], len(positions)
     if count == places or file.problems:
         return source, positions
-    used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
     if choice.growing:
-        every[: min(count, places)] = positions[:count]
-        return source, every
+        both = min(count, places)
+        return Selected(source, np.arange(both)), positions[:both]
+    used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
     if len(used) == places < count:
         every[used] = positions
         file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")

@@ -166,8 +166,8 @@ class ReadOptions:
         drop, stride, frames: which frames are used, as the section ``data`` has it.
         raster: positions in place of the file's.
         stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that go before the file's.
-        growing: an HDF5 file may be open for writing (SWMR); what it holds now is read, with positions up to
-            the shorter of two arrays, and NaN for frames that have none yet.
+        growing: an HDF5 file may be open for writing (SWMR); what it holds now is read, up to the shortest of
+            patterns, rows and columns of the positions.
     """
 
     format: str | None = None

@@ -8,9 +8,11 @@ and every size is checked before it is used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import struct
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import h5py
@@ -198,8 +200,7 @@ def _array(content: bytes, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 def packed(data: np.ndarray) -> bytes:
     """Return a frame ``(H, W)`` as bslz4."""
-    with _memory() as file:
-        array = _packing(file, data.shape, data.dtype)
+    with _packing(data.shape, data.dtype) as array:
         array[...] = data
         array.flush()
         return bytes(array.id.read_direct_chunk((0, 0))[1])
@@ -215,18 +216,16 @@ def unpacked(content: bytes, shape: tuple[int, ...], dtype: str, largest_block: 
     if whole != size or block > largest_block or wrong_with_blocks(content, size, kind.itemsize):
         raise BadMessage("content is not as long as its shape says, or as its blocks do")
     try:
-        with _memory() as file:
-            array = _packing(file, shape, kind)
+        with _packing(shape, kind) as array:
             array.id.write_direct_chunk((0, 0), content)
             return array[()]
     except (OSError, RuntimeError, ValueError) as error:
         raise BadMessage("content cannot be unpacked") from error
 
 
-def _packing(file: h5py.File, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
-    return file.create_dataset("frame", shape, dtype, chunks=shape, **hdf5plugin.Bitshuffle(cname="lz4"))
-
-
-def _memory() -> h5py.File:
-    """An HDF5 file that is on no disk."""
-    return h5py.File("frame", "w", driver="core", backing_store=False)
+@contextlib.contextmanager
+def _packing(shape: tuple[int, ...], dtype: np.dtype) -> Iterator[h5py.Dataset]:
+    """A frame of one chunk in an HDF5 file that is on no disk."""
+    filters = hdf5plugin.Bitshuffle(cname="lz4")
+    with h5py.File("frame", "w", driver="core", backing_store=False) as file:
+        yield file.create_dataset("frame", shape, dtype, chunks=shape, **filters)

@@ -104,15 +104,9 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
     return label, f"{text} {unit}".strip() if text else "", "warn" if name in WARNINGS else ""
 
 
-def write_picture(folder: Path, figure: Figure) -> None:
-    """Write ``live.png``, clear around the images."""
-    write_atomically(
-        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
-    )
-
-
 @rc_context(GREY)
-def draw(
+def write_picture(
+    folder: Path,
     image: np.ndarray,
     illumination: np.ndarray,
     probe: np.ndarray,
@@ -121,10 +115,11 @@ def draw(
     title: str,
     side: int = 700,
     share: float = 0.1,
-) -> Figure:
-    """Draw amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
+) -> None:
+    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the course of the misfit.
 
     Args:
+        image: the object ``(H, W)``.
         illumination: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
         probe: ``(N, N)`` complex.
         course: seconds, and the deviance per pixel of the held-out patterns.
@@ -145,7 +140,9 @@ def draw(
     places["probe"].set_title("probe")
     _course(places["course"], course)
     figure.suptitle(title, fontsize=11)
-    return figure
+    write_atomically(
+        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
+    )
 
 
 def _course(axes: Axes, course: list[tuple[float, float]], ratio: float = 3) -> None:

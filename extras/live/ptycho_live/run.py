@@ -190,8 +190,8 @@ class LiveRun:
                 title = f"{numbers['state']}: {state.used} of {numbers['patterns']} patterns fitted"
                 title += f", {len(state.waiting)} waiting"
                 probe, pixel = state.estimate.modes[0], state.pixel_m
-                figure = page.draw(state.filled(), state.illumination, probe, course, pixel, title)
-                page.write_picture(self._folder, figure)
+                image, illumination = state.filled(), state.illumination
+                page.write_picture(self._folder, image, illumination, probe, course, pixel, title)
             page.write_numbers(self._folder, numbers, self._options.refresh_s)
         except WriteError as error:  # the frames go before
             log.warning("%s", error)

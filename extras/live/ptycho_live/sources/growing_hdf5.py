@@ -49,7 +49,7 @@ class GrowingHdf5(Source):
         self._chunks = Chunks()
         self._next, self._holes = 0, list[int]()  # first frame not read yet; those before it not there yet
         self._taken = np.zeros(0, np.int64)  # rows of positions
-        self._looked = 0.0
+        self._looked, self._version = 0.0, (0, 0)  # when, and at which file: moment of its change, its size
         self._last: Frame | None = None
 
     def poll(self) -> Arrivals:
@@ -71,7 +71,15 @@ class GrowingHdf5(Source):
             closed = mark == CLOSED and 0 < count <= self._next
             if self._foreign or not count:
                 return Arrivals(faults=faults, ended=self._foreign)
-            positions = self._new_positions(mark == CLOSED, expected if expected != count else None)
+            version, now = (status.st_mtime_ns, status.st_size), time.monotonic()
+            same = (
+                version == self._version and time.time() - status.st_mtime > 2
+            )  # the clock of a file is coarse
+            if mark != CLOSED and (same or now - self._looked < self._pause):
+                return Arrivals(new, faults=faults)
+            self._looked = now
+            positions = self._new_positions(expected if expected != count else None)
+            self._version = (0, 0) if self.problem else version
             return Arrivals(new, positions, faults, closed)
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
@@ -106,11 +114,9 @@ class GrowingHdf5(Source):
         self._last = new_frames[-1] if new_frames else self._last
         return tuple(new_frames)
 
-    def _new_positions(self, now: bool, expected: int | None) -> np.ndarray:
-        """Positions that came, as a reader of measured scans reads them; ``now``: do not wait for more."""
-        if not now and time.monotonic() - self._looked < self._pause:
-            return NO_POSITIONS
-        self._looked, config = time.monotonic(), self._config
+    def _new_positions(self, expected: int | None) -> np.ndarray:
+        """Positions that came, as a reader of measured scans reads them; ``expected``: number of frames."""
+        config = self._config
         options = ReadOptions(
             config.format,
             config.keys.stated(),
