@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -16,8 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ptycho.evaluation.lengths import length_text
-from ptycho.evaluation.scan_figures import Picture, Pixel, show_channel, show_probe
+from ptycho.evaluation.scan_figures import Picture, show_channel, show_probe
 from ptycho.files.atomic import write_atomically, write_text
+
+if TYPE_CHECKING:  # it takes TensorFlow
+    from ptycho_live.state import LiveState
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
@@ -107,11 +110,8 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
 @rc_context(GREY)
 def write_picture(
     folder: Path,
-    image: np.ndarray,
-    illumination: np.ndarray,
-    probe: np.ndarray,
+    state: LiveState,
     course: list[tuple[float, float]],
-    pixel_m: Pixel,
     title: str,
     side: int = 700,
     share: float = 0.1,
@@ -119,15 +119,13 @@ def write_picture(
     """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the course of the misfit.
 
     Args:
-        image: the object ``(H, W)``.
-        illumination: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
-        probe: ``(N, N)`` complex.
         course: seconds, and the deviance per pixel of the held-out patterns.
-        pixel_m: of the object.
-        side: of its pictures in pixels, at most.
+        side: of the pictures of the object in pixels, at most.
         share: of the strongest illumination, above which the object is shown, as in the report.
     """
-    picture = Picture.of(image, illumination > 0, illumination > share * illumination.max(), probe, side)
+    illumination, pixel_m = state.illumination, state.pixel_m
+    covered, bright = illumination > 0, illumination > share * illumination.max()
+    picture = Picture.of(state.filled(), covered, bright, state.estimate.modes[0], side)
     figure = Figure(figsize=(14, 6.2), layout="constrained")
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]

@@ -189,9 +189,7 @@ class LiveRun:
             if state is not None and state.illumination.any():
                 title = f"{numbers['state']}: {state.used} of {numbers['patterns']} patterns fitted"
                 title += f", {len(state.waiting)} waiting"
-                probe, pixel = state.estimate.modes[0], state.pixel_m
-                image, illumination = state.filled(), state.illumination
-                page.write_picture(self._folder, image, illumination, probe, course, pixel, title)
+                page.write_picture(self._folder, state, course, title)
             page.write_numbers(self._folder, numbers, self._options.refresh_s)
         except WriteError as error:  # the frames go before
             log.warning("%s", error)
