@@ -19,7 +19,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, MinLen, Predicate
-from pydantic import BaseModel, BeforeValidator, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, FailFast, Strict, ValidationError
 
 from ptycho.files.json_file import parse_json
 from ptycho.readers.hdf5_checks import wrong_with_blocks
@@ -106,17 +106,16 @@ class FrameHeader(BaseModel):
 class Positions(BaseModel):
     """Lists of one length; ``time`` in place of ``index``."""
 
-    index: Annotated[list[Index], BeforeValidator(_listed)] | None = None
-    time: Annotated[list[Real], BeforeValidator(_listed)] = []
-    row: Annotated[list[Real], BeforeValidator(_listed), MinLen(1)]
-    col: Annotated[list[Real], BeforeValidator(_listed)]
+    index: Annotated[list[Index], FailFast(), BeforeValidator(_listed)] = []
+    time: Annotated[list[Real], FailFast(), BeforeValidator(_listed)] = []
+    row: Annotated[list[Real], FailFast(), BeforeValidator(_listed), MinLen(1)]
+    col: Annotated[list[Real], FailFast(), BeforeValidator(_listed)]
 
     def read(self, content: bytes) -> np.ndarray:
         """Return positions ``(n,)`` of :data:`~ptycho_live.arrivals.POSITION`."""
-        by = self.time if self.index is None else self.index
-        if not len(by) == len(self.row) == len(self.col):
+        if not len(self.index or self.time) == len(self.row) == len(self.col):
             raise BadMessage("lists of positions of different lengths")
-        times: Any = self.time if self.index is None else math.nan
+        times: Any = math.nan if self.index else self.time
         return make_positions(self.index or BY_TIME, self.row, self.col, times)
 
 
