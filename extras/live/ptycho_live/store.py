@@ -28,6 +28,9 @@ NAME = "scan.h5"
 class Store:
     """The file of a scan (:mod:`~ptycho_live.scan_file`); one thread writes, others may read meanwhile.
 
+    Args:
+        slack: bytes that are reserved beside the rows, for what HDF5 keeps of them.
+
     Attributes:
         table: the frames with their positions; the same value until something arrives.
         description: what the source has said of the scan, and why it has ended.
@@ -36,8 +39,8 @@ class Store:
         ConfigError: the existing file cannot be continued.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / NAME
+    def __init__(self, folder: Path, slack: int = 2**20) -> None:
+        self.folder, self.path, self._slack = folder, folder / NAME, slack
         folder.mkdir(parents=True, exist_ok=True)
         self._synced, self._syncing, self.description = 0.0, threading.Thread(), UNDESCRIBED
         if not self.path.is_file():
@@ -207,15 +210,12 @@ class Store:
         first[np.unique(indices, return_index=True)[1]] = True
         return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
-    def _reserve(self, size: int, slack: int = 2**20) -> None:
-        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot continue after it.
-
-        ``slack``: bytes beside the rows, for what HDF5 keeps of them.
-        """
-        end = self._file.id.get_filesize() + size + slack
+    def _reserve(self, size: int) -> None:
+        """Reserve room for so many bytes, or raise the error of a full disk, after which HDF5 cannot go on."""
+        end = self._file.id.get_filesize() + size + self._slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
-                os.posix_fallocate(file.fileno(), 0, end + 4 * slack)
+                os.posix_fallocate(file.fileno(), 0, end + 4 * self._slack)
 
 
 def _sync(path: Path) -> None:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partialmethod
 
 import h5py
 import numpy as np
@@ -30,8 +29,8 @@ def places(numbers):
     return make_positions(numbers, numbers + 0.5, -numbers)
 
 
-def filled(folder, count=4):
-    store = Store(folder)
+def filled(folder, count=4, **changes):
+    store = Store(folder, **changes)
     store.add([frame(k) for k in range(count)], places(range(count)))
     return store
 
@@ -123,14 +122,13 @@ def test_what_does_not_fit_is_counted_and_skipped(tmp_path):
 
 
 def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
-    store = filled(tmp_path, 2)
+    store = filled(tmp_path, 2, slack=0)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", full)
-        patch.setattr(Store, "_reserve", partialmethod(Store._reserve, slack=2**30))
         with pytest.raises(OSError, match="No space left"):
             store.add([frame(2)], places([2]))
     assert store.add([frame(2)], places([2])) == {}

@@ -1,6 +1,7 @@
 """From a live source to the image: the collector, the loop, the page, and a resumed run."""
 
 import json
+import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -150,15 +151,14 @@ def test_an_end_that_never_comes(tmp_path, scan, frames, match):
 
 
 def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatch):
-    reserve, full = Store._reserve, [True]
+    allocate, full, store = os.posix_fallocate, [True], Store(tmp_path, slack=0)
 
-    def reserved(self, size):
-        if full and self.counts[0]:
+    def allocated(*place):
+        if full and store.counts[0]:
             raise OSError(28, "No space left on device")
-        reserve(self, size)
+        allocate(*place)
 
-    monkeypatch.setattr(Store, "_reserve", reserved)
-    store = Store(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", allocated)
     collector = collect(Played(scan[2], batches(scan)), store, retry_s=0.01)
     until(lambda: collector.trouble)
     assert "until there is room" in collector.trouble
