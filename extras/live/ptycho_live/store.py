@@ -211,7 +211,7 @@ class Store:
         return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
     def _reserve(self, size: int) -> None:
-        """Reserve room for so many bytes, or raise the error of a full disk, after which HDF5 cannot go on."""
+        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot go on after it."""
         end = self._file.id.get_filesize() + size + self._slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
