@@ -38,7 +38,7 @@ from ptycho.readers.table import open_raw
 from ptycho_live import messages
 from ptycho_live.arrivals import Description, Frame, make_positions
 from ptycho_live.collecting import CollectOptions, Collector
-from ptycho_live.sources import SourceOptions, open_source
+from ptycho_live.sources import open_source
 from ptycho_live.store import NAME, Store
 
 COUNT, N, RATE = 240, 32, 240
@@ -76,10 +76,8 @@ def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
 def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector:
     """Collect the frames of the source ``watch`` until it ends, for at most ``seconds``."""
     store = Store(case.folder / "live")
-    options = SourceOptions(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
-    collector = Collector(
-        open_source(watch, options), store, CollectOptions(timeout_s=TIMEOUT_S, wait_s=20.0)
-    )
+    source = open_source(watch, DataConfig(file=("-",)), store.has, **changes)
+    collector = Collector(source, store, CollectOptions(timeout_s=TIMEOUT_S, wait_s=20.0))
     collector.start()
     until = time.monotonic() + seconds
     while collector.ended is None and collector.error is None and time.monotonic() < until:
@@ -98,8 +96,8 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
     store = Store(case.folder / "live")
     table, description = store.table, store.description
     frames, positions = case.truth
-    metres = table.positions(table.rows)
-    metres = metres * (UNITS[str(description.unit)] or 1.0) if description is not None else metres
+    metres = table.frames["position"][table.rows]
+    metres = metres * ((description.unit and UNITS[description.unit]) or 1.0)
     indices = table.frames["index"][table.rows]
     same = np.array_equal(store.read(table.rows), frames[indices])
     same = same and np.allclose(metres, positions[indices], rtol=0, atol=1e-12)

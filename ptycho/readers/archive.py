@@ -146,6 +146,10 @@ class Archive(ABC):
         """Return whether the array at a key is one of MATLAB's, whose last axes count images."""
         return False
 
+    def grows(self, key: str) -> bool:
+        """Return whether the array at a key can be extended along its first axis."""
+        return False
+
     def names(self, most: int) -> list[str]:
         """Return keys of its arrays, ``most`` at most."""
         return []

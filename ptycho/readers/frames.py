@@ -51,6 +51,9 @@ def paired(
     count, places = source.shape[0], len(positions)
     if count == places or file.problems:
         return source, positions
+    if choice.growing:
+        both = min(count, places)
+        return Selected(source, np.arange(both)), positions[:both]
     used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
     if len(used) == places < count:
         every[used] = positions

@@ -23,6 +23,22 @@ from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
 from ptycho.readers.raw_scan import ReadOptions
 
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+WRITING, CLOSED, UNKNOWN = "writing", "closed", "unknown"
+OPEN_BY_SWMR = 0x04
+
+
+def mark_of(path: Path) -> str:
+    """Return whether a writer has a file open for readers (SWMR), or has closed it; unknown: an old format.
+
+    HDF5 File Format Specification 3.0, II.A: flags in byte 11 of a superblock of version 3.
+    """
+    with path.open("rb") as file:
+        start = file.read(12)
+    if len(start) < 12 or start[:8] != SIGNATURE or start[8] < 3:
+        return UNKNOWN
+    return WRITING if start[11] & OPEN_BY_SWMR else CLOSED
+
 
 class Hdf5Archive(Archive):
     """An open HDF5 file, and those that it refers to.
@@ -37,6 +53,7 @@ class Hdf5Archive(Archive):
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         super().__init__(path, options)
         self._open: dict[Path, h5py.File] = {}
+        self._growing = options is not None and options.growing
         self.chunks = Chunks()
         try:
             self.root = self.path.resolve().parent
@@ -102,6 +119,10 @@ class Hdf5Archive(Archive):
     def columns_first(self, key: str) -> bool:
         dataset = self.dataset(key)
         return dataset is not None and is_of_matlab(dataset)
+
+    def grows(self, key: str) -> bool:
+        dataset = self.dataset(key)
+        return dataset is not None and bool(dataset.maxshape) and dataset.maxshape[0] is None
 
     def text(self, key: str) -> str | None:
         path, _, attribute = key.partition("@")
@@ -221,7 +242,8 @@ class Hdf5Archive(Archive):
             if not real.is_file():  # a pipe or a device would never end
                 raise ArchiveError("no such file" if not real.exists() else "not a file")
             try:
-                self._open[real] = h5py.File(real, "r", locking="best-effort")
+                swmr = self._growing and mark_of(real) == WRITING
+                self._open[real] = h5py.File(real, "r", locking="best-effort", swmr=swmr)
             except DAMAGE as error:
                 raise ArchiveError(_why(real, error)) from error
         return self._open[real]

@@ -76,6 +76,9 @@ def read_columns(
     row, col = (read_lengths(file, key, options, unit) for key in keys)
     if row is None or col is None:
         return None
+    if options.growing and all(map(file.grows, keys)):
+        count = min(row[0].size, col[0].size)
+        row, col = ((lengths.ravel()[:count], unit) for lengths, unit in (row, col))
     if row[1] != col[1]:  # one of them has a units attribute
         file.complain(f"{keys[0]} is in {row[1]} and {keys[1]} in {col[1]}; add data.unit=")
         return None

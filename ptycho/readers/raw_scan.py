@@ -166,6 +166,8 @@ class ReadOptions:
         drop, stride, frames: which frames are used, as the section ``data`` has it.
         raster: positions in place of the file's.
         stated: those of ``energy_eV``, ``distance_m``, ``detector_pixel_m`` that go before the file's.
+        growing: an HDF5 file may be open for writing (SWMR); what it holds now is read, up to the shortest of
+            patterns, rows and columns of the positions.
     """
 
     format: str | None = None
@@ -181,6 +183,7 @@ class ReadOptions:
     frames: int | None = None
     raster: Raster | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
+    growing: bool = False
 
     def __post_init__(self) -> None:
         check(self.unit in (None, *UNITS), "data.unit", self.unit, f"one of {', '.join(UNITS)}")

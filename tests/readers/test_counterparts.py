@@ -1,12 +1,15 @@
 """Frames without a position, and positions without a frame: keys that exclude either."""
 
+import h5py
 import numpy as np
 import pytest
 from helpers.hdf5 import J, cxi_arrays, made_up, written
 
+from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.readers.frames import checked_frames
-from ptycho.readers.table import open_raw
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_raw, open_scan
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +51,22 @@ def test_more_positions_than_frames(tmp_path, made):
     config = DataConfig(file=str(path), frames=9)
     used = checked_frames(config, 9)
     np.testing.assert_allclose(open_raw(config).positions[used], made.metres[:9], atol=1e-20)
+
+
+@pytest.mark.parametrize(("frames", "places"), [(6, 4), (4, 6), (5, 5)])
+def test_a_file_that_is_being_written_is_read_up_to_the_shorter_of_both(tmp_path, made, frames, places):
+    with h5py.File(tmp_path / "s.h5", "w", libver="latest") as file:
+        for name, rows in (("data", made.counts[:frames]), ("rc", made.metres[:places])):
+            file.create_dataset(name, data=rows, maxshape=(None, *rows.shape[1:]))
+        file.swmr_mode = True
+        content = (tmp_path / "s.h5").read_bytes()
+    (tmp_path / "s.h5").write_bytes(content)  # as of a writer that goes on
+    keys = {"patterns": "data", "positions": "rc"}
+    with pytest.raises(ConfigError, match="open for writing"):
+        open_scan(tmp_path / "s.h5", ReadOptions(keys=keys, unit="m"))
+    raw = open_scan(tmp_path / "s.h5", ReadOptions(keys=keys, unit="m", growing=True))
+    shorter = min(frames, places)
+    np.testing.assert_array_equal(raw.patterns.read(slice(0, shorter)), made.counts[:shorter])
+    np.testing.assert_allclose(raw.positions, made.metres[:shorter])
+    assert raw.patterns.shape[0] == shorter
+    raw.patterns.close()

@@ -77,8 +77,7 @@ def open_writer(config: ReplayConfig, played: Played) -> Writer:
     """Where the scan is played into; ConfigError: it cannot be."""
     to = str(config.to)
     if to.startswith(SOCKET):
-        keys = None if config.curve_keys is None else Path(config.curve_keys)
-        return SocketWriter(to, played, config.compressed, keys)
+        return SocketWriter(to, played, config.compressed, config.curve_keys)
     path = Path(to)
     if to.endswith("/") or path.is_dir():
         if path.is_dir() and any(path.iterdir()):

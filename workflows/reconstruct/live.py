@@ -30,7 +30,7 @@ from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
-from ptycho_live.sources import SourceOptions, open_source
+from ptycho_live.sources import open_source
 from ptycho_live.store import Store
 from workflows.command_line.config import check_programs
 from workflows.command_line.training_jobs import Job, Workflow, execute
@@ -88,11 +88,8 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; return the configuration of the following run, None for no such run."""
     store = Store(place)
-    keys = None if config.curve_keys is None else Path(config.curve_keys)
     largest = int(1e6 * config.largest_message_mb)
-    source = open_source(
-        str(config.watch), SourceOptions(config.data, place, store.has, config.bind, keys, largest)
-    )
+    source = open_source(str(config.watch), config.data, store.has, config.bind, config.curve_keys, largest)
     collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()
     try:

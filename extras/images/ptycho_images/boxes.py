@@ -8,7 +8,7 @@ pixel and the fill. TensorFlow's CPU kernel computes in float32, for box edges `
 
 each operation rounded by itself. Compilers do not keep that: XLA contracts ``a·b + c`` to one fused
 operation and both XLA and the graph optimiser turn a division by a constant into a multiplication. Two
-habits prevent it: products pass through a select that no compiler can remove (:func:`_rounded`), and the
+habits prevent it: products pass through a select that no compiler can remove (:func:`rounded`), and the
 divisor is a value computed at run time. Both cost work of the order of the box edges, not of the pixels.
 """
 
@@ -46,11 +46,11 @@ def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: i
     """
     last = tf.cast(size - 1, tf.float32)
     if count == 1:
-        start = _rounded((0.5 * (low + high)) * last)
+        start = rounded((0.5 * (low + high)) * last)
         step = tf.zeros_like(start)
     else:
         divisor = tf.where(tf.math.is_finite(low), tf.constant(count - 1, tf.float32), 1.0)
-        start, step = _rounded(low * last), _rounded((high - low) * last) / divisor
+        start, step = rounded(low * last), rounded((high - low) * last) / divisor
     points, inside = points_at(start, step, tf.range(count, dtype=tf.float32), size)
     return Samples(points, inside, start, step)
 
@@ -59,11 +59,14 @@ def points_at(
     start: tf.Tensor, step: tf.Tensor, numbers: tf.Tensor, size: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return points of the samples ``numbers``, ``(k,)`` or ``(n, k)`` whole float32, and whether inside."""
-    points = start[:, None] + _rounded(step[:, None] * numbers)
+    points = start[:, None] + rounded(step[:, None] * numbers)
     inside = (points >= 0) & (points <= tf.cast(size - 1, tf.float32))
     return tf.where(inside, points, tf.zeros_like(points)), inside
 
 
-def _rounded(product: tf.Tensor) -> tf.Tensor:
-    """``product``, forced to be rounded before it is used; NaN where it is not finite."""
+def rounded(product: tf.Tensor) -> tf.Tensor:
+    """Return ``product (…)``, rounded before it is used: behind a select, compilers neither fuse nor reorder.
+
+    NaN where it is not finite.
+    """
     return tf.where(tf.math.is_finite(product), product, tf.constant(np.nan, product.dtype))

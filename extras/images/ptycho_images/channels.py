@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from ptycho.xla.precision import compute_dtype
+
+
+def sizes_of(images: tf.Tensor) -> list[int | tf.Tensor]:
+    """Return the sizes of ``(B, H, W, C)``, numbers where they are known."""
+    return [tf.shape(images)[axis] if size is None else size for axis, size in enumerate(images.shape)]
+
+
+def checked_size(
+    name: str, size: Sequence[int], error: Callable[[str], Exception] = ValueError
+) -> tuple[int, int]:
+    """Return (height, width), positive and known while tracing; else raise an ``error`` with its ``name``."""
+    known = tf.nest.map_structure(lambda n: tf.get_static_value(n) if tf.is_tensor(n) else n, size)
+    values = np.asarray(known)
+    if values.dtype == object:
+        raise error(f"{name} is not known while tracing; pass two Python integers.")
+    if values.shape != (2,) or values.dtype.kind not in "iu" or (values <= 0).any():
+        raise error(f"{name} is {values.tolist()}; allowed: two positive integers (height, width).")
+    return int(values[0]), int(values[1])
 
 
 def channels_as_real(images: tf.Tensor) -> tf.Tensor:
@@ -54,10 +74,7 @@ def read_pixels(images: tf.Tensor, which: tf.Tensor, rows: tf.Tensor, cols: tf.T
     Returns:
         the broadcast shape of the indices, then ``C``.
     """
-    sizes = [
-        n if n is not None else s for n, s in zip(images.shape, tf.unstack(tf.shape(images)), strict=True)
-    ]
-    batch, height, width, channels = sizes
+    batch, height, width, channels = sizes_of(images)
     static = images.shape[:3].num_elements()
     index = tf.int64 if static is not None and static >= 2**31 else tf.int32
     which, rows, cols = (tf.cast(i, index) for i in (which, rows, cols))

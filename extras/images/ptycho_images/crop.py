@@ -22,7 +22,7 @@ import tensorflow as tf
 from ptycho.xla.precision import compute_dtype
 from ptycho.xla.taps import round_half_away
 from ptycho_images.boxes import Samples, sample_axis
-from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels
+from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels, sizes_of
 from ptycho_images.crop_arguments import CropArguments, checked_arguments
 from ptycho_images.crop_matrix import matrix_crop
 
@@ -106,9 +106,9 @@ def _crop(work: tf.Tensor, arguments: CropArguments, path: str) -> tf.Tensor:
     paths = {"exact": _exact, "matrix": matrix_crop}
 
     def crop(work: tf.Tensor, boxes: tf.Tensor, method: str) -> tf.Tensor:
-        size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
-        y = sample_axis(boxes[:, 0], boxes[:, 2], size[0], arguments.crop_size[0])
-        x = sample_axis(boxes[:, 1], boxes[:, 3], size[1], arguments.crop_size[1])
+        _, height, width, _ = sizes_of(work)
+        y = sample_axis(boxes[:, 0], boxes[:, 2], height, arguments.crop_size[0])
+        x = sample_axis(boxes[:, 1], boxes[:, 3], width, arguments.crop_size[1])
         valid = (arguments.box_indices >= 0) & (arguments.box_indices < tf.shape(work)[0])
         which = tf.where(valid, arguments.box_indices, 0)
         crops = paths[path](work, which, y, x, method)
@@ -165,8 +165,7 @@ def _exact(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: st
 def _filled(
     crops: tf.Tensor, y: Samples, x: Samples, valid: tf.Tensor, arguments: CropArguments
 ) -> tf.Tensor:
-    channels = arguments.image.shape[3]
-    channels = tf.shape(arguments.image)[3] if channels is None else channels
+    channels = sizes_of(arguments.image)[3]
     fill = fill_as_real(arguments.extrapolation_value, channels, arguments.result_dtype)
     inside = (y.inside[:, :, None] & x.inside[:, None, :])[..., None]
     return tf.where(

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES
+from ptycho_images.channels import checked_size
 
 METHODS = ("bilinear", "nearest", "cubic", "lanczos3")
 PATHS = ("auto", "exact", "matrix")
@@ -46,7 +47,7 @@ def checked_arguments(
     box_indices = _as_tensor(box_indices, tf.int32, "box_indices")
     _check_choices(image, method, extrapolation_value, path)
     _check_shapes(image, boxes, box_indices)
-    size = _checked_crop_size(crop_size)
+    size = checked_size("crop_size", crop_size, _invalid)
     _check_values(image, boxes, box_indices)
     return CropArguments(image, boxes, box_indices, size, method, extrapolation_value)
 
@@ -93,16 +94,6 @@ def _check_shapes(image: tf.Tensor, boxes: tf.Tensor, box_indices: tf.Tensor) ->
             f"box_indices has shape {box_indices.shape} for {boxes.shape[0]} boxes; "
             "allowed: (n,), one for each box."
         )
-
-
-def _checked_crop_size(crop_size: Sequence[int]) -> tuple[int, int]:
-    known = tf.nest.map_structure(lambda n: tf.get_static_value(n) if tf.is_tensor(n) else n, crop_size)
-    size = np.asarray(known)
-    if size.dtype == object:
-        raise _invalid("crop_size is not known while tracing; pass two Python integers.")
-    if size.shape != (2,) or size.dtype.kind not in "iu" or (size <= 0).any():
-        raise _invalid(f"crop_size is {size.tolist()}; allowed: two positive integers (height, width).")
-    return int(size[0]), int(size[1])
 
 
 def _check_values(image: tf.Tensor, boxes: tf.Tensor, box_indices: tf.Tensor) -> None:

@@ -24,6 +24,7 @@ from ptycho.xla.precision import matmul
 from ptycho.xla.resample import resample, resample_adjoint
 from ptycho.xla.taps import TAPS, Tap, apply_taps, dense_weights, sum_of_taps
 from ptycho_images.boxes import Samples, points_at
+from ptycho_images.channels import sizes_of
 
 REACH = 5
 """Consecutive samples read for each pixel row."""
@@ -42,7 +43,7 @@ def matrix_crop(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, metho
 
 
 def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
-    height, width = _sizes(work)
+    _, height, width, _ = sizes_of(work)
 
     @tf.custom_gradient
     def crop(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -116,7 +117,7 @@ def _slopes(
 
     ``by_column`` is the bilinear E where it is known already.
     """
-    height, width = _sizes(work)
+    _, height, width, _ = sizes_of(work)
     row_taps, col_taps = _taps("bilinear", rows, height, work), _taps("bilinear", cols, width, work)
     row_steps, col_steps = (
         [Tap(below.index, -tf.ones_like(below.weight)), Tap(above.index, tf.ones_like(above.weight))]
@@ -132,7 +133,7 @@ def _slopes(
 
 def _crop_by_products(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
     """Dense products, one copy of its image for each box: compilers fuse many taps into far too much work."""
-    height, width = _sizes(work)
+    _, height, width, _ = sizes_of(work)
 
     def forward(work: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
         images = tf.transpose(tf.gather(work, which), [0, 3, 1, 2])  # (n, C, H, W)
@@ -159,15 +160,10 @@ def _crop_by_products(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples,
 
 def _read_rows(work: tf.Tensor, which: tf.Tensor, rows: Sequence[Tap]) -> tf.Tensor:
     """A weighted sum of rows for each box, ``(n, h, W, C)``, read from all images at once."""
-    sizes = [n if n is not None else tf.shape(work)[a] for a, n in enumerate(work.shape)]
-    all_rows = tf.reshape(work, [sizes[0] * sizes[1], *sizes[2:]])  # (B·H, W, C)
-    return sum_of_taps(rows, 1, lambda index: tf.gather(all_rows, which[:, None] * sizes[1] + index))
+    batch, height, *row = sizes_of(work)
+    all_rows = tf.reshape(work, [batch * height, *row])  # (B·H, W, C)
+    return sum_of_taps(rows, 1, lambda index: tf.gather(all_rows, which[:, None] * height + index))
 
 
 def _taps(method: str, points: tf.Tensor, size: int | tf.Tensor, work: tf.Tensor) -> list[Tap]:
     return TAPS[method](tf.cast(points, work.dtype), size)
-
-
-def _sizes(work: tf.Tensor) -> list[int | tf.Tensor]:
-    """Height and width, numbers where known."""
-    return [work.shape[axis] or tf.shape(work)[axis] for axis in (1, 2)]

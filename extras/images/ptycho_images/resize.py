@@ -17,6 +17,7 @@ import tensorflow as tf
 from ptycho.xla.fusion import materialised
 from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES, by_parts, check_image_dtype, matmul
 from ptycho.xla.taps import Tap, sum_of_taps
+from ptycho_images.channels import checked_size
 from ptycho_images.resize_weights import METHODS, resize_weights
 
 
@@ -52,7 +53,7 @@ def resize(
     with tf.name_scope(name or "resize"):
         images = tf.convert_to_tensor(images)
         height, width = _checked_image_size(images, method)
-        h, w = _checked_size(size)
+        h, w = checked_size("size", size)
         if preserve_aspect_ratio:
             h, w = _fitted((height, width), (h, w))
         batch = images if images.shape.rank == 4 else images[None]
@@ -153,16 +154,6 @@ def _checked_image_size(images: tf.Tensor, method: str) -> tuple[int, int]:
     if method not in names:
         raise ValueError(f"method is {method!r}; allowed: {', '.join(names)}.")
     return height, width
-
-
-def _checked_size(size: Sequence[int]) -> tuple[int, int]:
-    known = tf.nest.map_structure(lambda n: tf.get_static_value(n) if tf.is_tensor(n) else n, size)
-    values = np.asarray(known)
-    if values.dtype == object:
-        raise ValueError("size is not known while tracing; pass two Python integers.")
-    if values.shape != (2,) or values.dtype.kind not in "iu" or (values <= 0).any():
-        raise ValueError(f"size is {values.tolist()}; allowed: two positive integers (height, width).")
-    return int(values[0]), int(values[1])
 
 
 def _fitted(size: tuple[int, int], largest: tuple[int, int]) -> tuple[int, int]:

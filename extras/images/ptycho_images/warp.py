@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ptycho.xla.fusion import materialised
 from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES, check_image_dtype, compute_dtype
 from ptycho.xla.taps import round_half_away
-from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels
+from ptycho_images.boxes import rounded
+from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels, sizes_of
 
 INTERPOLATIONS = ("bilinear", "nearest")
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -62,7 +62,7 @@ def projective_warp(
     rows, cols, finite = _source_points(_as_matrices(transforms, compute_dtype(images.dtype)), *size)
     rows, cols = (
         materialised(FILL_MODES[fill_mode](p, s), transforms)
-        for p, s in zip((rows, cols), _sizes(images), strict=True)
+        for p, s in zip((rows, cols), sizes_of(images)[1:3], strict=True)
     )
     if interpolation == "nearest":
         warped = _nearest(work, rows, cols, fill)
@@ -84,14 +84,8 @@ def _pixels_and_fill(
         fill_value = int(fill_value.real)
         if interpolation == "nearest":
             return images, tf.constant(fill_value, images.dtype)
-    channels = tf.shape(images)[3] if images.shape[3] is None else images.shape[3]
-    fill = fill_as_real(fill_value, channels, images.dtype)
+    fill = fill_as_real(fill_value, sizes_of(images)[3], images.dtype)
     return tf.cast(channels_as_real(images), compute_dtype(images.dtype)), fill
-
-
-def _sizes(images: tf.Tensor) -> list[int | tf.Tensor]:
-    """Height and width, numbers where known."""
-    return [images.shape[a] or tf.shape(images)[a] for a in (1, 2)]
 
 
 def _as_matrices(transforms: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -110,19 +104,14 @@ def _source_points(
 
     def affine(first: int) -> tf.Tensor:
         """``(n, h, w)``; each operation rounded by itself, in the order of TensorFlow's kernel."""
-        along_x = _rounded(matrices[:, first : first + 1] * x)[:, None, :]
-        along_y = _rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
-        return _rounded(along_x + along_y) + matrices[:, first + 2, None, None]
+        along_x = rounded(matrices[:, first : first + 1] * x)[:, None, :]
+        along_y = rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
+        return rounded(along_x + along_y) + matrices[:, first + 2, None, None]
 
     scale = affine(6)
     cols, rows = (affine(first) / tf.where(scale == 0, tf.ones_like(scale), scale) for first in (0, 3))
     finite = (scale != 0) & tf.math.is_finite(cols) & tf.math.is_finite(rows)
     return tf.where(finite, rows, 0), tf.where(finite, cols, 0), finite
-
-
-def _rounded(value: tf.Tensor) -> tf.Tensor:
-    """``value``, rounded before it is added: behind a select, compilers neither fuse nor reorder."""
-    return tf.where(tf.math.is_finite(value), value, tf.constant(np.nan, value.dtype))
 
 
 def _constant(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
@@ -137,10 +126,10 @@ def _clamp(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
 def _reflect(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
     """``dcba|abcd|dcba``: period 2S, mirrored at −½ and S − ½, clamped between border centres and mirrors."""
     length = tf.cast(size, points.dtype)
-    left = _rounded(points + 2 * length * tf.floor(_divide(-points, 2 * length)))
+    left = rounded(points + 2 * length * tf.floor(_divide(-points, 2 * length)))
     left = tf.where(left < -length, left + 2 * length, -left - 1)
-    right = _rounded(points - 2 * length * tf.floor(_divide(points, 2 * length)))
-    right = tf.where(right >= length, _rounded(2 * length - right) - 1, right)
+    right = rounded(points - 2 * length * tf.floor(_divide(points, 2 * length)))
+    right = tf.where(right >= length, rounded(2 * length - right) - 1, right)
     return _clamp(tf.where(points < 0, left, tf.where(points > length - 1, right, points)), size)
 
 
@@ -171,7 +160,7 @@ FILL_MODES: dict[str, Callable[..., tf.Tensor]] = {
 
 def _read_or_fill(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
     """``(B, h, w, C)`` pixels at whole rows and cols ``(n, h, w)``, ``fill`` outside."""
-    height, width = _sizes(work)
+    _, height, width, _ = sizes_of(work)
     rows, cols = tf.cast(rows, tf.int32), tf.cast(cols, tf.int32)
     inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
     rows, cols = tf.where(inside, rows, 0), tf.where(inside, cols, 0)
@@ -202,7 +191,7 @@ def _corners(work: tf.Tensor, top: tf.Tensor, left: tf.Tensor, fill: tf.Tensor) 
     A scatter costs by the update, not by the pixel: the gradient adds the four of a sample as one row, at
     the place of its upper left corner in an image with a border of one pixel, whose planes are then shifted.
     """
-    height, width = _sizes(work)
+    _, height, width, _ = sizes_of(work)
 
     @tf.custom_gradient
     def read(work: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
@@ -234,7 +223,7 @@ def _corners(work: tf.Tensor, top: tf.Tensor, left: tf.Tensor, fill: tf.Tensor) 
 
 def _product(weight: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
     """Rounded before it is added: where a fraction is dropped, the last bit decides a whole number."""
-    return _rounded(weight * value)
+    return rounded(weight * value)
 
 
 def _nearest(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
@@ -268,7 +257,7 @@ def _check(
 def _checked_output_shape(images: tf.Tensor, output_shape: Sequence[int] | None) -> list[int | tf.Tensor]:
     """Height and width of the output: Python integers where they are known, else scalar tensors."""
     if output_shape is None:
-        return _sizes(images)
+        return sizes_of(images)[1:3]
     allowed = "allowed: two positive integers (height, width)"
     try:
         size = tf.convert_to_tensor(output_shape)

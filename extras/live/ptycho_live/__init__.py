@@ -1,7 +1,7 @@
 """A scan that is reconstructed while it is measured.
 
 ``sources`` deliver frames and positions; ``store`` joins them and keeps them in one file (``scan_file``), in
-a thread of its own (``collecting``). ``context`` interprets the first patterns, ``update`` fits new ones and
-extends the object (``state``), and ``final_fit`` fits all of them in the end. ``page`` shows the object,
-``run`` is the loop. ``replay`` replays a scan as a beamline would measure it.
+a thread of its own (``collecting``). ``state`` interprets the first patterns and grows with the scan,
+``update`` fits new ones, and ``final_fit`` fits all of them in the end. ``page`` shows the object, ``run`` is
+the loop. ``replay`` replays a scan as a beamline would measure it.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ptycho.readers.raw_scan import RawScan
 
+Has = Callable[[int], bool]  # whether the frame of an index is kept already
 BY_TIME = -1  # index of a position that is joined by its time alone
 FRAME = np.dtype([("index", "<i8"), ("time", "<f8")])
 POSITION = np.dtype([("index", "<i8"), ("time", "<f8"), ("row", "<f8"), ("col", "<f8")])
@@ -63,6 +65,7 @@ class Description:
     Attributes:
         shape, dtype: of a frame; None: those of the first.
         expected: how many frames the scan will have.
+        ended: why nothing more will come, once that is known.
     """
 
     unit: str | None = None
@@ -77,28 +80,29 @@ class Description:
     dark: np.ndarray | None = None
     flat: np.ndarray | None = None
     shape: tuple[int, int] | None = None
-    dtype: np.dtype | None = None
+    dtype: str | None = None
     expected: int | None = None
+    ended: str | None = None
 
     @classmethod
     def of(cls, raw: RawScan, **more: Any) -> Description:
         """Return the description of a measured scan; ``more`` has further values, which take precedence."""
-        return cls(**{name: getattr(raw, name) for name in OF_SCAN} | more)
+        names = [field.name for field in fields(cls) if field.name in RawScan.__dataclass_fields__]
+        return cls(**{name: getattr(raw, name) for name in names} | more)
 
 
-OF_SCAN = tuple(field.name for field in fields(Description) if field.name in RawScan.__dataclass_fields__)
-"""What the description has in common with a :class:`~ptycho.readers.raw_scan.RawScan`."""
+UNDESCRIBED = Description()
 
 
 class Source(ABC):
     """Source of a live scan.
 
     Attributes:
-        description: what is known of the scan; None: nothing yet.
+        description: what is known of the scan.
         problem: why something cannot be read now; None: nothing is wrong.
     """
 
-    description: Description | None = None
+    description: Description = UNDESCRIBED
     problem: str | None = None
 
     @abstractmethod

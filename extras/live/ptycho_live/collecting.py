@@ -42,7 +42,7 @@ class Collector:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
         self.faults: Counter[str] = Counter()
-        self.ended: str | None = store.ended
+        self.ended: str | None = store.description.ended
         self.error: ConfigError | None = None
         self.trouble: str | None = None
 
@@ -60,8 +60,7 @@ class Collector:
     @property
     def expected(self) -> int | None:
         """Number of frames of the complete scan, from the options or the source; None: unknown."""
-        description = self._store.description
-        return self._options.frames or (description.expected if description is not None else None)
+        return self._options.frames or self._store.description.expected
 
     def _run(self) -> None:
         last = time.monotonic()

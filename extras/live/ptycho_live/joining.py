@@ -10,8 +10,8 @@ import numpy as np
 
 from ptycho_live.arrivals import FRAME, NO_POSITIONS
 
-JOINED = np.dtype([*FRAME.descr, ("row", "<f8"), ("col", "<f8"), ("arrived", "<f8")])
-"""A frame with its position; ``arrived``: when both were there, in s; NaN until then."""
+JOINED = np.dtype([*FRAME.descr, ("position", "<f8", 2), ("arrived", "<f8")])
+"""A frame with its position, (row, col); ``arrived``: when both were there, in s; NaN until then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +32,9 @@ class ScanTable:
         """Rows ``(J,)`` of the frames that have a position."""
         return np.flatnonzero(np.isfinite(self.frames["arrived"]))
 
-    def positions(self, rows: np.ndarray) -> np.ndarray:
-        """Return positions ``(n, 2)``, (row, col), of some rows."""
-        some = self.frames[rows]
-        return np.stack([some["row"], some["col"]], axis=1)
-
     def extended(self, frames: np.ndarray, positions: np.ndarray) -> ScanTable:
         """Return the table with frames ``(n,)`` of :data:`FRAME` and positions ``(m,)``, of new indices."""
-        new = np.full(len(frames), np.array((0, *[np.nan] * 4), JOINED))
+        new = np.full(len(frames), np.array((0, np.nan, np.nan, np.nan), JOINED))
         new["index"], new["time"] = frames["index"], frames["time"]
         joined = np.concatenate([self.frames, new])
         received = np.concatenate([self.received, positions])
@@ -49,7 +44,7 @@ class ScanTable:
         places = locate(joined[rows], received)
         known = np.isfinite(places[:, 0])  # a frame that had a position keeps one
         rows = rows[known]
-        joined["row"][rows], joined["col"][rows] = places[known].T
+        joined["position"][rows] = places[known]
         joined["arrived"][rows[open_ones[rows]]] = time.monotonic()
         return ScanTable(joined, received)
 

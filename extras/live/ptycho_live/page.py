@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -16,17 +16,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ptycho.evaluation.lengths import length_text
-from ptycho.evaluation.scan_figures import Picture, Pixel, show_channel, show_probe
-from ptycho.files.atomic import write_atomically
+from ptycho.evaluation.scan_figures import Picture, show_channel, show_probe
+from ptycho.files.atomic import write_atomically, write_text
+
+if TYPE_CHECKING:  # it takes TensorFlow
+    from ptycho_live.state import LiveState
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
-GREY = "0.5"  # is read on white and on black
+COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+GREY: Any = dict.fromkeys(COLOURED, "0.5")  # is read on white and on black
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
 UNASSESSED = (
     "open",
     "The scan is complete. Its image was not assessed yet; the scan run that follows does so.",
 )
-
 NAMES = {  # of ``live.json`` → name on the page, unit
     "watch": ("source", ""),
     "seconds": ("time since the start", "s"),
@@ -55,8 +58,7 @@ WARNINGS = ("faults", "problem", "warnings")
 
 def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) -> None:
     """Write ``live.json`` and ``live.html``; NaN and infinity are refused."""
-    text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomically(folder / NUMBERS, lambda file: file.write(text.encode()))
+    write_text(folder / NUMBERS, json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     write_page(folder, numbers, refresh_s, UNASSESSED if numbers.get("state") == "complete" else OPEN)
 
 
@@ -67,28 +69,26 @@ def write_page(
     verdict: tuple[str, str],
     report: str = "",
 ) -> None:
-    """Write ``live.html``.
+    """Write ``live.html``, in which every text is escaped.
 
     Args:
         refresh_s: after which the page loads itself again; None: never.
         verdict: its level (``good``, ``weak``, ``bad``, ``open``), and its sentence.
         report: name of the report beside the page; empty: there is none.
     """
-    stamp = f"?{numbers.get('seconds', 0):.0f}"
     page = _template().render(
         title=f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}",
         refresh_s=None if refresh_s is None else max(1, round(refresh_s)),
         verdict=verdict,
         report=report,
-        picture=PICTURE + stamp if (folder / PICTURE).is_file() else "",
+        picture=f"{PICTURE}?{numbers.get('seconds', 0):.0f}" if (folder / PICTURE).is_file() else "",
         rows=[row for name, value in numbers.items() if name != "state" and (row := _row(name, value))[1]],
     )
-    write_atomically(folder / PAGE, lambda file: file.write(page.encode()))
+    write_text(folder / PAGE, page)
 
 
 @cache
 def _template() -> Template:
-    """The page, in which every text is escaped."""
     loader = PackageLoader("ptycho_live")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("live.html.j2")
 
@@ -107,57 +107,40 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
     return label, f"{text} {unit}".strip() if text else "", "warn" if name in WARNINGS else ""
 
 
-def write_picture(folder: Path, figure: Figure) -> None:
-    """Write ``live.png``, clear around the images."""
-    write_atomically(
-        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
-    )
-
-
-@rc_context(
-    {
-        "text.color": GREY,
-        "axes.labelcolor": GREY,
-        "axes.edgecolor": GREY,
-        "xtick.color": GREY,
-        "ytick.color": GREY,
-    }
-)
-def draw(
-    image: np.ndarray,
-    illumination: np.ndarray,
-    probe: np.ndarray,
+@rc_context(GREY)
+def write_picture(
+    folder: Path,
+    state: LiveState,
     course: list[tuple[float, float]],
-    pixel_m: Pixel,
     title: str,
     side: int = 700,
     share: float = 0.1,
-) -> Figure:
-    """Draw amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
-
-    Text and lines are of a grey that is read on white and on black.
+) -> None:
+    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the course of the misfit.
 
     Args:
-        illumination: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
-        probe: ``(N, N)`` complex.
         course: seconds, and the deviance per pixel of the held-out patterns.
-        pixel_m: of the object.
-        side: of its pictures in pixels, at most.
+        side: of the pictures of the object in pixels, at most.
         share: of the strongest illumination, above which the object is shown, as in the report.
     """
-    picture = Picture.of(image, illumination > 0, illumination > share * illumination.max(), probe, side)
+    illumination, pixel_m = state.illumination, state.pixel_m
+    covered, bright = illumination > 0, illumination > share * illumination.max()
+    picture = Picture.of(state.filled(), covered, bright, state.estimate.modes[0], side)
     figure = Figure(figsize=(14, 6.2), layout="constrained")
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]
     )
     for name, channel in zip(("amplitude", "phase"), picture.channels, strict=True):
         show_channel(figure, places[name], channel, pixel_m, picture.pixels)
+        places[name].set_title(name)
     show_probe(places["probe"], picture.probe, pixel_m)
-    for name, text in (("amplitude", "amplitude"), ("phase", "phase, its plane removed"), ("probe", "probe")):
-        places[name].set_title(text)
+    places["phase"].set_title("phase, its plane removed")
+    places["probe"].set_title("probe")
     _course(places["course"], course)
     figure.suptitle(title, fontsize=11)
-    return figure
+    write_atomically(
+        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
+    )
 
 
 def _course(axes: Axes, course: list[tuple[float, float]], ratio: float = 3) -> None:

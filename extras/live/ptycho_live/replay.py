@@ -1,7 +1,7 @@
 """Replay a scan of a file as a beamline would measure it: for tests, demonstrations, and training of staff.
 
 :func:`schedule` lists the events and their times, with the faults that occur at beamlines. A writer sends
-them to an HDF5 file that is extended, a folder of files, or a socket.
+them, burst by burst, to an HDF5 file that is extended, a folder of files, or a socket.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import h5py
 import hdf5plugin
 import numpy as np
 import tifffile
+import zmq
 
 from ptycho.config import ConfigError
-from ptycho.readers.cxi import DETECTOR, SOURCE
+from ptycho.readers.cxi import LAYOUT, PATTERNS, TRANSLATIONS
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.readers.values import ELECTRON
 from ptycho_live import messages
 from ptycho_live.arrivals import Description, Frame, make_positions
 from ptycho_live.scan_file import SUPERBLOCK
 from ptycho_live.sources.growing_folder import FINISHED, TABLE
-from ptycho_live.sources.socket import prove, require_zmq, tcp_address
+from ptycho_live.sources.socket import prove, tcp_address
 
 BadFrame = Literal["not_finite", "shape", "dtype", "garbage"]
 Fault = Literal["repeats", "gaps", "late", "disorder", BadFrame]
-LATE_S = 3.0  # of a position that comes late
-OUT_OF_STEP = 6  # positions among which their order changes
 
 
 class Event(NamedTuple):
@@ -43,18 +42,33 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A scan that is replayed, its positions in metres or in pixels, and its description."""
+    """A scan that is replayed, its positions in metres or in pixels.
+
+    Attributes:
+        domain: of the frames that are sent, counts or intensity.
+        count: how many frames there are.
+    """
 
     raw: RawScan
-    description: Description
+    domain: str
+    count: int
 
-    def frame(self, index: int) -> np.ndarray:
-        """Return a frame ``(H, W)`` as a detector would write it: photons, where amplitudes are stored."""
-        data = self.raw.patterns.read(np.array([index]))[0]
+    def frame(self, number: int, kind: str = "frame") -> np.ndarray:
+        """Return a frame ``(H, W)`` as a detector would write it: photons, where amplitudes are stored.
+
+        ``kind``: of an event, by which something is wrong with it.
+        """
+        data = self.raw.patterns.read(np.array([number]))[0]
         if self.raw.domain == "amplitude":
             data = np.square(data)
-        is_float = self.description.domain == "counts" and data.dtype.kind == "f"
-        return np.rint(data).astype(np.uint32) if is_float else data
+        if self.domain == "counts" and data.dtype.kind == "f":
+            data = np.rint(data).astype(np.uint32)
+        wrong = {
+            "not_finite": lambda: np.full(data.shape, np.nan, np.float32),
+            "shape": lambda: data[:-1],
+            "dtype": lambda: data.astype(np.float64),
+        }
+        return wrong.get(kind, lambda: data)()
 
 
 def play(raw: RawScan, probe: bool, count: int) -> Played:
@@ -74,57 +88,41 @@ def play(raw: RawScan, probe: bool, count: int) -> Played:
         raw = replace(raw, positions=raw.positions * factor, unit="m")
     if not probe:
         raw = replace(raw, probe=None, probe_pixel_m=None)
-    domain = "intensity" if raw.domain == "intensity" else "counts"
-    return Played(raw, Description.of(raw, domain=domain, shape=raw.patterns.shape[1:], expected=count))
+    return Played(raw, "intensity" if raw.domain == "intensity" else "counts", count)
 
 
 def schedule(
-    count: int, rate: float, lag_s: float, faults: Sequence[str], share: float, seed: int
+    count: int,
+    rate: float,
+    lag_s: float,
+    faults: Sequence[str],
+    share: float,
+    seed: int,
+    late_s: float = 3.0,
+    out_of_step: int = 6,
 ) -> list[Event]:
     """Return what is played, in the order of the moments.
 
     Args:
         count: how many frames.
         rate: frames in a second.
-        lag_s: from a frame to its position.
+        lag_s, late_s: from a frame to its position; and what is added where that comes late.
         faults: some of :data:`Fault`.
         share: of the frames that have a fault, for each.
+        out_of_step: positions among which their order changes.
     """
     rng, moments = np.random.default_rng(seed), np.arange(count) / rate
     drawn = {fault: rng.random(count) < share for fault in get_args(Fault)}  # each has a stream of its own
     chosen = {fault: some & (fault in faults) for fault, some in drawn.items()}
-    there, placed = ~chosen["gaps"], moments + lag_s + LATE_S * chosen["late"]
+    there, placed = ~chosen["gaps"], moments + lag_s + late_s * chosen["late"]
     if "disorder" in faults:
-        placed = placed + rng.permutation(count) % OUT_OF_STEP / rate
+        placed = placed + rng.permutation(count) % out_of_step / rate
     played = [("frame", there, moments), ("position", np.ones(count, bool), placed)]
     played += [("frame", there & chosen["repeats"], moments + 1 / rate)]
     # a bad frame comes before the right one, so that it is not taken for one that is repeated
     played += [(bad, there & chosen[bad], moments - 1e-6) for bad in get_args(BadFrame)]
     events = [Event(at[k], kind, k) for kind, some, at in played for k in np.flatnonzero(some).tolist()]
     return sorted(events, key=lambda event: event.moment)
-
-
-def spoilt(event: Event, played: Played) -> np.ndarray:
-    """Return the frame ``(H, W)`` of an event, as it is when something is wrong with it."""
-    data = played.frame(event.number)
-    wrong = {
-        "frame": data,
-        "not_finite": np.full(data.shape, np.nan, np.float32),
-        "shape": data[:-1],
-        "dtype": data.astype(np.float64),
-    }
-    return wrong[event.kind]
-
-
-class Writer(Protocol):
-    """Writer of what is played, burst by burst."""
-
-    def write(self, events: Sequence[Event]) -> None:
-        """Write frames, positions and faults that are due at one moment."""
-
-    def close(self, complete: bool) -> None:
-        """End the writing; ``complete``: say that the scan has ended; else leave all as if killed."""
-        ...
 
 
 class Hdf5Writer:
@@ -135,48 +133,41 @@ class Hdf5Writer:
     """
 
     def __init__(self, path: Path, played: Played, compressed: bool) -> None:
-        if played.raw.unit != "m":
+        raw, first = played.raw, played.frame(0)
+        if raw.unit != "m":
             raise ConfigError(
                 f"to={path}: CXI has positions in metres, and the scan's are in pixels; play it into a folder"
             )
         self._played, self._path = played, path
         self._file = file = h5py.File(path, "w", libver="latest")
-        for name, value in _cxi(played).items():
+        for name, value in _cxi(raw).items():
             file[name] = value
+
+        def growing(name: str, link: str, shape: tuple[int, ...], rows: int, **kinds: Any) -> h5py.Dataset:
+            size = {"shape": (0, *shape), "maxshape": (None, *shape), "chunks": (rows, *shape)}
+            file[link] = h5py.SoftLink(f"/{name}")
+            return file.create_dataset(name, **size, **kinds)
+
         filters: dict[str, Any] = dict(hdf5plugin.Bitshuffle(cname="lz4")) if compressed else {}
-        shape = played.raw.patterns.shape[1:]
-        self._frames = file.create_dataset(
-            f"{DETECTOR}/data",
-            (0, *shape),
-            played.frame(0).dtype,
-            maxshape=(None, *shape),
-            chunks=(1, *shape),
-            **filters,
-        )
-        self._places = file.create_dataset(
-            "entry_1/sample_1/geometry_1/translation",
-            (0, 3),
-            float,
-            maxshape=(None, 3),
-            chunks=(1024, 3),
-            fillvalue=np.nan,
-        )
+        self._frames = growing(PATTERNS[1], PATTERNS[0], first.shape, 1, dtype=first.dtype, **filters)
+        self._places = growing(TRANSLATIONS[1], TRANSLATIONS[0], (3,), 1024, dtype=float, fillvalue=np.nan)
         self._places.attrs["units"] = "m"
-        for rows in (self._frames, self._places):
-            file[f"entry_1/data_1/{rows.name.rpartition('/')[2]}"] = h5py.SoftLink(rows.name)
         file.swmr_mode = True
 
     def write(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if event.kind == "frame":
-                _put(self._frames, event.number, self._played.frame(event.number))
-            elif event.kind == "position":
-                row, col = self._played.raw.positions[event.number]
-                _put(self._places, event.number, (col, row, 0.0))  # of the sample: what the reader takes back
+        for kind, number in (event[1:] for event in events):
+            row, col = self._played.raw.positions[number]
+            rows, value = self._places, np.array([col, row, 0.0])  # of the sample: what the reader takes back
+            if kind == "frame":
+                rows, value = self._frames, self._played.frame(number)
+            if kind in ("frame", "position"):
+                rows.resize(max(len(rows), number + 1), axis=0)
+                rows[number] = value
         self._frames.flush()
         self._places.flush()
 
     def close(self, complete: bool) -> None:
+        """End the writing; ``complete``: say that the scan has ended; else leave all as if killed."""
         with self._path.open("rb") as file:
             marked = file.read(SUPERBLOCK)
         self._file.close()
@@ -185,29 +176,18 @@ class Hdf5Writer:
                 file.write(marked)
 
 
-def _cxi(played: Played) -> dict[str, Any]:
+def _cxi(raw: RawScan) -> dict[str, Any]:
     """Return what a CXI file says of a scan, by its paths there."""
-    description = played.description
-    pitch, zero = description.detector_pixel_m or (None, None), description.zero_frequency
-    middle = tuple(side // 2 for side in played.raw.patterns.shape[1:])
+    pitch, zero = raw.detector_pixel_m or (None, None), raw.zero_frequency
+    middle = tuple(side // 2 for side in raw.patterns.shape[1:])
     centre = (None, None) if zero == "corner" else zero if isinstance(zero, tuple) else middle
-    values = {
-        f"{DETECTOR}/y_pixel_size": pitch[0],
-        f"{DETECTOR}/x_pixel_size": pitch[1],
-        f"{DETECTOR}/distance": description.distance_m,
-        f"{DETECTOR}/beam_center_y": centre[0],
-        f"{DETECTOR}/beam_center_x": centre[1],
-        f"{DETECTOR}/mask": None if description.good is None else (~description.good).astype(np.uint32),
-        f"{SOURCE}/illumination": description.probe,
-        f"{SOURCE}/energy": None if description.energy_eV is None else description.energy_eV * ELECTRON,
+    values = dict(zip((*LAYOUT.pixel, *LAYOUT.centre), (*pitch, *centre), strict=True)) | {
+        LAYOUT.distance[0]: raw.distance_m,
+        next(iter(LAYOUT.masks)): None if raw.good is None else (~raw.good).astype(np.uint32),
+        LAYOUT.probe[0]: raw.probe,
+        LAYOUT.energy[0]: None if raw.energy_eV is None else raw.energy_eV * ELECTRON,
     }
     return {"cxi_version": 160} | {name: value for name, value in values.items() if value is not None}
-
-
-def _put(rows: h5py.Dataset, row: int, value: Any) -> None:
-    if row >= len(rows):
-        rows.resize(row + 1, axis=0)
-    rows[row] = value
 
 
 class FolderWriter:
@@ -221,18 +201,18 @@ class FolderWriter:
         self._table.write(f"index,row_{unit},col_{unit}\n")
 
     def write(self, events: Sequence[Event]) -> None:
-        for event in events:
-            path = self._folder / f"frame_{event.number:06d}.tif"
-            if event.kind == "position":
-                row, col = self._scale * self._played.raw.positions[event.number]
-                self._table.write(f"{event.number},{row:.9g},{col:.9g}\n")
-            elif event.kind == "garbage":
-                path.write_bytes(b"II*\0 not whole yet")
+        for _, kind, number in events:
+            if kind == "position":
+                row, col = self._scale * self._played.raw.positions[number]
+                self._table.write(f"{number},{row:.9g},{col:.9g}\n")
+            elif kind == "garbage":
+                (self._folder / f"frame_{number:06d}.tif").write_bytes(b"II*\0 not whole yet")
             else:
-                name = path.name if event.kind == "frame" else f"other_{event.number:06d}.tif"
-                tifffile.imwrite(path.with_name(name), spoilt(event, self._played))
+                name = f"{'frame' if kind == 'frame' else 'other'}_{number:06d}.tif"
+                tifffile.imwrite(self._folder / name, self._played.frame(number, kind))
 
     def close(self, complete: bool) -> None:
+        """End the writing; ``complete``: say that the scan has ended."""
         self._table.close()
         if complete:
             (self._folder / FINISHED).touch()
@@ -245,38 +225,36 @@ class SocketWriter:
         ConfigError: the address cannot be used.
     """
 
-    def __init__(self, address: str, played: Played, compressed: bool, keys: Path | None) -> None:
-        self._zmq, self._played, self._address = require_zmq(), played, address
+    def __init__(self, address: str, played: Played, compressed: bool, keys: str | None) -> None:
+        self._played, self._address, raw = played, address, played.raw
         self._encoding = "bslz4" if compressed else "raw"
-        self._context = self._zmq.Context()
-        self._socket = self._context.socket(self._zmq.PUSH)
-        for option in (self._zmq.SNDTIMEO, self._zmq.LINGER):
-            self._socket.setsockopt(option, 30_000)
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.PUSH)
+        self._socket.sndtimeo = self._socket.linger = 30_000
         if keys is not None:
             prove(self._socket, self._context, keys, server=False)
         self._socket.connect(tcp_address(address))
-        description = played.description
-        self._send(messages.start_message(description))
-        if description.good is not None:
-            self._send(messages.message("mask", (~description.good).astype(np.uint8)))
-        if description.probe is not None:
-            self._send(messages.message("probe", description.probe.astype(np.complex64)))
+        stated = {"domain": played.domain, "shape": raw.patterns.shape[1:], "expected": played.count}
+        self._send(messages.start_message(Description.of(raw, **stated)))
+        if raw.good is not None:
+            self._send(messages.message("mask", (~raw.good).astype(np.uint8)))
+        if raw.probe is not None:
+            self._send(messages.message("probe", raw.probe.astype(np.complex64)))
 
     def write(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if event.kind == "garbage":
+        for _, kind, number in events:
+            if kind == "garbage":
                 self._send([b"\x00 no message", b"at all"])
-            elif event.kind != "position":
-                encoding = self._encoding if event.kind == "frame" else "raw"
-                frame = Frame(event.number, spoilt(event, self._played))
-                self._send(messages.frame_message(frame, encoding))
+            elif kind != "position":
+                frame = Frame(number, self._played.frame(number, kind))
+                self._send(messages.frame_message(frame, self._encoding if kind == "frame" else "raw"))
         placed = [event.number for event in events if event.kind == "position"]
         if placed:
-            self._send(
-                messages.positions_message(make_positions(placed, *self._played.raw.positions[placed].T))
-            )
+            places = make_positions(placed, *self._played.raw.positions[placed].T)
+            self._send(messages.positions_message(places))
 
     def close(self, complete: bool) -> None:
+        """End the writing; ``complete``: say that the scan has ended."""
         with contextlib.suppress(ConfigError):
             if complete:
                 self._send(messages.message("end"))
@@ -286,5 +264,8 @@ class SocketWriter:
     def _send(self, parts: list[bytes]) -> None:
         try:
             self._socket.send_multipart(parts)
-        except self._zmq.Again as error:
+        except zmq.Again as error:
             raise ConfigError(f"to={self._address}: no receiver is connected; start live.py there") from error
+
+
+Writer = Hdf5Writer | FolderWriter | SocketWriter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -19,13 +20,11 @@ from ptycho.preparation.dataset import FEWEST
 from ptycho.preparation.prepare import interpret
 from ptycho_live import page
 from ptycho_live.collecting import Collector
-from ptycho_live.context import LiveContext, make_context
 from ptycho_live.final_fit import final_positions, finish
 from ptycho_live.joining import ScanTable
 from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState, extend, fill
+from ptycho_live.state import LiveState, begin, extend
 from ptycho_live.store import Store
-from ptycho_live.stored_scan import complete_scan, raw_scan
 from ptycho_live.update import improve, score, steps_of
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class LiveRun:
         watched: the path or address that is watched, as text for the page.
 
     Attributes:
-        context, state: context of the fits, and the estimate; None: too few patterns so far.
+        state: the estimate; None: too few patterns so far.
         problem: why it could not begin.
         course: seconds since the start, and the deviance of the held-out patterns.
         speed: pattern-steps per second.
@@ -60,7 +59,6 @@ class LiveRun:
     ) -> None:
         self._collector, self._store, self._config, self._options = collector, store, config, options
         self._folder, self._watched = folder, watched
-        self.context: LiveContext | None = None
         self.state: LiveState | None = None
         self.problem: str | None = None
         self.course: list[tuple[float, float]] = []
@@ -91,8 +89,7 @@ class LiveRun:
             if not worked:
                 time.sleep(self._options.pause_s)
         if self.state is None:
-            count = len(table.rows)
-            few = f"{count} patterns have a frame and a position; must be at least {FEWEST}"
+            few = f"{len(table.rows)} patterns have a frame and a position; must be at least {FEWEST}"
             raise ConfigError(
                 f"watch={self._watched}: the scan has ended ({collector.ended}), and nothing can be made of "
                 f"it: {self.problem or few}"
@@ -100,16 +97,16 @@ class LiveRun:
 
     def complete(self) -> None:
         """Fit all patterns together, with a picture after every stage, and write the arrays."""
-        assert self.context is not None and self.state is not None
+        assert self.state is not None
         table = self._store.table
-        for state in finish(self.state, self.context, self._options.finish_s, self.speed):
+        for state in finish(self.state, self._options.finish_s, self.speed):
             self.state = state
             self._show(table, "finishing")
         self._painting.result()
         self._show(table, "complete")
         self._painting.result()
-        state, pixel = self.state, self.context.pixel_m
-        arrays = {"object": self._image(state), "light": state.illumination, "probe": state.estimate.modes}
+        state, pixel = self.state, self.state.pixel_m
+        arrays = {"object": state.filled(), "light": state.illumination, "probe": state.estimate.modes}
         arrays["positions"] = state.estimate.positions  # of the first samples of the windows in the object
         arrays["numbers"] = table.frames["index"][state.patterns["row"]]
         arrays |= {} if pixel is None else {"pixel_m": np.array(pixel)}
@@ -117,37 +114,39 @@ class LiveRun:
 
     def store_scan(self) -> ScanRunConfig:
         """Make the store a scan with the estimate's probe and positions; return the run that begins there."""
-        assert self.context is not None and self.state is not None
-        context, state, section, probe = self.context, self.state, self._config.data, self._config.probe
-        raw = raw_scan(self._store, section)
-        scan, modes, positions = interpret(raw, section), state.estimate.modes, raw.positions.copy()
-        refined = context.refined.probe and scan.N == context.N
-        moves = context.in_source_units(final_positions(state, context))
-        positions[np.searchsorted(self._store.table.rows, state.patterns["row"])] += moves
-        data = complete_scan(self._store, raw, positions, modes if refined else scan.probe, section)
+        assert self.state is not None
+        state, store, probe = self.state, self._store, self._config.probe
+        section = store.as_scan(self._config.data)
+        with contextlib.closing((raw := store.open_scan(section)).patterns):
+            scan = interpret(raw, section)
+        refined = state.refined.probe and scan.N == state.N
+        moves = np.zeros((len(store.table.rows), 2))
+        own = np.searchsorted(store.table.rows, state.patterns["row"])
+        moves[own] = final_positions(state) @ np.linalg.inv(state.matrix).T
+        data = store.as_scan(self._config.data, moves, state.estimate.modes if refined else scan.probe)
         if refined:
             common = LearnedProbe.__dataclass_fields__
             probe = OwnProbe(**{name: getattr(probe, name) for name in common})
-        log.info("%d patterns are in %s", len(positions), self._store.path)
+        log.info("%d patterns are in %s", len(moves), store.path)
         return replace(self._config, data=data, probe=probe)
 
     def _advance(self, table: ScanTable, over: bool) -> bool:
         """One cycle; whether there was something to do."""
         if self.state is None:
             self._try_to_begin(table, over)
-        if self.context is None or self.state is None:
+        if self.state is None:
             return False
         options, rows = self._options, self.state.unknown(table.rows)
-        positions, indices = self.context.in_pixels(table.positions(rows)), table.frames["index"][rows]
-        before = extend(self.state, rows, indices, positions, options.holdout)
+        positions = table.frames["position"][rows] @ self.state.matrix.T
+        before = extend(self.state, rows, table.frames["index"][rows], positions)
         new, started = before.waiting, time.monotonic()
         arrived = table.frames["arrived"][before.patterns["row"][new]]
         fresh = len(new) > 0 and started - float(arrived.min()) < options.patience_s
         budget = (options.cycle_s / 2 if fresh else options.cycle_s) * self.speed
-        self.state = improve(before, self.context, budget, sweep=fresh)
+        self.state = improve(before, budget, sweep=fresh)
         now, done = time.monotonic(), int((self.state.patterns["visits"] - before.patterns["visits"]).sum())
         if done and before.illumination.any():  # the first cycle compiles, too
-            rate = steps_of(before, budget, options) * done / max(now - started, 1e-3)
+            rate = steps_of(before, budget) * done / max(now - started, 1e-3)
             self.speed += 0.2 * (rate - self.speed)
         if (first := ~np.isin(new, self.state.waiting)).any():
             self._cycles.append((now, self.state.used, now - float(arrived[first].min())))
@@ -161,27 +160,23 @@ class LiveRun:
             return
         self._tried = count
         try:
-            if store.description is None:
-                raise ConfigError("the source has not said how the scan is taken")
-            raw = raw_scan(store, self._config.data)
-            context = make_context(raw, self._config, store.folder, store.read, self._options)
-        except ConfigError as error:
+            section = store.as_scan(self._config.data)
+            raw, config = store.open_scan(section), replace(self._config, data=section)
+            self.state = begin(raw, config, store.folder, store.read, self._options)
+        except (ConfigError, OSError) as error:
             self.problem = str(error)
             log.warning("the scan cannot be interpreted yet: %s", error)
             return
-        for finding in context.findings:
-            log.info("%s", finding)
-        self.problem, self.context, self.state = None, context, LiveState.empty(context)
-        self.speed = self._options.speed * (128 / context.N) ** 2
+        self.problem, self.speed = None, self._options.speed * (128 / self.state.N) ** 2
 
     def _show(self, table: ScanTable, word: str) -> None:
         """Have picture, numbers and page written; what is shown may be a moment old."""
         self._last_picture = time.monotonic()
         seconds = self._last_picture - self._started
-        if self.context is not None and self.state is not None and self.state.illumination.any():
-            value = score(self.state, self.context)
-            self.course += [] if value is None else [(seconds, value)]
-        numbers = self._numbers(table, word, seconds)
+        if self.state is not None and (value := score(self.state)) is not None:
+            self.course.append((seconds, value))
+        numbers = {"state": word, "watch": self._watched, "seconds": round(seconds, 1)}
+        numbers |= self._numbers(table)
         if self._painting.done():
             self._painting.result()  # raises what went wrong with the last
             self._painting = self._painter.submit(self._paint, self.state, list(self.course), numbers)
@@ -191,51 +186,37 @@ class LiveRun:
     ) -> None:
         """Write what is shown, beside the solver; on a full disk it stays as it was."""
         try:
-            if self.context is not None and state is not None and state.illumination.any():
+            if state is not None and state.illumination.any():
                 title = f"{numbers['state']}: {state.used} of {numbers['patterns']} patterns fitted"
                 title += f", {len(state.waiting)} waiting"
-                probe, pixel = state.estimate.modes[0], self.context.pixel_m
-                figure = page.draw(self._image(state), state.illumination, probe, course, pixel, title)
-                page.write_picture(self._folder, figure)
+                page.write_picture(self._folder, state, course, title)
             page.write_numbers(self._folder, numbers, self._options.refresh_s)
         except WriteError as error:  # the frames go before
             log.warning("%s", error)
 
-    def _image(self, state: LiveState) -> np.ndarray:
-        return fill(state.estimate.object, state.illumination, state.N, self._options)
-
-    def _numbers(self, table: ScanTable, word: str, seconds: float) -> dict[str, Any]:
-        """``live.json``."""
-        collector, since = self._collector, time.monotonic() - self._options.rate_s
-        recent = np.count_nonzero(table.frames["arrived"][table.rows] > since)
+    def _numbers(self, table: ScanTable) -> dict[str, Any]:
+        """Return what :data:`~ptycho_live.page.NAMES` explains."""
+        collector, state, rate_s = self._collector, self.state, self._options.rate_s
+        since = time.monotonic() - rate_s
         numbers: dict[str, Any] = {
-            "state": word,
-            "watch": self._watched,
-            "seconds": round(seconds, 1),
             "ended": collector.ended,
             "expected": collector.expected,
             "frames": len(table.frames),
             "frames_without_position": len(table.frames) - len(table.rows),
             "gaps": int(table.frames["index"].max(initial=-1)) + 1 - len(table.frames),
             "patterns": len(table.rows),
-            "rate_in_hz": round(recent / self._options.rate_s, 1),
+            "rate_in_hz": round(np.count_nonzero(table.frames["arrived"] > since) / rate_s, 1),
             "faults": dict(collector.faults),
             "problem": collector.trouble or self.problem or collector.source.problem,
         }
-        if self.context is None or self.state is None:
+        if state is None:
             return numbers
-        return numbers | self._numbers_of_fit(table, self.state, self.context, since)
-
-    def _numbers_of_fit(
-        self, table: ScanTable, state: LiveState, context: LiveContext, since: float
-    ) -> dict[str, Any]:
-        patterns, pixel = state.patterns, context.pixel_m
-        cycles = [cycle for cycle in self._cycles if cycle[0] > since]
+        pixel, cycles = state.pixel_m, [cycle for cycle in self._cycles if cycle[0] > since]
         seconds = cycles[-1][0] - cycles[0][0] if len(cycles) > 1 else np.inf
-        return {
+        return numbers | {
             "patterns_used": state.used,
-            "patterns_held_out": int(patterns["held_out"].sum()),
-            "isolated_patterns": len(table.rows) - len(patterns),
+            "patterns_held_out": int(state.patterns["held_out"].sum()),
+            "isolated_patterns": len(table.rows) - len(state.patterns),
             "backlog": len(state.waiting),
             "rate_used_hz": round((cycles[-1][1] - cycles[0][1]) / max(seconds, 1e-3), 1) if cycles else 0.0,
             "lag_s": round(max(lag for *_, lag in cycles), 2) if cycles else None,
@@ -244,5 +225,5 @@ class LiveRun:
             "deviance_holdout": round(self.course[-1][1], 4) if self.course else None,
             "object": list(state.estimate.object.shape),
             "pixel_m": None if pixel is None else list(pixel),
-            "warnings": list(context.scan.warnings),
+            "warnings": list(state.scan.warnings),
         }

@@ -4,8 +4,8 @@
 ``patterns``    frames ``(J, H, W)`` in the order of their arrival, with a checksum each (Fletcher-32)
 ``frames``      their indices and times; ``received``: positions as they came
 ``description`` the source's description of the scan, and why it has ended, as bytes of NPZ
-``positions``   ``(J, 2)``, (row, col), of the frames, NaN where there is none, once the scan has ended; and
-                what else of :data:`LATER` is known then
+``positions``   ``(J, 2)``, (row, col), of the frames, NaN where there is none, and what else of :data:`LATER`
+                is known: when the reconstruction begins, and once the scan has ended
 =============== ==============================================================================================
 
 HDF5 writes in single-writer, multiple-reader mode: the file can be read at every moment, also if its writer
@@ -15,24 +15,26 @@ replaced before it is opened again, and incomplete rows are cut off.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from ptycho.readers.hdf5 import WRITING, mark_of
 from ptycho_live.arrivals import FRAME, POSITION
 
-SIGNATURE, SUPERBLOCK, OPEN_BY_SWMR = b"\x89HDF\r\n\x1a\n", 48, 0x05  # of version 3; flags in byte 11
-WRITING, CLOSED, UNKNOWN = "writing", "closed", "unknown"
+SUPERBLOCK = 48  # bytes of version 3
 LATER = {"positions": ("f8", (1024, 2)), "probe": ("c8", (1, 64, 64)), "good": ("?", (64, 64))}
 LATER |= {"dark": ("f8", (64, 64)), "flat": ("f8", (64, 64))}
 LATER |= {name: ("f8", (2,)) for name in ("energy_eV", "distance_m", "detector_pixel_m")}
 UNWRITTEN = -2  # index of a row that was never written
 
 
-def create(path: Path, shape: tuple[int, int] | None, dtype: np.dtype | None) -> None:
-    """Write a file without rows; where the ``shape`` of a frame is not known, without room for frames."""
+def create(path: Path, frames: np.ndarray | None = None, received: np.ndarray | None = None) -> None:
+    """Write a file without frames, with room for such as ``frames (0, H, W)``; None: their shape is unknown.
+
+    ``received (m,)``: positions that came before the first frame.
+    """
     new = path.with_suffix(".new")
     with h5py.File(new, "w", libver="latest") as file:
         for name, kind in (("frames", FRAME), ("received", POSITION)):
@@ -43,10 +45,12 @@ def create(path: Path, shape: tuple[int, int] | None, dtype: np.dtype | None) ->
             sides = len(chunks)
             file.create_dataset(name, sides * (0,), code, maxshape=sides * (None,), chunks=chunks)
         file["positions"].attrs["units"] = np.array(b"", "S8")
-        if shape is not None:
-            most, chunks = (None, *shape), (1, *shape)
-            file.create_dataset("patterns", (0, *shape), dtype, maxshape=most, chunks=chunks, fletcher32=True)
-    os.replace(new, path)
+        if frames is not None:
+            most, chunks = (None, *frames.shape[1:]), (1, *frames.shape[1:])
+            file.create_dataset("patterns", data=frames, maxshape=most, chunks=chunks, fletcher32=True)
+        if received is not None:
+            append(file["received"], received, 0)
+    new.replace(path)
 
 
 def open_to_append(path: Path, checked: int = 256) -> h5py.File:
@@ -55,7 +59,7 @@ def open_to_append(path: Path, checked: int = 256) -> h5py.File:
     Args:
         checked: frames at the end that are read.
     """
-    if mark(path) == WRITING:
+    if mark_of(path) == WRITING:
         _mark_closed(path)
     file = h5py.File(path, "r+", libver="latest", locking="best-effort")
     counts = {name: _count_written(file[name]["index"]) for name in ("frames", "received")}
@@ -74,18 +78,6 @@ def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
     rows.flush()
 
 
-def mark(path: Path) -> str:
-    """Return the mark of a writer from the first bytes of an HDF5 file; old formats have no such mark.
-
-    HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3.
-    """
-    with path.open("rb") as file:
-        start = file.read(12)
-    if len(start) < 12 or start[:8] != SIGNATURE or start[8] < 3:
-        return UNKNOWN
-    return WRITING if start[11] & OPEN_BY_SWMR else CLOSED
-
-
 def _mark_closed(path: Path) -> None:
     """Put the first bytes of a closed file, empty and as long, in the place of those of a file."""
     other, size = path.with_suffix(".size"), path.stat().st_size
@@ -99,8 +91,7 @@ def _mark_closed(path: Path) -> None:
 
 def _count_written(indices: np.ndarray) -> int:
     """How many rows of a table were written before the first that was not."""
-    missing = np.flatnonzero(indices == UNWRITTEN)
-    return int(missing[0]) if len(missing) else len(indices)
+    return int(np.argmax(np.append(indices, UNWRITTEN) == UNWRITTEN))
 
 
 def _count_whole(patterns: h5py.Dataset, count: int, checked: int) -> int:

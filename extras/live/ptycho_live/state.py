@@ -2,56 +2,84 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
-from ptycho.reconstruction.estimate import Estimate
+from ptycho.align.initial_probe import guess_probe
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.prepare import ScanGeometry, in_object_pixels, interpret
+from ptycho.readers.raw_scan import UNITS, RawScan
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.scan_likelihood import likelihood_of
+from ptycho.reconstruction.solver import Objective
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN
-from ptycho_live.context import LiveContext
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import masked, specified_support
 from ptycho_live.options import LiveOptions
 
+log = logging.getLogger(__name__)
 PATTERN = np.dtype([("row", "<i8"), ("nominal", "<f8", 2), ("visits", "<i8"), ("held_out", "?")])
 """Row of the store; nominal position in object pixels of the source's origin; how often it was fitted."""
+EVERYTHING = np.s_[:, :]
 
 
 @dataclass(frozen=True, eq=False)
 class LiveState:
-    """Estimate of the object and of the patterns so far.
+    """Estimate of the object and of the patterns so far, and what the first patterns have determined.
 
     Attributes:
         estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
         origin: (row, col) of the object's first sample in object pixels of the source's origin.
         illumination: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
         patterns: ``(J,)`` of :data:`PATTERN`.
+        scan: how the first patterns were interpreted.
+        matrix: ``(2, 2)``, from positions as the source has them to object pixels.
+        objective: of the first patterns, whose units, noise, normalisation and support of the probe are kept.
+        refined: the parameters that are refined besides the object.
+        frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
+        options: limits of the live reconstruction.
     """
 
     estimate: Estimate
     origin: np.ndarray
     illumination: np.ndarray
     patterns: np.ndarray
-
-    @classmethod
-    def empty(cls, context: LiveContext) -> LiveState:
-        """Return that of no patterns."""
-        N, places = context.N, np.zeros((0, 2))
-        dark = np.zeros((N, N), np.float32)
-        estimate = Estimate(
-            np.zeros((N, N), np.complex64), context.modes, places, np.zeros(0, np.float32), dark
-        )
-        return cls(estimate, np.zeros(2, np.int64), dark, np.zeros(0, PATTERN))
+    scan: ScanGeometry
+    matrix: np.ndarray
+    objective: Objective
+    refined: Refine
+    frames: Callable[[np.ndarray], np.ndarray]
+    options: LiveOptions
 
     @property
     def N(self) -> int:
         """Side of the patterns in pixels."""
-        return self.estimate.modes.shape[-1]
+        return self.scan.N
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels in metres; None: unknown."""
+        return self.scan.pixel.metres
 
     @property
     def nominal(self) -> np.ndarray:
         """Nominal positions ``(J, 2)`` on the object."""
         return self.patterns["nominal"] - self.origin
+
+    @property
+    def moves(self) -> np.ndarray:
+        """Corrections of the positions ``(J, 2)`` in object pixels."""
+        return self.estimate.positions - self.nominal
 
     @property
     def waiting(self) -> np.ndarray:
@@ -67,10 +95,106 @@ class LiveState:
         """Return those of some ``rows (n,)`` of the store that have no pattern here."""
         return rows[~np.isin(rows, self.patterns["row"])]
 
+    def filled(self, window: tuple[slice, slice] = EVERYTHING) -> np.ndarray:
+        """Return the object on a window, its unilluminated part as the mean of what is illuminated near it.
 
-def extend(
-    state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray, holdout: int = 20
+        Near: by a normal distribution of an eighth of a pattern, else of wider ones; 1 where nothing is.
+        """
+        image, illumination = self.estimate.object[window], self.illumination[window]
+        N, coarse = self.N, self.options.coarse_px
+        illuminated = illumination > self.options.dark * illumination.max(initial=0)
+        if illuminated.all() or not illuminated.any():
+            return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
+        some = slice(None, None, coarse), slice(None, None, coarse)
+        known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
+        mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
+        for width in (N / 2, N / 4, N / 8):
+            share, *parts = (
+                gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
+            )
+            near = share > 0.01
+            mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
+        rows, columns = (np.arange(side) // coarse for side in image.shape)
+        return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return amplitudes ``(n, N, N)`` of some rows of the store."""
+        return self.scan.detector.amplitudes(self.frames(rows))
+
+    def objective_of(self, amplitudes: np.ndarray, estimate: Estimate) -> Objective:
+        """Return that of patterns ``(n, N, N)``, in the places of an estimate."""
+        likelihood, count = self.objective.likelihood, len(amplitudes)
+        data = replace(
+            likelihood.data,
+            amplitudes=Patterns(amplitudes),
+            beam=Beam(likelihood.data.probe, estimate.positions.astype(np.float32)),
+            image=np.zeros(count, np.int32),
+            groups=np.arange(count, dtype=np.int32)[:, None],
+            region_size=self.N + 2,
+            object_size=max(estimate.object.shape),
+            exact=True,
+            tiles=False,
+            stated_tiling=None,
+        )
+        return replace(self.objective, likelihood=replace(likelihood, data=data))
+
+
+def begin(
+    raw: RawScan,
+    config: ScanRunConfig,
+    scratch: Path,
+    frames: Callable[[np.ndarray], np.ndarray],
+    options: LiveOptions,
 ) -> LiveState:
+    """Interpret the first patterns of a scan, and estimate the probe where none is known.
+
+    Args:
+        raw: the scan so far; its file is closed in the end.
+        config: of the run; its section ``data`` says which frames of the file have a position.
+        scratch: a folder for patterns in a nameless file.
+        frames, options: see :class:`LiveState`.
+
+    Returns:
+        The state of no patterns.
+
+    Raises:
+        ConfigError: a value cannot be determined; the message names the key to set.
+    """
+    with contextlib.closing(raw.patterns):
+        scan = interpret(raw, config.data)
+        _, data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    if scan.probe is None and isinstance(config.probe, OwnProbe):
+        guess = guess_probe(data)
+        data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
+        findings.append(guess.finding)
+    for finding in (*scan.findings, *findings):
+        log.info("%s", finding)
+    likelihood = replace(likelihood_of(data), compile_xla=config.xla.compile)
+    modes = Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes
+    dark = np.zeros((scan.N, scan.N), np.float32)
+    return LiveState(
+        estimate=Estimate(dark.astype(np.complex64), modes, np.zeros((0, 2)), np.zeros(0, np.float32), dark),
+        origin=np.zeros(2, np.int64),
+        illumination=dark,
+        patterns=np.zeros(0, PATTERN),
+        scan=scan,
+        matrix=_matrix(scan, config.data),
+        objective=Objective(likelihood, support=specified_support(config.probe, scan.N)),
+        refined=Refine(config.probe.learn is not False, config.solver.positions is not False),
+        frames=frames,
+        options=options,
+    )
+
+
+def _matrix(scan: ScanGeometry, config: DataConfig) -> np.ndarray:
+    """Return the linear map ``(2, 2)`` from positions of the source to object pixels."""
+    step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
+    corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    pixels, _ = in_object_pixels(corners, scan.raw, config, scan.pixel, scan.N * config.bin)
+    return ((pixels[1:] - pixels[0]) / step).T
+
+
+def extend(state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray) -> LiveState:
     """Return the state with patterns of more rows of the store.
 
     Those that lie farther than a window from all others are left out: the object would grow for nothing.
@@ -78,16 +202,15 @@ def extend(
     Args:
         rows, indices: ``(n,)``, of frames that are unknown so far.
         positions: ``(n, 2)`` in object pixels.
-        holdout: one pattern of so many is held out.
     """
+    holdout = state.options.holdout
     new = _connected(positions, state.patterns["nominal"], state.N)
     if not len(new):
         return state
     state, added = _enlarged(state, positions[new]), np.zeros(len(new), PATTERN)
     added["row"], added["nominal"] = rows[new], positions[new]
-    added["held_out"] = (indices[new] % holdout == holdout // 2) & (
-        len(rows) + len(state.patterns) >= holdout
-    )
+    enough = len(rows) + len(state.patterns) >= holdout
+    added["held_out"] = (indices[new] % holdout == holdout // 2) & enough
     places = np.concatenate([state.estimate.positions, positions[new] - state.origin])
     estimate = replace(state.estimate, positions=places, flux=np.ones(len(places), np.float32))
     return replace(state, estimate=estimate, patterns=np.concatenate([state.patterns, added]))
@@ -95,10 +218,8 @@ def extend(
 
 def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
     """Indices of the new positions ``(n, 2)`` that hang together with known ones, or with most of the new."""
-    if not len(new):
-        return np.zeros(0, np.int64)
     near = np.zeros(len(new), bool)
-    if not len(known):
+    if len(new) and not len(known):
         near[np.argmin(np.linalg.norm(new - np.median(new, axis=0), axis=1))] = True
     while not near.all():
         reached = cKDTree(np.concatenate([known, new[near]])).query(new)[0] <= reach
@@ -110,41 +231,17 @@ def _connected(new: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
 
 def _enlarged(state: LiveState, positions: np.ndarray) -> LiveState:
     """The state with room for windows at positions ``(n, 2)``, in steps of half a window."""
-    N, step = state.N, state.N // 2
+    N, old, origin = state.N, state.estimate, state.origin
     low, high = np.floor(positions.min(axis=0)).astype(int), np.ceil(positions.max(axis=0)).astype(int)
-    if not len(state.patterns):
+    if not len(state.patterns):  # nothing is there: the object begins with twice the margin
         origin, shape = low - 2 * MARGIN, tuple(high - low + N + 4 * MARGIN)
-        estimate = replace(state.estimate, object=np.zeros(shape, np.complex64))
+        estimate = replace(old, object=np.zeros(shape, np.complex64))
         return replace(state, estimate=estimate, origin=origin, illumination=np.zeros(shape, np.float32))
-    before = np.maximum(state.origin - (low - MARGIN), 0)
-    after = np.maximum(high + N + MARGIN - (state.origin + state.illumination.shape), 0)
-    before, after = -(-before // step) * step, -(-after // step) * step
-    if not (before.any() or after.any()):
+    ends = origin + state.illumination.shape
+    needed = np.maximum([origin - (low - MARGIN), high + N + MARGIN - ends], 0)
+    pads = (-(-needed // (N // 2)) * (N // 2)).T  # (rows, columns) × (before, after)
+    if not pads.any():
         return state
-    pads = list(zip(before.tolist(), after.tolist(), strict=True))
-    old = state.estimate
-    estimate = replace(old, object=np.pad(old.object, pads), positions=old.positions + before)
-    illumination = np.pad(state.illumination, pads)
-    return replace(state, estimate=estimate, illumination=illumination, origin=state.origin - before)
-
-
-def fill(image: np.ndarray, illumination: np.ndarray, N: int, options: LiveOptions) -> np.ndarray:
-    """Return an object ``(H, W)`` whose unilluminated part is the mean of what is illuminated near it.
-
-    Near: by a normal distribution of an eighth of a window, else of wider ones; 1 where nothing is.
-    """
-    coarse = options.coarse_px
-    illuminated = illumination > options.dark * illumination.max(initial=0)
-    if illuminated.all() or not illuminated.any():
-        return image.copy() if illuminated.any() else np.ones(image.shape, np.complex64)
-    some = slice(None, None, coarse), slice(None, None, coarse)
-    known, weight = np.where(illuminated, image, 0)[some], illuminated[some].astype(np.float32)
-    mean = np.full(known.shape, image[illuminated].mean(), np.complex64)
-    for width in (N / 2, N / 4, N / 8):
-        share, *parts = (
-            gaussian_filter(part, width / coarse, truncate=2) for part in (weight, known.real, known.imag)
-        )
-        near = share > 0.01
-        mean[near] = (parts[0][near] + 1j * parts[1][near]) / share[near]
-    rows, columns = (np.arange(side) // coarse for side in image.shape)
-    return np.where(illuminated, image, mean[np.ix_(rows, columns)]).astype(np.complex64)
+    image, illumination = np.pad(old.object, pads), np.pad(state.illumination, pads)
+    estimate = replace(old, object=image, positions=old.positions + pads[:, 0])
+    return replace(state, estimate=estimate, illumination=illumination, origin=origin - pads[:, 0])

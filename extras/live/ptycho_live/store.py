@@ -7,16 +7,19 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig, KeyMap
 from ptycho.files.file_array import gather
+from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.table import open_scan
 from ptycho_live import scan_file
-from ptycho_live.arrivals import FRAME, NO_POSITIONS, Description, Frame
+from ptycho_live.arrivals import FRAME, NO_POSITIONS, UNDESCRIBED, Description, Frame
 from ptycho_live.joining import ScanTable
 
 NAME = "scan.h5"
@@ -25,29 +28,28 @@ NAME = "scan.h5"
 class Store:
     """The file of a scan (:mod:`~ptycho_live.scan_file`); one thread writes, others may read meanwhile.
 
+    Args:
+        slack: bytes that are reserved beside the rows, for what HDF5 keeps of them.
+
     Attributes:
         table: the frames with their positions; the same value until something arrives.
-        description: the source's description of the scan; None: none yet.
-        ended: why the scan has ended; None: it has not.
-        shape, dtype: of a frame; None: there is none yet.
+        description: what the source has said of the scan, and why it has ended.
 
     Raises:
         ConfigError: the existing file cannot be continued.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / NAME
+    def __init__(self, folder: Path, slack: int = 2**20) -> None:
+        self.folder, self.path, self._slack = folder, folder / NAME, slack
         folder.mkdir(parents=True, exist_ok=True)
-        self._synced, self._syncing = 0.0, threading.Thread()
-        self.description: Description | None = None
-        self.ended: str | None = None
+        self._synced, self._syncing, self.description = 0.0, threading.Thread(), UNDESCRIBED
         if not self.path.is_file():
-            scan_file.create(self.path, None, None)
+            scan_file.create(self.path)
         try:
             self._open()
             self.table = ScanTable().extended(self._file["frames"][:], self._file["received"][:])
             if len(self._file["description"]):
-                self.description, self.ended = _described(self._file["description"][:].tobytes())
+                self.description = _description(self._file["description"][:].tobytes())
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise ConfigError(f"{self.path}: is damaged ({error}); choose another folder") from error
         self._indices = set(self.table.frames["index"].tolist())
@@ -80,7 +82,7 @@ class Store:
         self,
         frames: Sequence[Frame],
         positions: np.ndarray = NO_POSITIONS,
-        description: Description | None = None,
+        description: Description = UNDESCRIBED,
     ) -> Counter[str]:
         """Keep frames, positions and the source's description; return the faults and their numbers.
 
@@ -88,8 +90,8 @@ class Store:
             OSError: the disk is full, or gone; the same call may be repeated.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
-        if description is not None and description is not self.description:
-            self._describe(description, self.ended)
+        if description not in (UNDESCRIBED, self.description):
+            self._describe(description)
         faults, new = Counter[str](), dict[int, Frame]()
         for frame in frames:
             if fault := self._fault(frame) or ("repeated" if frame.number in new else None):
@@ -98,7 +100,7 @@ class Store:
                 new[frame.number] = frame
         rows = np.array([(frame.number, frame.time) for frame in new.values()], FRAME)
         if new:  # the numbers first: a row of the table stands for a frame that is whole
-            data = np.stack([frame.data for frame in new.values()]).astype(self.dtype, copy=False)
+            data = np.stack([frame.data for frame in new.values()]).astype(self._dtype, copy=False)
             scan_file.append(self._file["patterns"], data, self.counts[0])
             scan_file.append(self._file["frames"], rows, self.counts[0])
         places = self._new_positions(positions, faults)
@@ -114,61 +116,89 @@ class Store:
 
     def end(self, reason: str) -> None:
         """Note that nothing more will come."""
-        self._describe(self.description or Description(), reason)
+        self._describe(replace(self.description, ended=reason))
         _sync(self.path)
 
-    def complete(self, values: Mapping[str, Any], unit: str) -> None:
-        """Write what makes the file a scan: of :data:`~ptycho_live.scan_file.LATER`, what is known.
+    def as_scan(
+        self, config: DataConfig, moves: np.ndarray | float = 0.0, probe: np.ndarray | None = None
+    ) -> DataConfig:
+        """Make the file a scan like any other; return the section ``data`` that it is read with.
 
         Args:
-            unit: of the positions.
+            config: the section ``data`` of the live run, without what its source has settled.
+            moves: ``(J, 2)``, of the positions of the frames that have one, in their unit.
+            probe: modes ``(K, N, N)`` on the object's pixels; None: that of the source, if it has one.
+
+        Raises:
+            ConfigError: the unit of the positions is not known.
+            OSError: the disk is full, or gone.
         """
-        for name, value in values.items():
-            value = np.atleast_1d(value)
+        table, said, stated = self.table, self.description, config.stated_quantities()
+        unit, zero = config.unit or said.unit, config.zero_frequency or said.zero_frequency
+        if unit is None:
+            raise ConfigError("the source does not say the unit of the positions; set data.unit=")
+        positions = table.frames["position"].copy()
+        positions[table.rows] += moves
+        pitch = {name: 2 * (value,) for name, value in stated.items() if name == "detector_pixel_m"}
+        values = vars(said) | stated | pitch | {"positions": positions}
+        values |= {} if probe is None else {"probe": probe}
+        known = {name: np.atleast_1d(values[name]) for name in scan_file.LATER if values[name] is not None}
+        self._reserve(sum(value.nbytes for value in known.values()))
+        for name, value in known.items():
             self._file[name].resize(value.shape)
             self._file[name][...] = value
         self._file["positions"].attrs.modify("units", np.array(unit.encode(), "S8"))
         self._file.flush()
+        named = known.keys() - stated.keys()  # these take precedence over the file's values
+        lacking = np.setdiff1d(np.arange(len(positions)), table.rows).tolist()
+        return replace(
+            config,
+            file=(str(self.path),),
+            keys=KeyMap(patterns="patterns", **{name: name for name in named}),
+            drop=tuple(sorted({*config.drop, *lacking})),
+            unit=unit,  # type: ignore[arg-type]  # checked when it is read
+            domain=config.domain or said.domain,  # type: ignore[arg-type]
+            zero_frequency=f"{zero[0]:g},{zero[1]:g}" if isinstance(zero, tuple) else zero,
+        )
+
+    def open_scan(self, section: DataConfig) -> RawScan:
+        """Return the file as a scan, of the section ``data`` that :meth:`as_scan` has returned."""
+        stated = section.stated_quantities()
+        options = ReadOptions(keys=section.keys.stated(), unit=section.unit, stated=stated, growing=True)
+        return replace(open_scan(self.path, options), probe_pixel_m=self.description.probe_pixel_m)
 
     def _open(self) -> None:
         self._file = scan_file.open_to_append(self.path)
         patterns = self._file.get("patterns")
-        self.shape: tuple[int, int] | None = None if patterns is None else patterns.shape[1:]
-        self.dtype: np.dtype | None = None if patterns is None else patterns.dtype
+        self._shape: tuple[int, int] | None = None if patterns is None else patterns.shape[1:]
+        self._dtype = np.dtype(np.uint8) if patterns is None else patterns.dtype
 
     def _begin(self, shape: tuple[int, int], dtype: np.dtype) -> None:
         """Have a file with room for frames; only positions were in it before."""
         self._file.close()
-        begun = self.path.with_name("begun.h5")
-        scan_file.create(begun, shape, np.dtype(dtype).newbyteorder("<"))
-        with scan_file.open_to_append(begun) as file:
-            scan_file.append(file["received"], self.table.received, 0)
-        begun.replace(self.path)
+        frames = np.zeros((0, *shape), dtype.newbyteorder("<"))
+        scan_file.create(self.path, frames, self.table.received)
         self._open()
-        self._describe(self.description or Description(), self.ended)
+        self._describe(self.description)
 
-    def _describe(self, description: Description, ended: str | None) -> None:
-        """Keep the source's description, and why the scan has ended."""
-        self.description, self.ended, content = description, ended, io.BytesIO()
-        values = vars(description) | {
-            "ended": ended,
-            "dtype": None if description.dtype is None else description.dtype.str,
-        }
-        np.savez(content, **{name: value for name, value in values.items() if value is not None})
+    def _describe(self, description: Description) -> None:
+        """Keep what the source has said, and why the scan has ended."""
+        self.description, content = description, io.BytesIO()
+        np.savez(content, **{name: value for name, value in vars(description).items() if value is not None})
         scan_file.append(self._file["description"], np.frombuffer(content.getvalue(), np.uint8), 0)
 
     def _fault(self, frame: Frame) -> str | None:
         """Why a frame is not kept."""
-        data, description = frame.data, self.description or Description()
+        data, said = frame.data, self.description
         if frame.number < 0 or data.dtype.kind not in "fiu" or data.ndim != 2:
             return "wrong shape" if data.ndim != 2 else "wrong dtype"
-        if self.shape is None:
-            self._begin(description.shape or data.shape, description.dtype or data.dtype)
+        if self._shape is None:
+            self._begin(said.shape or data.shape, np.dtype(said.dtype or data.dtype))
         if self.has(frame.number):
             return "repeated"
-        if data.shape != self.shape:
+        if data.shape != self._shape:
             return "wrong shape"
-        return None if np.can_cast(data.dtype, self.dtype) else "wrong dtype"  # type: ignore[arg-type]
+        return None if np.can_cast(data.dtype, self._dtype) else "wrong dtype"
 
     def _new_positions(self, positions: np.ndarray, faults: Counter[str]) -> np.ndarray:
         """Those that are finite and of no index that was there before."""
@@ -180,15 +210,12 @@ class Store:
         first[np.unique(indices, return_index=True)[1]] = True
         return positions[(indices < 0) | (first & ~np.isin(indices, self.table.received["index"]))]
 
-    def _reserve(self, size: int, slack: int = 2**20) -> None:
-        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot continue after it.
-
-        ``slack``: bytes beside the rows, for what HDF5 keeps of them.
-        """
-        end = self._file.id.get_filesize() + size + slack
+    def _reserve(self, size: int) -> None:
+        """Reserve room for so many bytes, or raise the error of a full disk: HDF5 cannot go on after it."""
+        end = self._file.id.get_filesize() + size + self._slack
         if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
             with self.path.open("rb+") as file:
-                os.posix_fallocate(file.fileno(), 0, end + 4 * slack)
+                os.posix_fallocate(file.fileno(), 0, end + 4 * self._slack)
 
 
 def _sync(path: Path) -> None:
@@ -197,13 +224,9 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _described(content: bytes) -> tuple[Description | None, str | None]:
-    """Return the source's description, and why the scan has ended."""
+def _description(content: bytes) -> Description:
+    """Return what :meth:`Store._describe` has kept: numbers and texts, pairs, and images."""
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        values: dict[str, Any] = {name: stored[name] for name in stored.files}
-    for name in values.keys() - {"probe", "good", "dark", "flat"}:
-        values[name] = tuple(values[name].tolist()) if values[name].ndim else values[name].item()
-    ended = values.pop("ended", None)
-    if "dtype" in values:
-        values["dtype"] = np.dtype(values["dtype"])
-    return Description(**values) if values else None, ended
+        values = {name: stored[name] for name in stored.files}
+    pairs = {name: tuple(value.tolist()) for name, value in values.items() if value.ndim == 1}
+    return Description(**values | pairs | {n: value.item() for n, value in values.items() if not value.ndim})

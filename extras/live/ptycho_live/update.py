@@ -15,18 +15,26 @@ its change is multiplied by the fraction of the patterns that this update fits.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.blocks import Block, block_of, cut
-from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.prior import Anchor
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.windows import add_windows_to
-from ptycho_live.context import LiveContext
-from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState, fill
+from ptycho_live.state import LiveState
+
+
+class Part(NamedTuple):
+    """Some patterns of a scan on the part of the object that they illuminate."""
+
+    block: Block
+    objective: Objective
+    start: Estimate  # the object filled where it is not illuminated
 
 
 def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
@@ -47,53 +55,59 @@ def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
     return np.sort(np.concatenate([new, near]))
 
 
-def steps_of(state: LiveState, budget: float, options: LiveOptions) -> int:
+def steps_of(state: LiveState, budget: float) -> int:
     """Return the steps of a cycle: fewer where more new patterns wait than its budget can take."""
+    options = state.options
     return options.steps if options.steps * len(state.waiting) <= budget else options.hurried_steps
 
 
-def improve(state: LiveState, context: LiveContext, budget: float, sweep: bool = False) -> LiveState:
+def improve(state: LiveState, budget: float, sweep: bool = False) -> LiveState:
     """Return the state after one cycle.
 
     Args:
         budget: about so many pattern-steps: patterns times steps of the solver.
         sweep: of patterns that were used before, though there may be new ones.
     """
-    options = context.options
+    options = state.options
     if state.patterns["held_out"].all():
         return state
-    steps = steps_of(state, budget, options)
-    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // context.N**2))
-    chosen = choose(state, most, sweep)
-    amplitudes = context.read(state.patterns["row"][chosen])
-    patterns = state.patterns.copy()
+    steps = steps_of(state, budget)
+    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // state.N**2))
+    chosen, patterns = choose(state, most, sweep), state.patterns.copy()
     patterns["visits"][chosen] += 1
     state = replace(state, patterns=patterns)
+    part = subproblem(state, chosen, options.regulariser)
+    return state if part is None else _fit(state, part, steps)
+
+
+def subproblem(state: LiveState, chosen: np.ndarray, prior: Prior = NO_PRIOR) -> Part | None:
+    """Return the fit of patterns ``(n,)``, without those that are not finite; None: none is left."""
+    amplitudes = state.read(state.patterns["row"][chosen])
     sound = np.isfinite(amplitudes).all(axis=(1, 2))
     if not sound.any():
-        return state
-    return _fit(state, context, chosen[sound], amplitudes[sound], steps)
+        return None
+    block = block_of(state.estimate, chosen[sound])
+    start = replace(cut(state.estimate, block), object=state.filled(block.window))
+    objective = state.objective_of(amplitudes[sound], start)
+    return Part(block, replace(objective, prior=prior), start)
 
 
-def _fit(
-    state: LiveState, context: LiveContext, chosen: np.ndarray, amplitudes: np.ndarray, steps: int
-) -> LiveState:
-    """Fit patterns, on the part of the object that they illuminate."""
-    options, visits = context.options, state.patterns["visits"][chosen]
-    block = block_of(state.estimate, chosen)
-    start = cut(state.estimate, block)
-    illumination = state.illumination[block.window]
-    start = replace(start, object=fill(start.object, illumination, context.N, context.options))
-    likelihood = context.likelihood_of(amplitudes, start)
-    others = np.maximum(illumination - _illumination_of(state, block, visits > 1), 0)
-    anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
-    objective = Objective(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
-    if not state.illumination.any():
+def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
+    """Fit patterns while the others, by an anchor, hold the object where they illuminate it."""
+    (block, objective, start), options = part, state.options
+    visits, illumination = state.patterns["visits"][block.patterns], state.illumination.copy()
+    others = np.maximum(illumination[block.window] - _illumination_of(state, block, visits > 1), 0)
+    anchor = Anchor(start.object, np.float32(2 / objective.likelihood.photon**2) * others)
+    objective = replace(objective, anchor=anchor)
+    if not illumination.any():
         first, steps = options.first_steps
         start = fit(objective, start, OBJECT_ALONE, first, 0.0).estimate
     settled = bool(visits.min() > options.visits)
-    refined = replace(context.refined, positions=context.refined.positions and settled)
-    return _taken(state, fit(objective, start, refined, steps, 0.0).estimate, block, options)
+    refined = replace(state.refined, positions=state.refined.positions and settled)
+    fitted = fit(objective, start, refined, steps, 0.0).estimate
+    illumination[block.window] += _illumination_of(state, block, visits == 1)
+    share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
+    return replace(put_back(state, block, fitted, share), illumination=illumination)
 
 
 def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
@@ -105,47 +119,35 @@ def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.
     return illumination
 
 
-def _taken(state: LiveState, fitted: Estimate, block: Block, options: LiveOptions) -> LiveState:
-    """The state with what a fit of a block's patterns has found."""
-    old, illumination = state.estimate, state.illumination.copy()
+def put_back(state: LiveState, block: Block, fitted: Estimate, share: float = 1.0) -> LiveState:
+    """Return the state with object and positions of a block's fit, and a ``share`` of its modes' change."""
+    old = state.estimate
     image, positions = old.object.copy(), old.positions.copy()
-    illumination[block.window] += _illumination_of(
-        state, block, state.patterns["visits"][block.patterns] == 1
-    )
     image[block.window] = fitted.object
     positions[block.patterns] = fitted.positions + np.array(block.corner)
-    share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     modes = (old.modes + np.float32(share) * (fitted.modes - old.modes)).astype(np.complex64)
-    estimate = replace(old, object=image, positions=positions, modes=modes)
-    return replace(state, estimate=estimate, illumination=illumination)
+    return replace(state, estimate=replace(old, object=image, positions=positions, modes=modes))
 
 
-def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> np.ndarray:
-    """Return the indices ``(n,)`` of held-out patterns among fitted ones; n ≤ ``most``, None: all."""
+def held_out(state: LiveState, most: int | None = None) -> Part | None:
+    """Return held-out patterns among fitted ones, at most so many; None: there are none."""
     chosen = np.flatnonzero(state.patterns["held_out"])
-    if not len(chosen) or not state.illumination.any():
-        return chosen[:0]
-    illumination, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
+    illumination = state.illumination
+    if not len(chosen) or not illumination.any():
+        return None
+    centres = np.round(state.nominal[chosen]).astype(int) + state.N // 2
     typical = np.median(illumination[illumination > 0.1 * illumination.max()])
     chosen = chosen[illumination[centres[:, 0], centres[:, 1]] > 0.5 * typical]
     chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
-    if not len(chosen):
-        return chosen
-    return chosen[np.isfinite(context.read(state.patterns["row"][chosen])).all(axis=(1, 2))]
+    return subproblem(state, chosen) if len(chosen) else None
 
 
-def score(state: LiveState, context: LiveContext) -> float | None:
-    """Return the deviance per pixel of held-out patterns at their nominal positions; None: too few."""
-    chosen = held_out(state, context, context.options.most_held_out)
-    if not len(chosen):
+def score(state: LiveState, refined: Refine = OBJECT_ALONE) -> float | None:
+    """Return the deviance per pixel of held-out patterns; None: there are too few.
+
+    ``refined``: of their positions, too, those are found where the others' are.
+    """
+    part = held_out(state, state.options.most_held_out)
+    if part is None:
         return None
-    there = at(state, context, chosen, state.nominal)
-    likelihood = context.likelihood_of(context.read(state.patterns["row"][chosen]), there)
-    return float(np.mean(likelihood.evaluate(there).deviance)) / likelihood.pixels
-
-
-def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> Estimate:
-    """Return the estimate of some patterns, in their places among ``positions (J, 2)``, the object filled."""
-    old = state.estimate
-    image = fill(old.object, state.illumination, context.N, context.options)
-    return replace(old, object=image, positions=positions[chosen], flux=old.flux[chosen])
+    return float(HoldOut(part.objective.likelihood).score(part.start, refined).mean())

@@ -12,14 +12,21 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho_live import messages
 from ptycho_live.arrivals import Description, Frame, make_positions
-from ptycho_live.sources import SourceOptions, open_source
+from ptycho_live.sources import open_source
 from ptycho_live.sources.growing_folder import GrowingFolder
 
 DATA = np.random.default_rng(0).poisson(9, (6, 16, 18)).astype(np.uint16)
 
 
-def how(folder, **changes):
-    return SourceOptions(DataConfig(file=("-",)), folder, lambda number: False, **changes)
+DATA_SECTION = DataConfig(file=("-",))
+
+
+def has(number):
+    return False
+
+
+def open_one(watch, **changes):
+    return open_source(watch, DATA_SECTION, has, **changes)
 
 
 def rows_of(came):
@@ -34,7 +41,7 @@ def folder(tmp_path):
 
 
 def test_files_are_taken_by_the_number_in_their_name_when_they_are_whole(tmp_path, folder):
-    source = open_source(f"{folder}/", how(tmp_path))
+    source = open_one(f"{folder}/")
     tifffile.imwrite(folder / "run7_0010.tif", DATA[0])
     np.save(folder / "run7_2.npy", DATA[1])
     whole = (folder / "run7_0010.tif").read_bytes()
@@ -51,7 +58,7 @@ def test_files_are_taken_by_the_number_in_their_name_when_they_are_whole(tmp_pat
 
 
 def test_a_file_that_stays_cut_short_is_given_up(tmp_path, folder):
-    source = GrowingFolder(folder, how(tmp_path), patience_s=0.0)
+    source = GrowingFolder(folder, DATA_SECTION, has, patience_s=0.0)
     (folder / "f_1.tif").write_bytes(b"II*\0 no more")
     (folder / "END").touch()
     assert not source.poll().ended
@@ -60,7 +67,7 @@ def test_a_file_that_stays_cut_short_is_given_up(tmp_path, folder):
 
 
 def test_a_table_of_positions_that_grows(tmp_path, folder):
-    source = open_source(f"{folder}/", how(tmp_path))
+    source = open_one(f"{folder}/")
     table = folder / "positions.csv"
     table.write_text("frame,x_um,y_um\n4,1.5,2.5\n0,3,")
     assert rows_of(source.poll()) == [(4, 2.5, 1.5)]
@@ -74,7 +81,7 @@ def test_a_table_of_positions_that_grows(tmp_path, folder):
 @pytest.mark.parametrize("watch", ["tcp://127.0.0.1:1", "zmq://nowhere", "zmq://127.0.0.1:99999", "zmq://:5"])
 def test_what_cannot_be_watched(tmp_path, watch):
     with pytest.raises(ConfigError, match="must be"):
-        open_source(watch, how(tmp_path))
+        open_one(watch)
 
 
 zmq = pytest.importorskip("zmq")
@@ -89,7 +96,7 @@ def free_port():
 @pytest.fixture
 def wire(tmp_path):
     port, context = free_port(), zmq.Context()
-    source = open_source(f"zmq://127.0.0.1:{port}", how(tmp_path, largest=10_000))
+    source = open_one(f"zmq://127.0.0.1:{port}", largest=10_000)
     sender = context.socket(zmq.PUSH)
     sender.connect(f"tcp://127.0.0.1:{port}")
     yield source, sender.send_multipart, port
@@ -111,7 +118,7 @@ def gather(source, count, seconds=60.0):
 
 def test_messages_between_garbage_arrive(wire):
     source, send, _ = wire
-    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype=np.dtype("u2"), expected=6)))
+    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype="uint16", expected=6)))
     send(messages.message("mask", np.zeros((16, 18), np.uint8)))
     send([b"\x00garbage"])
     send([b"a", b"b", b"c"])
@@ -154,10 +161,10 @@ def test_with_keys_only_one_other_may_send(tmp_path):
         path.write_text(
             json.dumps({"public": own[0].decode(), "secret": own[1].decode(), "theirs": other[0].decode()})
         )
-        return path
+        return str(path)
 
     port, context = free_port(), zmq.Context()
-    source = open_source(f"zmq://127.0.0.1:{port}", how(tmp_path, keys=keys("live", ours, theirs)))
+    source = open_one(f"zmq://127.0.0.1:{port}", keys=keys("live", ours, theirs))
     ends = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_DISCONNECTED
     outcomes = []
     for number, (public, secret) in enumerate([stranger, theirs]):
@@ -175,4 +182,4 @@ def test_with_keys_only_one_other_may_send(tmp_path):
     context.destroy(linger=0)
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"curve_keys=.*must be JSON"):
-        open_source(f"zmq://127.0.0.1:{free_port()}", how(tmp_path, keys=tmp_path / "bad.json"))
+        open_one(f"zmq://127.0.0.1:{free_port()}", keys=str(tmp_path / "bad.json"))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho_live.scan_file import WRITING, mark
-from ptycho_live.sources import SourceOptions
+from ptycho.readers.hdf5 import WRITING, mark_of
 from ptycho_live.sources.growing_hdf5 import GrowingHdf5
 
 FRAMES = np.random.default_rng(0).poisson(9, (12, 16, 18)).astype(np.uint16)
@@ -81,8 +80,7 @@ def detector(tmp_path):
 
 
 def open_source(tmp_path, has=lambda number: False, **data):
-    config = DataConfig(file=("-",), **data)
-    return GrowingHdf5(tmp_path / "scan.h5", SourceOptions(config, tmp_path, has), pause_s=0.0)
+    return GrowingHdf5(tmp_path / "scan.h5", DataConfig(file=("-",), **data), has, pause_s=0.0)
 
 
 def gather(source):
@@ -104,11 +102,11 @@ def test_frames_and_positions_come_in_their_own_time_and_keep_their_numbers(tmp_
     np.testing.assert_array_equal(frames[2], FRAMES[2])
     detector.do("place", 0, 3, 2)  # 1 is late
     frames, places, ended = gather(source)
-    assert (frames, sorted(places), ended) == ({}, [0, 2, 3], False)
+    assert (frames, sorted(places), ended) == ({}, [0, 2], False)  # 3 comes with its frame
     detector.do("frame", 3, 4, 7)
     detector.do("place", 1)
     frames, more, ended = gather(source)
-    assert (sorted(frames), sorted(more), ended) == ([3, 4, 7], [1], False)  # 5 and 6 are gaps, not zeros
+    assert (sorted(frames), sorted(more), ended) == ([3, 4, 7], [1, 3], False)  # 5 and 6 are gaps, not zeros
     for number, place in (places | more).items():
         np.testing.assert_allclose(place, XY[number], atol=1e-15)
     detector.do("frame", 5)
@@ -116,7 +114,7 @@ def test_frames_and_positions_come_in_their_own_time_and_keep_their_numbers(tmp_
     frames, _, ended = gather(source)
     assert (sorted(frames), ended) == ([5], True)
     description = source.description
-    assert (description.unit, description.shape, description.distance_m) == ("m", (16, 18), 0.3)
+    assert (description.unit, description.distance_m) == ("m", 0.3)
     assert description.detector_pixel_m == (75e-6, 55e-6)
     np.testing.assert_allclose(description.energy_eV, 8000)
     source.close()
@@ -129,7 +127,7 @@ def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path,
     source = open_source(tmp_path)
     frames, places, ended = gather(source)
     assert (sorted(frames), sorted(places), ended) == ([0, 1], [0, 1], False)
-    assert mark(tmp_path / "scan.h5") == WRITING
+    assert mark_of(tmp_path / "scan.h5") == WRITING
     source.close()
 
 
@@ -169,3 +167,14 @@ def test_what_no_reader_understands_is_said(tmp_path):
     source = open_source(tmp_path)
     _, places, _ = gather(source)
     assert not places and "scan.h5" in str(source.problem) and "data.keys" in source.problem
+
+
+def test_one_column_of_the_positions_may_be_ahead_of_the_other(tmp_path):
+    with h5py.File(tmp_path / "scan.h5", "w", libver="latest") as file:
+        file.create_dataset("data", data=FRAMES[:6], maxshape=(None, 16, 18))
+        file.create_dataset("y", data=1e6 * XY[:5, 0], maxshape=(None,))
+        file.create_dataset("x", data=1e6 * XY[:3, 1], maxshape=(None,))
+    keys = KeyMap(patterns="data", positions_row="y", positions_col="x")
+    _, places, _ = gather(open_source(tmp_path, keys=keys, unit="um"))
+    assert sorted(places) == [0, 1, 2]
+    np.testing.assert_allclose(places[2], 1e6 * XY[2])

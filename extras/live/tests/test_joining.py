@@ -18,8 +18,8 @@ NOTHING = frames([]), make_positions([], [], [])
 
 def joined(table):
     there = table.frames[table.rows]
-    assert len(there) == np.isfinite(table.frames["row"]).sum()
-    return {int(one["index"]): (one["row"], one["col"]) for one in there}
+    assert len(there) == np.isfinite(table.frames["position"][:, 0]).sum()
+    return {int(one["index"]): tuple(one["position"].tolist()) for one in there}
 
 
 def test_by_index_in_whatever_order_they_came():

@@ -15,15 +15,11 @@ from ptycho_live.messages import SIZES, BadMessage
 DATA = np.random.default_rng(3).poisson(3, (33, 47)).astype(np.uint16)
 
 
-def read(parts):
-    return messages.read_header(parts[0]), parts[1] if len(parts) == 2 else b""
-
-
 @pytest.mark.parametrize("encoding", ["raw", "bslz4"])
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", ">u2", "float32", "int16"])
 def test_a_frame_is_read_back(encoding, dtype):
     data = DATA.astype(dtype)
-    found = messages.read_frame(*read(messages.frame_message(Frame(7, data, 1.5), encoding)))
+    found = messages.read(messages.frame_message(Frame(7, data, 1.5), encoding))
     assert (found.number, found.time) == (7, 1.5)
     np.testing.assert_array_equal(found.data, data)
 
@@ -40,23 +36,23 @@ def test_packed_frames_are_what_hdf5_stores_in_a_chunk(tmp_path):
 
 def test_positions_are_read_back():
     for some in (make_positions([3, 4], [1.5, 0.0], [-2.0, 1e-6]), make_positions(BY_TIME, 1.0, 2.0, 3.0)):
-        found = messages.read_positions(read(messages.positions_message(some))[0])
+        found = messages.read(messages.positions_message(some))
         assert [str(one) for one in found] == [str(one) for one in some]
-    assert messages.read_positions({"index": 2, "row": 1, "col": 0}).tolist()[0][2:] == (1.0, 0.0)
+    one = messages.read(messages.message("positions", index=2, row=1, col=0))
+    assert one.tolist()[0][2:] == (1.0, 0.0)
 
 
 def test_start_mask_and_probe_are_read_back():
     description = Description(
-        "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype=np.dtype("uint32"), expected=9
+        "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype="uint32", expected=9
     )
-    found = messages.read_start(read(messages.start_message(description))[0])
-    assert vars(found) == vars(description)
+    found = messages.read(messages.start_message(description))
+    assert vars(Description(**found)) == vars(description)
     good = np.eye(5, 4, dtype=bool)
-    np.testing.assert_array_equal(
-        messages.read_mask(*read(messages.message("mask", (~good).astype(np.uint8)))), good
-    )
+    found = messages.read(messages.message("mask", (~good).astype(np.uint8)))
+    np.testing.assert_array_equal(found["good"], good)
     probe = np.full((1, 3, 3), 1 + 2j, np.complex64)
-    np.testing.assert_array_equal(messages.read_probe(*read(messages.message("probe", probe))), probe)
+    np.testing.assert_array_equal(messages.read(messages.message("probe", probe))["probe"], probe)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +60,12 @@ def test_start_mask_and_probe_are_read_back():
 )
 def test_no_header(header):
     with pytest.raises(BadMessage, match="header"):
-        messages.read_header(header)
+        messages.read([header])
 
 
-def frame_header(**changes):
-    return json.loads(messages.frame_message(Frame(1, DATA))[0]) | changes
+def changed(**changes):
+    header, content = messages.frame_message(Frame(1, DATA))
+    return [json.dumps(json.loads(header) | changes).encode(), content]
 
 
 @pytest.mark.parametrize(
@@ -80,13 +77,13 @@ def frame_header(**changes):
         ({"dtype": "object"}, "dtype"),
         ({"index": -1}, "index"),
         ({"index": True}, "index"),
-        ({"time": 10**400}, "time"),
+        ({"time": "now"}, "time"),
         ({"encoding": "pickle"}, "encoding"),
     ],
 )
 def test_a_frame_whose_header_is_wrong(changes, match):
     with pytest.raises(BadMessage, match=match):
-        messages.read_frame(frame_header(**changes), DATA.tobytes())
+        messages.read(changed(**changes))
 
 
 def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
@@ -94,7 +91,7 @@ def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
     code = (
         "import sys; from ptycho_live.messages import BadMessage, unpacked\n"
         "for line in sys.stdin:\n"
-        "    try: unpacked(bytes.fromhex(line), (33, 47), __import__('numpy').dtype('<u2'))\n"
+        "    try: unpacked(bytes.fromhex(line), (33, 47), 'uint16')\n"
         "    except BadMessage: print('refused')\n"
     )
     packed = messages.packed(DATA)
@@ -124,4 +121,4 @@ def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
 )
 def test_positions_that_do_not_fit(header):
     with pytest.raises(BadMessage):
-        messages.read_positions(header)
+        messages.read(messages.message("positions", **header))

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partialmethod
 
 import h5py
 import numpy as np
@@ -13,8 +12,9 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
 from ptycho_live.arrivals import BY_TIME, Frame, make_positions
-from ptycho_live.scan_file import CLOSED, WRITING, mark
 from ptycho_live.store import NAME, Store
 
 H, W = 5, 7
@@ -29,8 +29,8 @@ def places(numbers):
     return make_positions(numbers, numbers + 0.5, -numbers)
 
 
-def filled(folder, count=4):
-    store = Store(folder)
+def filled(folder, count=4, **changes):
+    store = Store(folder, **changes)
     store.add([frame(k) for k in range(count)], places(range(count)))
     return store
 
@@ -40,7 +40,7 @@ def check(store, numbers):
     np.testing.assert_array_equal(frames["index"], numbers)
     np.testing.assert_allclose(frames["time"], np.array(numbers) / 10)
     np.testing.assert_array_equal(
-        store.table.positions(store.table.rows), np.array([[k + 0.5, -k] for k in numbers])
+        frames["position"][store.table.rows], np.array([[k + 0.5, -k] for k in numbers])
     )
     np.testing.assert_array_equal(store.read(np.arange(len(numbers))), [frame(k).data for k in numbers])
 
@@ -82,14 +82,14 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_put_in(tmp_path, sec
             np.testing.assert_array_equal(file["patterns"][row], frame(file["frames"]["index"][row]).data)
         os.kill(process.pid, signal.SIGKILL)
         description = int((["3", *process.stdout.read().split()])[-1])
-    assert mark(tmp_path / NAME) == WRITING
+    assert mark_of(tmp_path / NAME) == WRITING
     store = Store(tmp_path)
     count = store.counts[0]
     assert description <= count <= description + 3 and store.counts[1] in (count, count - 3)
     assert (store.description.unit, store.description.distance_m) == ("um", 0.3)
     store.add([frame(count)], places([k for k in range(count + 1)]))
     store.close()
-    assert mark(tmp_path / NAME) == CLOSED
+    assert mark_of(tmp_path / NAME) == CLOSED
     check(Store(tmp_path), range(count + 1))
 
 
@@ -122,14 +122,13 @@ def test_what_does_not_fit_is_counted_and_skipped(tmp_path):
 
 
 def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
-    store = filled(tmp_path, 2)
+    store = filled(tmp_path, 2, slack=0)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", full)
-        patch.setattr(Store, "_reserve", partialmethod(Store._reserve, slack=2**30))
         with pytest.raises(OSError, match="No space left"):
             store.add([frame(2)], places([2]))
     assert store.add([frame(2)], places([2])) == {}
@@ -141,3 +140,18 @@ def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / NAME).write_bytes(b"{")
     with pytest.raises(ConfigError, match=r"scan\.h5: is damaged"):
         Store(tmp_path)
+
+
+def test_readers_of_scans_open_the_file_while_it_grows(tmp_path):
+    store = filled(tmp_path, 3)
+    store.add([frame(3)])  # without a position
+    section = store.as_scan(DataConfig(file=("-",), unit="um"))
+    store.add([frame(4)], places([4]))
+    raw = store.open_scan(section)
+    assert raw.patterns.shape == (4, H, W)  # what has come since belongs to the next look
+    np.testing.assert_array_equal(raw.patterns.read(slice(0, 4))[3], frame(3).data)
+    np.testing.assert_array_equal(raw.positions[:3], [[k + 0.5, -k] for k in range(3)])
+    assert np.isnan(raw.positions[3]).all() and section.drop == (3,) and raw.unit == "um"
+    raw.patterns.close()
+    store.close()
+    assert mark_of(tmp_path / NAME) == CLOSED

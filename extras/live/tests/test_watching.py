@@ -1,6 +1,7 @@
 """From a live source to the image: the collector, the loop, the page, and a resumed run."""
 
 import json
+import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -21,7 +22,6 @@ from ptycho_live.options import LiveOptions
 from ptycho_live.page import NAMES
 from ptycho_live.run import LiveRun
 from ptycho_live.store import Store
-from ptycho_live.stored_scan import complete_scan, raw_scan
 
 N, COUNT = 32, 90
 
@@ -112,8 +112,8 @@ def test_what_came_is_a_scan_that_readers_read(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Played(scan[2], [*batches(scan), Arrivals((Frame(200, scan[0][0]),))]), store)
     until(lambda: collector.ended)
-    raw, probe, moved = raw_scan(store, CONFIG.data), 2 * scan[2].probe, scan[1] + 0.25
-    section = complete_scan(store, raw, moved, probe, CONFIG.data)
+    probe, moved = 2 * scan[2].probe, scan[1] + 0.25
+    section = store.as_scan(CONFIG.data, np.full((COUNT, 2), 0.25), probe)
     store.close()
     assert section.drop == (COUNT,)  # the frame without a position
     again = interpret(open_raw(section), section)
@@ -151,15 +151,14 @@ def test_an_end_that_never_comes(tmp_path, scan, frames, match):
 
 
 def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatch):
-    reserve, full = Store._reserve, [True]
+    allocate, full, store = os.posix_fallocate, [True], Store(tmp_path, slack=0)
 
-    def reserved(self, size):
-        if full and self.counts[0]:
+    def allocated(*place):
+        if full and store.counts[0]:
             raise OSError(28, "No space left on device")
-        reserve(self, size)
+        allocate(*place)
 
-    monkeypatch.setattr(Store, "_reserve", reserved)
-    store = Store(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", allocated)
     collector = collect(Played(scan[2], batches(scan)), store, retry_s=0.01)
     until(lambda: collector.trouble)
     assert "until there is room" in collector.trouble
@@ -168,7 +167,7 @@ def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatc
     assert collector.trouble is None and collector.faults["disk full"] > 0
     assert collector.faults["repeated"] == 1  # the one that was sent twice
     np.testing.assert_array_equal(np.sort(store.table.frames["index"]), np.arange(COUNT))
-    assert np.isfinite(store.table.frames["row"]).all()
+    assert np.isfinite(store.table.frames["position"]).all()
 
 
 def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):

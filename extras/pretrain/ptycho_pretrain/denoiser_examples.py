@@ -25,26 +25,14 @@ STRENGTHS = (0.0, 3.0, 10.0, 30.0)  # λ of the prior that keeps edges
 PULLS = (1.0, 16.0)  # κ of a learned prior, by its logarithm
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedScan:
-    """A scan with the beam as it is stated, and its true object.
-
-    Attributes:
-        stated: the scan.
-        truth: ``(M, M)`` complex64.
-        exact: the beam is as it is stated.
-    """
-
-    stated: Dataset
-    truth: np.ndarray
-    exact: bool
-
-
 class Scans(Distributions[DenoiserConfig]):
     """The scans of a configuration, by their numbers; each depends on the seed and its number alone."""
 
-    def draw(self, number: int) -> SimulatedScan:
-        """Simulate the scan of a number."""
+    def draw(self, number: int) -> tuple[Dataset, bool]:
+        """Simulate the scan of a number, with the beam as it is stated, and its truth ``objects (1, M, M)``.
+
+        The flag is True where the beam is as it is stated.
+        """
         rng, measured = np.random.default_rng([self.config.seed, number]), self.config.measurement
         form = choose_entry(self.forms, rng)
         paths = sorted(PATHS)
@@ -60,14 +48,13 @@ class Scans(Distributions[DenoiserConfig]):
             seed=int(rng.integers(2**31)),
         )
         scan = simulate_kind_scan(settings)
-        assert scan.objects is not None
         probe = disturb_probe(scan.probe, measured, rng)
         inside = (0, scan.object_size - scan.N)
         positions = disturb_positions(scan.positions, inside, measured, rng)
         stated = scan if probe is scan.probe else scan.under_probe(probe)
         if positions is not scan.positions:
             stated = stated.under(replace(stated.beam, positions=positions.astype(np.float32)))
-        return SimulatedScan(stated, scan.objects[0], stated is scan)
+        return stated, stated is scan
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +92,8 @@ def make_example(
 
     ``learned``: its network, whose strength is drawn; ``steps``: of the fit, drawn by their logarithm.
     """
-    drawn, rng = scans.draw(number), np.random.default_rng([scans.config.seed, number, 1])
-    data = drawn.stated
+    (data, exact), rng = scans.draw(number), np.random.default_rng([scans.config.seed, number, 1])
+    assert data.objects is not None
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
     start = Estimate.of(data, np.ones((data.object_size,) * 2))
     strength, count = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(steps))))
@@ -115,7 +102,7 @@ def make_example(
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))
         estimate = fit_learned(replace(objective, learned=pull), estimate, int(rng.integers(1, 3))).estimate
-    return _compared(likelihood, estimate, drawn.truth, drawn.exact)
+    return _compared(likelihood, estimate, data.objects[0], exact)
 
 
 def _compared(likelihood: ScanLikelihood, estimate: Estimate, truth: np.ndarray, exact: bool) -> Example:

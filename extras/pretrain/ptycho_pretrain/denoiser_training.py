@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from scipy.stats import gmean
 
 from ptycho.config.memory import cores
 from ptycho.config.pretrain_config import DenoiserConfig
@@ -23,7 +24,7 @@ from ptycho.run import names
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors
 from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
-from ptycho_pretrain.pretraining import KindsTraining, geometric_mean
+from ptycho_pretrain.pretraining import KindsTraining
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ class DenoiserTraining(KindsTraining):
     """A training of the denoiser on windows of examples.
 
     The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + 0.01)`` over windows, v the illumination but at
-    most a tenth
-    of the strongest: what is nearly right is worth as much as what is still wrong. ``error`` of a step is
-    the geometric mean of what is left of a window's error, and so is ``val_error`` of scans left out.
+    most a tenth of the strongest: what is nearly right is worth as much as what is still wrong. ``error`` of
+    a step is the geometric mean of what is left of a window's error, and so is ``val_error`` of scans left
+    out.
 
     Args:
         config: of the training.
@@ -116,9 +117,8 @@ class DenoiserTraining(KindsTraining):
         """Return what is left of the error in so many ``batches`` of scans that are not trained on."""
         paths = self.make_examples(kind)[: self.left_out]
         after = self.config.horizon or self.config.steps
-        return geometric_mean(
-            [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(batches)]
-        )
+        errors = [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(batches)]
+        return float(gmean(errors))
 
 
 def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[Callable, Callable]:

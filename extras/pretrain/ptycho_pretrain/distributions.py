@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from ptycho.config import KindsConfig, check
-from ptycho.config.pretrain_config import ScansMeasurementConfig
+from ptycho.config.pretrain_config import MaterialsConfig, ScansMeasurementConfig
 from ptycho_pretrain.kinds import read_entries
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase
@@ -51,3 +51,25 @@ def disturb_positions(
         return positions
     error = rng.uniform(*measured.position_error_px)
     return np.clip(positions + rng.normal(0, error, positions.shape), *bounds)
+
+
+def transmission(
+    thickness: np.ndarray,
+    other: np.ndarray,
+    materials: MaterialsConfig,
+    rng: np.random.Generator,
+    bent: float = 0.3,
+    floor: float = 0.05,
+) -> np.ndarray:
+    """Return ``a(t)·exp(iφ(t'))`` of a random material, ``(side, side)`` complex64.
+
+    ``a = 1 − αt``, or ``t`` itself above a ``floor``; with the chance ``1 − bent`` ``φ = β(t' − ½)``, else
+    ``β/2·sin(π(t' − ½))``, of any sign. ``t'`` is t or, for some objects, ``other``; β and α are drawn.
+    """
+    absorption = rng.uniform(*materials.absorption)
+    strength = np.exp(rng.uniform(*np.log(materials.phase_rad))) * rng.choice([-1.0, 1.0])
+    unrelated, bright, curved = rng.random(3) < (materials.unrelated, materials.bright, bent)
+    phase = (other if unrelated else thickness) - 0.5
+    phase = 0.5 * np.sin(np.pi * phase) if curved else phase
+    amplitude = np.maximum(thickness, floor) if bright else 1 - absorption * thickness
+    return (amplitude * np.exp(1j * strength * phase)).astype(np.complex64)

@@ -26,9 +26,8 @@ from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, Pretra
 from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.imperfections import incoherent_modes
-from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
-from ptycho_pretrain.kinds import choose_entry, draw_values
-from ptycho_pretrain.material import transmission
+from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe, transmission
+from ptycho_pretrain.kinds import choose_entry, rotation
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
@@ -126,8 +125,7 @@ class Examples(Distributions[PretrainConfig]):
         if number not in self._maps:
             rng = np.random.default_rng([self.config.seed, 0, number])  # branch 0: maps
             entry = choose_entry(self.objects, rng)
-            kind = OBJECT_KINDS[entry.kind]
-            thickness = kind.draw(self.config.map_side, rng, **draw_values(kind, entry.ranges, rng))
+            thickness = OBJECT_KINDS[entry.kind].sample(self.config.map_side, entry.ranges, rng)
             self._maps[number] = thickness.astype(np.float16)
         return self._maps[number]
 
@@ -169,9 +167,8 @@ def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
         points = points + rng.uniform(-0.5, 0.5, points.shape)
     points = points + rng.uniform(0, 0.15) * rng.uniform(-1, 1, points.shape)
     angle = rng.uniform(0, 2 * np.pi) * (rng.random() < 0.5)
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     points = points[np.argsort(np.hypot(*points.T), kind="stable")][:count]
-    return points @ turn.T
+    return points @ rotation(angle).T
 
 
 def shift_modes(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:

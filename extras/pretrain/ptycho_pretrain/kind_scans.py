@@ -23,8 +23,8 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
-from ptycho_pretrain.kinds import Entry, draw_values
-from ptycho_pretrain.material import transmission
+from ptycho_pretrain.distributions import transmission
+from ptycho_pretrain.kinds import Entry
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
@@ -105,7 +105,5 @@ def place_scan(settings: KindScan, diameter: float) -> np.ndarray:
 def draw_object(settings: KindScan, side: int) -> np.ndarray:
     """Draw the transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
     kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
-    thickness, other = (
-        kind.draw(side, rng, **draw_values(kind, settings.object.ranges, rng)) for _ in range(2)
-    )
+    thickness, other = (kind.sample(side, settings.object.ranges, rng) for _ in range(2))
     return transmission(thickness, other, settings.material, settings.rng("material"))

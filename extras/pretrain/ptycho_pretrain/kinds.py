@@ -29,6 +29,12 @@ class Kind(NamedTuple):
     draw: Callable[..., np.ndarray]
     parameters: Mapping[str, Parameter]
 
+    def sample(
+        self, side: int, ranges: Mapping[str, Sequence[float]], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draw an array ``(side, side)`` with random parameters; see :func:`draw_values`."""
+        return self.draw(side, rng, **draw_values(self, ranges, rng))
+
 
 class Weighted(Protocol):
     """One of several, with its share."""
@@ -106,3 +112,8 @@ def choose_entry(entries: Sequence[W], rng: np.random.Generator) -> W:
     """Return one of the entries, by their weights."""
     weights = np.array([entry.weight for entry in entries])
     return entries[rng.choice(len(entries), p=weights / weights.sum())]
+
+
+def rotation(angle: float) -> np.ndarray:
+    """Return the matrix ``(2, 2)`` that turns by an angle in rad."""
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -1,7 +1,7 @@
 """Kinds of objects, as maps of thickness: 0 where there is nothing, 1 where most is.
 
-A map is turned into a transmission by :mod:`ptycho_pretrain.material`. Lengths are in pixels; ``size`` is
-the typical length of a kind's structures. NumPy, SciPy and scikit-image alone.
+A map is turned into a transmission by :func:`ptycho_pretrain.distributions.transmission`. Lengths are in
+pixels; ``size`` is the typical length of a kind's structures. NumPy, SciPy and scikit-image alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skimage import color, data
 from skimage.draw import disk, ellipse, line_aa, polygon
 
 from ptycho.simulation.objects import line_amplitude
-from ptycho_pretrain.kinds import Kind, Parameter
+from ptycho_pretrain.kinds import Kind, Parameter, rotation
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
 PHOTOGRAPHS = (
@@ -125,7 +125,7 @@ def _part_of(
     if magnification < 1 and sharpness < 1:
         picture = gaussian_filter(picture, 0.5 * (1 - sharpness) / magnification)
     angle, scale = rng.uniform(0, 2 * np.pi), 1 / magnification
-    turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    turn = scale * rotation(angle)
     centre = rng.uniform(0.3, 0.7, 2) * picture.shape
     offset = centre - turn @ np.full(2, side / 2)
     return _scale(affine_transform(picture, turn, offset, (side, side), order=1, mode="mirror"))

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from scipy.stats import gmean
 
 from ptycho.config import AdamConfig
 from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
@@ -84,13 +85,8 @@ class KindsTraining(Task):
         """Return the geometric means of the losses that came up."""
         row: Losses = {"step": history.epoch * self.row + history.step}
         for name in dict.fromkeys(name for losses in history.running for name in losses):
-            row[name] = geometric_mean([losses[name] for losses in history.running if name in losses])
+            row[name] = float(gmean([losses[name] for losses in history.running if name in losses]))
         return row
-
-
-def geometric_mean(values: Any) -> float:
-    """Return ``exp⟨log v⟩`` of positive values."""
-    return float(np.exp(np.mean(np.log(values))))
 
 
 class Pretraining(KindsTraining):
@@ -116,7 +112,7 @@ class Pretraining(KindsTraining):
 
     def step(self, batch: tuple[BatchConfig, Example]) -> LossTensors:
         form, arrays = batch
-        return {form_name(form): self._step_of(form)(tensors_of(arrays))}
+        return {form_name(form): self._step_of(form)(tf.nest.map_structure(tf.constant, arrays))}
 
     def _step_of(self, form: BatchConfig) -> Step:
         """The compiled step for one form of batches."""
@@ -151,7 +147,9 @@ class Pretraining(KindsTraining):
 
         seeds = ([self.config.seed + 1, k] for k in range(batches))
         drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)
-        return np.concatenate([errors_of(tensors_of(batch)).numpy() for batch in drawn])
+        return np.concatenate(
+            [errors_of(tf.nest.map_structure(tf.constant, batch)).numpy() for batch in drawn]
+        )
 
     def score(self) -> dict[str, dict[str, Any]]:
         """Return quartiles of the errors of a hundred examples, by form of batches."""
@@ -175,11 +173,6 @@ def draw_setup(examples: Examples, transmission: float = 0.5) -> Setup:
     probe = draw_probe(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
     normalisation = N / 2 / float(np.sqrt(transmission * np.sum(np.abs(probe) ** 2)))
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
-
-
-def tensors_of(batch: Example) -> Batch:
-    """Return the arrays of a batch as constant tensors."""
-    return {key: tf.constant(value) for key, value in batch.items()}
 
 
 class Cooled(keras.optimizers.schedules.LearningRateSchedule):

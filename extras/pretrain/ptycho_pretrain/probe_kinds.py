@@ -20,7 +20,7 @@ from scipy.ndimage import affine_transform, gaussian_filter
 
 from ptycho.scan.probe import central_wave, centred_axes, smooth_disk
 from ptycho.simulation.imperfections import frequencies, multiply_far_field
-from ptycho_pretrain.kinds import Kind, Parameter, draw_values
+from ptycho_pretrain.kinds import Kind, Parameter, draw_values, rotation
 
 DIAMETER = Parameter(0.15, 0.75)
 REACH = Parameter(0.06, 0.4)
@@ -168,7 +168,7 @@ def _stretch_and_shift(
 ) -> np.ndarray:
     """Stretched along a random direction, without more than the window, and moved by ``shift`` pixels."""
     N, angle, way = len(probe), *rng.uniform(0, 2 * np.pi, 2)
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    turn = rotation(angle)
     inverse = turn @ np.diag([1.0, stretch]) @ turn.T  # narrower one way: the support stays inside
     centre = np.full(2, N // 2)
     moved = centre + shift * np.array([np.sin(way), np.cos(way)])
@@ -176,22 +176,18 @@ def _stretch_and_shift(
 
 
 PROBE_KINDS: dict[str, Kind] = {
-    name: Kind(draw, parameters | COMMON)
-    for name, draw, parameters in (
-        ("zone_plate", zone_plate, {"diameter": DIAMETER, "reach": REACH, "stop": Parameter(0.0, 0.6)}),
-        ("disk", disk, {"diameter": DIAMETER, "edge": Parameter(0.5, 2.0)}),
-        ("gaussian", gaussian, {"diameter": DIAMETER, "curvature": Parameter(0.0, 8.0)}),
-        ("pinhole", pinhole, {"diameter": DIAMETER, "fresnel": Parameter(2.0, 30.0, log=True)}),
-        (
-            "diffuser",
-            diffuser,
-            {"diameter": DIAMETER, "grain": Parameter(2.0, 6.0), "strength": Parameter(0.3, 2.0)},
-        ),
-        ("vortex", vortex, {"diameter": DIAMETER, "reach": REACH, "charge": Parameter(0.6, 3.4)}),
-        ("aberrated", aberrated, {"diameter": DIAMETER, "reach": REACH, "strength": Parameter(0.2, 2.0)}),
-        ("mirrors", mirrors, {"diameter": DIAMETER, "reach": REACH, "strength": Parameter(0.0, 1.0)}),
-        ("mask", mask, {"diameter": DIAMETER, "grain": Parameter(1.5, 4.0)}),
-        ("ring", ring, {"diameter": DIAMETER, "width": Parameter(0.15, 0.5)}),
+    draw.__name__: Kind(draw, {"diameter": DIAMETER} | parameters | COMMON)
+    for draw, parameters in (
+        (zone_plate, {"reach": REACH, "stop": Parameter(0.0, 0.6)}),
+        (disk, {"edge": Parameter(0.5, 2.0)}),
+        (gaussian, {"curvature": Parameter(0.0, 8.0)}),
+        (pinhole, {"fresnel": Parameter(2.0, 30.0, log=True)}),
+        (diffuser, {"grain": Parameter(2.0, 6.0), "strength": Parameter(0.3, 2.0)}),
+        (vortex, {"reach": REACH, "charge": Parameter(0.6, 3.4)}),
+        (aberrated, {"reach": REACH, "strength": Parameter(0.2, 2.0)}),
+        (mirrors, {"reach": REACH, "strength": Parameter(0.0, 1.0)}),
+        (mask, {"grain": Parameter(1.5, 4.0)}),
+        (ring, {"width": Parameter(0.15, 0.5)}),
     )
 }
 """Kind to function ``(N, rng, **parameters)`` → probe ``(N, N)`` complex of any scale."""

@@ -68,7 +68,7 @@ def train(config, folder, checkpoints=None, stop=None):
 
 def test_object_and_change_are_the_truth_in_some_phase():
     scans = Scans(config_of())
-    example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1).truth
+    example, truth = make_example(scans, 1, steps=SHORT), scans.draw(1)[0].objects[0]
     shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
     there = shown + example.change[..., 0] + 1j * example.change[..., 1]
     illuminated = example.light[..., 0] > 0

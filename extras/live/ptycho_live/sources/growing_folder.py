@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ptycho.config.data import DataConfig
 from ptycho.readers.positions_table import in_one_unit, read_text
 from ptycho.readers.tiff import SUFFIXES, read_image
-from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
-from ptycho_live.sources import SourceOptions
+from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Has, Source, make_positions
 
 TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
-INDEX = re.compile(r"index|frame|frame_index|frame_number", re.IGNORECASE)
+INDEX = re.compile(r"(?<![a-z_])(frame_index|frame_number|index|frame)(?![a-z_])", re.IGNORECASE)
 HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
@@ -32,16 +32,17 @@ class GrowingFolder(Source):
     """Source that reads a folder while TIFF files are added to it; see the module's text.
 
     Args:
+        config: the section ``data``: the table of positions, and what it lacks.
+        has: whether the frame of an index is kept already.
         patience_s: time in s after which an incomplete file that does not change is given up.
         at_once: bytes that are read in one call.
     """
 
     def __init__(
-        self, path: Path, options: SourceOptions, patience_s: float = 10.0, at_once: int = 2**25
+        self, path: Path, config: DataConfig, has: Has, patience_s: float = 10.0, at_once: int = 2**25
     ) -> None:
-        self._path, self._options, self._patience, self._at_once = path, options, patience_s, at_once
-        stated = options.config.positions_file
-        self._table = Path(stated) if stated else path / TABLE
+        self._path, self._config, self._has, self._patience = path, config, has, patience_s
+        self._at_once, self._table = at_once, Path(config.positions_file or path / TABLE)
         self._done: set[str] = set()
         self._broken: dict[str, tuple[int, float]] = {}  # size of a file that is not whole, and since when
         self._read_to, self._lines, self._header = 0, 0, ""  # of the table: bytes, lines of numbers
@@ -63,7 +64,7 @@ class GrowingFolder(Source):
         frames, size = list[Frame](), 0
         for path in sorted(paths, key=lambda p: (len(p.name), p.name)):
             number = NUMBER.search(path.stem)
-            known = number is not None and self._options.has(int(number[1])) and path.name not in self._broken
+            known = number is not None and self._has(int(number[1])) and path.name not in self._broken
             if path.name.startswith(".") or number is None or known:
                 faults["file without a number"] += number is None
                 self._done.add(path.name)
@@ -124,30 +125,21 @@ class GrowingFolder(Source):
 
     def _parse(self, lines: list[str], first: int, faults: Counter[str]) -> np.ndarray:
         """Positions of lines, of which the first is the line ``first`` of the table; bad ones are dropped."""
-        config = self._options.config
+        config = self._config
         try:
             text = self._header + "\n".join(lines)
             values, columns = read_text(self._table, text, config.position_axes, config.position_columns)
             values, unit, _ = in_one_unit(self._table, values, columns, config.unit)
-            index = _indices(self._header, lines) or range(first, first + len(lines))
+            index = list(range(first, first + len(lines)))
+            if named := INDEX.search(self._header):
+                index = [int(row) for row, _ in read_text(self._table, text, "rc", (named[0], named[0]))[0]]
         except (ValueError, OverflowError, IndexError) as error:  # a ConfigError is a ValueError
             if len(lines) > 1:
-                half = len(lines) // 2
-                parts = (lines[:half], first), (lines[half:], first + half)
-                return np.concatenate([self._parse(*part, faults) for part in parts])
+                parts = [self._parse([line], first + k, faults) for k, line in enumerate(lines)]
+                return np.concatenate(parts)
             faults["line of the table dropped"] += 1
             self.problem = str(error)
             return NO_POSITIONS
-        self.description = self.description or Description(unit=unit)
-        return make_positions(list(index), values[:, 0], values[:, 1])
-
-
-def _indices(header: str, lines: list[str]) -> list[int]:
-    """The frames' indices in a table with a column of them, else none."""
-    for line in header.splitlines():
-        words = [word.strip(" '\"#%") for word in re.split(r"[;,\t]+| +", line.strip().lstrip("#% "))]
-        columns = [k for k, word in enumerate(filter(None, words)) if INDEX.fullmatch(word)]
-        if columns:
-            cells = (list(filter(None, re.split(r"[;,\t ]+", line.strip()))) for line in lines)
-            return [int(float(row[columns[0]])) for row in cells]
-    return []
+        if self.description.unit is None:
+            self.description = Description(unit=unit)
+        return make_positions(index, values[:, 0], values[:, 1])

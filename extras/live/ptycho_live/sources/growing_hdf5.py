@@ -1,10 +1,10 @@
 """An HDF5 file that a detector writes while it is read (single writer, multiple readers: SWMR).
 
 Frames are one array ``(J, H, W)`` that is extended along its first axis; positions are arrays beside it that
-are extended, too. The readers of measured scans find their paths and the other values in a :func:`snapshot`.
-A row of positions that is not finite has not arrived yet. The file is opened anew for every call. The scan is
-complete when the writer has closed the file: the writer then removes its mark from the file's first bytes.
-Without SWMR it cannot be determined whether a file is complete.
+are extended, too. The readers of measured scans find their paths and the other values. A row of positions
+that is not finite has not arrived yet. The file is opened anew for every call. The scan is complete when the
+writer has closed the file: the writer then removes its mark from the file's first bytes. Without SWMR it
+cannot be determined whether a file is complete.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.exports.hdf5_writing import write_hdf5
+from ptycho.config.data import DataConfig
+from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
 from ptycho.readers.hdf5_checks import Chunks
-from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
-from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source, make_positions
-from ptycho_live.scan_file import CLOSED, WRITING, mark
-from ptycho_live.sources import SourceOptions
+from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Has, Source, make_positions
 
 log = logging.getLogger(__name__)
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is being written
@@ -37,67 +34,72 @@ class GrowingHdf5(Source):
     """Source that reads an HDF5 file while it is written; see the module's text.
 
     Args:
+        config: the section ``data``: what the file lacks.
+        has: whether the frame of an index is kept already.
         pause_s: time in s between two reads of the positions.
         at_once: bytes of frames that are read in one call.
     """
 
     def __init__(
-        self, path: Path, options: SourceOptions, pause_s: float = 0.3, at_once: int = 2**25
+        self, path: Path, config: DataConfig, has: Has, pause_s: float = 0.3, at_once: int = 2**25
     ) -> None:
-        self._path, self._options, self._pause, self._at_once = path, options, pause_s, at_once
+        self._path, self._config, self._has, self._pause, self._at_once = path, config, has, pause_s, at_once
         self._foreign = False  # the file is another scan's
         self._identity: tuple[int, int] | None = None  # device and inode
         self._chunks = Chunks()
         self._next, self._holes = 0, list[int]()  # first frame not read yet; those before it not there yet
         self._taken = np.zeros(0, np.int64)  # rows of positions
-        self._looked = 0.0
-        self._last: tuple[int, bytes] | None = None
+        self._looked, self._version = 0.0, (0, 0)  # when, and at which file: moment of its change, its size
+        self._last: Frame | None = None
 
     def poll(self) -> Arrivals:
         faults, new = Counter[str](), tuple[Frame, ...]()
         if self._foreign:
             return Arrivals(ended=True)
         try:
-            state = mark(self._path)  # checked first: nothing is written after the file is closed
-            writing, closed = state == WRITING, state == CLOSED
+            mark = mark_of(self._path)  # checked first: nothing is written after the file is closed
             status = self._path.stat()
-            with h5py.File(self._path, "r", swmr=writing, libver="latest", locking="best-effort") as file:
-                frames = find_frames(file, self._options.config.keys.patterns)
+            with h5py.File(self._path, "r", swmr=mark == WRITING, locking="best-effort") as file:
+                frames = find_frames(file, self._config.keys.patterns)
                 if frames is None:
                     return Arrivals()
-                if self._is_replaced(status.st_dev, status.st_ino, frames):
+                if self._is_replaced((status.st_dev, status.st_ino), frames):
                     faults["file replaced"] += 1
-                    if self._foreign:
-                        return Arrivals(faults=faults, ended=True)
-                new = self._new_frames(frames)
-                positions, left = self._new_positions(file, frames, closed), self._next < len(frames)
-                return Arrivals(new, positions, faults, closed and not left and bool(len(frames)))
+                if not self._foreign:
+                    new = self._new_frames(frames)
+                count, expected = len(frames), frames.maxshape[0]
+            closed = mark == CLOSED and 0 < count <= self._next
+            if self._foreign or not count:
+                return Arrivals(faults=faults, ended=self._foreign)
+            version, now = (status.st_mtime_ns, status.st_size), time.monotonic()
+            same = (
+                version == self._version and time.time() - status.st_mtime > 2
+            )  # the clock of a file is coarse
+            if mark != CLOSED and (same or now - self._looked < self._pause):
+                return Arrivals(new, faults=faults)
+            self._looked = now
+            positions = self._new_positions(expected if expected != count else None)
+            self._version = (0, 0) if self.problem else version
+            return Arrivals(new, positions, faults, closed)
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
             return Arrivals(new, faults=faults)
 
-    def _is_replaced(self, device: int, inode: int, frames: h5py.Dataset) -> bool:
-        """Whether another file has taken the file's place; then look whether it is of the same scan."""
-        before, now = self._identity, (device, inode)
-        replaced = before not in (None, now)
-        if replaced and not self._is_same_scan(frames):
+    def _is_replaced(self, identity: tuple[int, int], frames: h5py.Dataset) -> bool:
+        """Whether another file has taken the file's place; one without the last frame is another scan's."""
+        replaced, last = self._identity not in (None, identity), self._last
+        if replaced and last is not None:
+            self._chunks.check(frames, [slice(last.number, last.number + 1)])
+            self._foreign = last.number >= len(frames) or not np.array_equal(frames[last.number], last.data)
+        if self._foreign:
             log.warning("%s: was replaced by another scan, of which nothing is taken", self._path)
-            self._foreign = True
-        self._identity = now
+        self._identity = identity
         return replaced
-
-    def _is_same_scan(self, frames: h5py.Dataset) -> bool:
-        """Whether the last frame that was taken is in the file."""
-        if self._last is None:
-            return True
-        row, content = self._last
-        self._chunks.check(frames, [slice(row, row + 1)])
-        return row < len(frames) and frames[row].tobytes() == content
 
     def _new_frames(self, frames: h5py.Dataset) -> tuple[Frame, ...]:
         room = max(1, self._at_once // max(1, frames.dtype.itemsize * frames.shape[1] * frames.shape[2]))
         end = min(len(frames), self._next + room)
-        rows = [row for row in [*self._holes, *range(self._next, end)] if not self._options.has(row)]
+        rows = [row for row in [*self._holes, *range(self._next, end)] if not self._has(row)]
         self._next = max(self._next, end)
         new_frames, self._holes = list[Frame](), []
         for row in rows:
@@ -109,63 +111,33 @@ class GrowingHdf5(Source):
             except DAMAGE as error:
                 log.debug("%s: frame %d: %s", self._path, row, error)
             self._holes.append(row)
-        if new_frames:
-            self._last = new_frames[-1].number, new_frames[-1].data.tobytes()
+        self._last = new_frames[-1] if new_frames else self._last
         return tuple(new_frames)
 
-    def _new_positions(self, file: h5py.File, frames: h5py.Dataset, now: bool) -> np.ndarray:
-        """Positions that came, as a reader of measured scans reads them; ``now``: do not wait for more."""
-        if not now and time.monotonic() - self._looked < self._pause:
-            return NO_POSITIONS
-        self._looked = time.monotonic()
-        names = growing(file, frames)
-        if not names or not len(frames):
-            return NO_POSITIONS
-        count = min(len(file[name]) for name in names)
-        for name in names:
-            self._chunks.check(file[name], [slice(0, count)])
-        columns = [file[name][:count].reshape(count, -1) for name in names]
-        there = np.isfinite(np.concatenate(columns, axis=1).astype(float)).all(axis=1)
-        rows = np.flatnonzero(there)
-        new = ~np.isin(rows, self._taken)
-        if len(rows) < 2 or rows[0] >= len(frames) or not new.any():
-            return NO_POSITIONS
-        coordinates = self._read(file, frames, names, rows)
-        if coordinates is None:
-            return NO_POSITIONS
-        self._taken = np.union1d(self._taken, rows)
-        return make_positions(rows[new], coordinates[new, 0], coordinates[new, 1])
-
-    def _read(
-        self, file: h5py.File, frames: h5py.Dataset, names: list[str], rows: np.ndarray
-    ) -> np.ndarray | None:
-        """Return positions ``(n, 2)``, (row, col), of some rows; keep the file's description, once."""
-        target, config = self._options.scratch / "snapshot.h5", self._options.config
+    def _new_positions(self, expected: int | None) -> np.ndarray:
+        """Positions that came, as a reader of measured scans reads them; ``expected``: number of frames."""
+        config = self._config
+        options = ReadOptions(
+            config.format,
+            config.keys.stated(),
+            config.unit,
+            config.position_axes,
+            stated=config.stated_quantities(),
+            growing=True,
+        )
         try:
-            snapshot(file, frames, names, rows, target)
-            keys, stated = config.keys.stated(), config.stated_quantities()
-            options = ReadOptions(config.format, keys, config.unit, config.position_axes, stated=stated)
-            raw = open_scan(target, options)
+            raw = open_scan(self._path, options)
         except ConfigError as error:
-            self.problem = str(error).replace(str(target), str(self._path))
-            return None
-        finally:
-            target.unlink(missing_ok=True)
-        raw.patterns.close()
-        self.problem = None
-        self.description = self.description or _description(raw, frames)
+            self.problem = str(error)
+            return NO_POSITIONS
+        with contextlib.closing(raw.patterns):
+            self.problem = None
+            if self.description.unit is None:
+                self.description = Description.of(raw, expected=expected)
+        rows = np.setdiff1d(np.flatnonzero(np.isfinite(raw.positions).all(axis=1)), self._taken)
+        self._taken = np.union1d(self._taken, rows)
         swap = config.position_axes == "xy" and config.keys.positions is None and raw.format != "ptylab"
-        return raw.positions[:, ::-1] if swap else raw.positions
-
-
-def _description(raw: RawScan, frames: h5py.Dataset) -> Description:
-    expected = frames.maxshape[0]
-    return Description.of(
-        raw,
-        shape=frames.shape[1:],
-        dtype=frames.dtype,
-        expected=int(expected) if expected is not None and expected > len(frames) else None,
-    )
+        return make_positions(rows, *raw.positions[rows, :: -1 if swap else 1].T)
 
 
 def _is_written(frames: h5py.Dataset, row: int) -> bool:
@@ -176,89 +148,18 @@ def _is_written(frames: h5py.Dataset, row: int) -> bool:
     return frames.id.get_chunk_info_by_coord(corner).byte_offset is not None
 
 
-def datasets(file: h5py.File, dimensions: tuple[int, ...]) -> dict[str, h5py.Dataset]:
-    """Return the arrays of numbers with so many dimensions, by their paths."""
-    by_name: dict[str, h5py.Dataset] = {}
-
-    def visit(name: str, node: object) -> None:
-        if isinstance(node, h5py.Dataset) and node.ndim in dimensions and node.dtype.kind in "fiu":
-            by_name[name] = node
-
-    file.visititems(visit)
-    return by_name
-
-
-def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
-    """Return the paths of arrays with a row a frame: they grow, or are as long as the scan will be."""
-    longest = frames.maxshape[0]
-    return [
-        name
-        for name, rows in datasets(file, (1, 2)).items()
-        if (rows.maxshape[0] is None and len(rows)) or (longest is not None and len(rows) == longest > 1)
-    ]
-
-
 def find_frames(file: h5py.File, key: str | None) -> h5py.Dataset | None:
     """Return the frames ``(J, H, W)``: at the user's key, or the largest array that grows; None: none yet."""
-    if key is not None:
-        node = file.get(key)
-        return node if isinstance(node, h5py.Dataset) and node.ndim == 3 else None
-    candidates = [dataset for dataset in datasets(file, (3,)).values() if min(dataset.shape[1:]) >= 8]
-    rank = [
-        (dataset.maxshape[0] is None, dataset.shape[1] * dataset.shape[2], dataset.shape[0])
-        for dataset in candidates
-    ]
-    return candidates[rank.index(max(rank))] if candidates else None
+    ranked = dict[tuple[bool, int, int], h5py.Dataset]()
 
+    def visit(name: str, node: object) -> None:
+        if isinstance(node, h5py.Dataset) and node.ndim == 3 and node.dtype.kind in "fiu":
+            count, height, width = node.shape
+            if min(height, width) >= 8:
+                ranked.setdefault((node.maxshape[0] is None, height * width, count), node)
 
-def snapshot(
-    file: h5py.File,
-    frames: h5py.Dataset,
-    per_frame: Collection[str],
-    rows: np.ndarray,
-    target: Path,
-    shown: int = 4,
-    largest: int = 2**26,
-) -> None:
-    """Write the present state of a live file as a small file that the ordinary readers interpret.
-
-    Everything but the frames is copied. Arrays with a row for every frame are cut to ``rows``. Only a few
-    frames are copied; the others are zero. So whatever a reader knows of a format (paths of the positions,
-    their sign, their unit) holds for a file that is being written.
-
-    Args:
-        shown: number of frames that are copied.
-        largest: bytes of the largest array that is copied.
-    """
-
-    def copy(node: Any, out: h5py.File, name: str) -> None:
-        if isinstance(node, h5py.Group):
-            written: Any = out.require_group(name)
-        elif node == frames:
-            written = out.create_dataset(
-                name, (len(rows), *node.shape[1:]), node.dtype, chunks=(1, *node.shape[1:])
-            )
-            for place, row in enumerate(rows[rows < len(node)][:shown].tolist()):
-                Chunks().check(node, [slice(row, row + 1)])
-                written[place] = node[row]
-        elif name in per_frame:
-            written = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
-        elif node.size * node.dtype.itemsize <= largest:
-            file.copy(node, out, name, without_attrs=True)
-            written = out[name]
-        else:
-            return
-        written.attrs.update(dict(node.attrs))
-
-    def fill(out: h5py.File) -> None:
-        def visit(name: str, link: Any) -> None:
-            if isinstance(link, h5py.SoftLink):
-                out[name] = h5py.SoftLink(link.path)
-            elif isinstance(link, h5py.HardLink):
-                with contextlib.suppress(KeyError, OSError, RuntimeError):
-                    copy(file[name], out, name)
-
-        out.attrs.update(dict(file.attrs))
-        file.visititems_links(visit)
-
-    write_hdf5(target, fill)
+    if key is None:
+        file.visititems(visit)
+        return ranked[max(ranked)] if ranked else None
+    node = file.get(key)
+    return node if isinstance(node, h5py.Dataset) and node.ndim == 3 else None

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
 from ptycho_live import messages
-from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source
-from ptycho_live.messages import BadMessage
-from ptycho_live.sources import SourceOptions
+from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Frame, Source
 
 ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 
@@ -30,6 +30,9 @@ class SocketSource(Source):
     """Source that receives messages from a socket; see the module's text.
 
     Args:
+        bind: wait for the sender; otherwise connect to it.
+        keys: file with the keys of CurveZMQ; None: messages are not encrypted.
+        largest: bytes of the largest message that is accepted.
         look_s: longest time of one call in s; a quarter of it if nothing arrives.
         at_once: bytes that are taken in one call.
         waiting: messages that ZeroMQ buffers, which are lost if the process is killed; the sender waits
@@ -40,18 +43,24 @@ class SocketSource(Source):
     """
 
     def __init__(
-        self, watch: str, options: SourceOptions, look_s: float = 0.2, at_once: int = 2**26, waiting: int = 20
+        self,
+        watch: str,
+        bind: bool,
+        keys: str | None,
+        largest: int,
+        look_s: float = 0.2,
+        at_once: int = 2**26,
+        waiting: int = 20,
     ) -> None:
-        zmq = require_zmq()
         self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PULL)
-        self._socket.maxmsgsize, self._socket.rcvhwm, self._socket.linger = options.largest, waiting, 0
+        self._socket.maxmsgsize, self._socket.rcvhwm, self._socket.linger = largest, waiting, 0
         self._ended, self._guard = False, None
         try:
-            if options.keys is not None:
-                self._guard = prove(self._socket, self._context, options.keys, server=options.bind)
-            (self._socket.bind if options.bind else self._socket.connect)(tcp_address(watch))
+            if keys is not None:
+                self._guard = prove(self._socket, self._context, keys, server=bind)
+            (self._socket.bind if bind else self._socket.connect)(tcp_address(watch))
         except zmq.ZMQError as error:
             self.close()
             raise ConfigError(f"watch={watch}: cannot be used ({error}); choose another port") from error
@@ -66,9 +75,17 @@ class SocketSource(Source):
             parts = self._socket.recv_multipart()
             size += sum(map(len, parts))
             try:
-                self._take(parts, frames, positions)
-            except BadMessage as error:
+                content = messages.read(parts)
+            except messages.BadMessage as error:
                 faults[f"message dropped: {error}"] += 1
+                continue
+            if isinstance(content, Frame):
+                frames.append(content)
+            elif isinstance(content, np.ndarray):
+                positions.append(content)
+            elif content is not None:
+                self.description = replace(self.description, **content)
+            self._ended = content is None
         return Arrivals(tuple(frames), np.concatenate(positions), faults, self._ended)
 
     def close(self) -> None:
@@ -76,28 +93,6 @@ class SocketSource(Source):
         if self._guard is not None:
             self._guard.stop()
         self._context.destroy(linger=0)
-
-    def _take(self, parts: list[bytes], frames: list[Frame], positions: list[np.ndarray]) -> None:
-        if len(parts) > 2:
-            raise BadMessage("more than two parts")
-        header, description = messages.read_header(parts[0]), self.description or Description()
-        kind, content = header["type"], parts[1] if len(parts) == 2 else b""
-        if kind == "frame":
-            frames.append(messages.read_frame(header, content))
-        elif kind == "positions":
-            positions.append(messages.read_positions(header))
-        elif kind == "start":
-            self.description = replace(
-                messages.read_start(header), good=description.good, probe=description.probe
-            )
-        elif kind == "mask":
-            self.description = replace(description, good=messages.read_mask(header, content))
-        elif kind == "probe":
-            self.description = replace(description, probe=messages.read_probe(header, content))
-        elif kind == "end":
-            self._ended = True
-        else:
-            raise BadMessage("unknown type")
 
 
 def tcp_address(watch: str) -> str:
@@ -112,20 +107,7 @@ def tcp_address(watch: str) -> str:
     return f"tcp://{match[1]}:{match[2]}"
 
 
-def require_zmq() -> Any:
-    """Return the package pyzmq.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import zmq
-    except ImportError as error:
-        raise ConfigError("zmq://…: needs pyzmq; pip install pyzmq") from error
-    return zmq
-
-
-def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
+def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
     Returns:
@@ -135,7 +117,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
         ConfigError: the file has none.
     """
     try:
-        keys = read_json(path)
+        keys = read_json(Path(path))
         own, secret, theirs = (keys[name].encode("ascii") for name in ("public", "secret", "theirs"))
         socket.curve_publickey, socket.curve_secretkey = own, secret
     except Exception as error:
@@ -145,8 +127,6 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     if not server:
         socket.curve_serverkey = theirs
         return None
-    from zmq.auth.thread import ThreadAuthenticator
-
     guard, only = ThreadAuthenticator(context), SimpleNamespace(callback=lambda domain, key: key == theirs)
     guard.start()
     guard.configure_curve_callback("*", credentials_provider=only)
