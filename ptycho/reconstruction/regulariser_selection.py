@@ -47,8 +47,9 @@ class Regularisation:
 def select_regulariser(selection: Selection) -> Regularisation:
     """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better. A learned one is tried beside the best of the others, of
-    nearly equal weights the strongest. The beam stays as it is.
+    None is taken unless another is clearly better; of nearly equal weights the strongest is. A learned one is
+    tried beside the best of the others, and taken unless that is clearly better: it gains more in the rounds
+    of the last fit than in the one of its trial. The beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":
@@ -60,7 +61,9 @@ def select_regulariser(selection: Selection) -> Regularisation:
     learned = options.learned and selection.estimate.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
         beside = _try_learned(selection, chosen)
-        tried, chosen = [*tried, *beside], lowest(none, [chosen, *beside])
+        tried, best = [*tried, *beside], lowest(none, beside)
+        if not chosen.gain_over(best).passes(CLEAR):
+            chosen = best
     if selection.estimate.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
