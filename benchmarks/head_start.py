@@ -115,7 +115,7 @@ def plot(rows: Sequence[Row], title: str) -> Figure:
 def compared(config: RunConfig, options: argparse.Namespace) -> list[list[Row]]:
     """Return the curves from the objects of the network and from a constant."""
     objects, mask = reconstruction(options.run, options.model)
-    data = simulate(config)["test"]
+    data = simulate(config)[0]["test"]
     region = metrics.Region(*data.tiling.rectangle)
     starts = {f"the {options.model}": objects, "a constant": constant_like(objects, data)}
     return [curve(name, start, mask, data, region, options.passes) for name, start in starts.items()]

@@ -40,13 +40,13 @@ def write_run(folder: Path, config: RunConfig) -> None:
     from ptycho.run.names import SETUP
     from ptycho.run.network import regular_offsets, setup_of, write_network
     from ptycho.simulation.simulate import simulate
-    from ptycho.training.competitors import COMPETITORS, training_geometry
+    from ptycho.training.competitors import COMPETITORS, geometry_of
 
-    training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
+    training, run = simulate(config)[0]["train"], RunFolder(folder, overwrite=True)
     run.config(config)
     for name, competitor in COMPETITORS.items():
         data = competitor.view(config, training)
-        geometry = training_geometry(config, data)
+        geometry = geometry_of(data)
         offsets = regular_offsets(config.offset, data.group_size)
         run.arrays(f"{name}/{SETUP}", setup_of(data, offsets, geometry.support).arrays())
         write_network(run, name, get_weights(competitor.build(config, geometry)), {}, [])

@@ -35,6 +35,7 @@ from __future__ import annotations
 import sys
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
+from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
@@ -51,7 +52,7 @@ def check(config: JobConfig) -> JobConfig:
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; resume it with its own script")
     check_memory(run_memory(config))
-    check_own_code(config)
+    check_own_code(programs_in(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):

@@ -142,8 +142,9 @@ def train(
         **weights,
     )
     config = replace(config, data=scan.data)
-    allow(programs_in(config).values())
-    check_own_code(config)
+    programs = programs_in(config)
+    allow(programs.values())
+    check_own_code(programs)
     start_tensorflow_exactly()
     from ptycho.api.methods import train_on_scan
     from ptycho.training.own_callbacks import TellEvents

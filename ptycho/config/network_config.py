@@ -68,6 +68,10 @@ class NetworkConfig(JobConfig):
         """Whether the data may correct the probe."""
         return False
 
+    def architecture(self, name: str) -> GeneratorConfig | BaselineConfig:
+        """Return the settings of a network: the baseline's, or those of the generator of a PINN."""
+        return self.of(name).model
+
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
         """Return the sizes that bind the weights of the network ``name``: of ``N``, ``group_size``."""
         return BaselineConfig.FIXED if name == "baseline" else self.of(name).model.FIXED

@@ -13,6 +13,7 @@ from ptycho.config.schema import Each, Even, Flag, Integer, Number, PowerOfTwo, 
 from ptycho.config.sections import (
     MODELS,
     BaselineConfig,
+    GeneratorConfig,
     IdealDiskProbe,
     LinesObject,
     ScanConfig,
@@ -137,6 +138,9 @@ class RunConfig(TrainedConfig):
     def imperfect(self) -> bool:
         """Whether anything is not as the network assumes."""
         return bool(self.imperfections.changed or self.bad_pixels or self.hot_pixels)
+
+    def architecture(self, name: str) -> GeneratorConfig | BaselineConfig:
+        return self.baseline if name == "baseline" else super().architecture(name)
 
     def probe_of(self, role: str) -> Shape:
         """Return the probe that a role's scan uses."""

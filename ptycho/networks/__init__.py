@@ -10,11 +10,11 @@ packages below it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 
-from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel, XlaConfig
+from ptycho.config import BaselineConfig, UnrolledModel, XlaConfig
 from ptycho.config.sections import GeneratorConfig
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.custom import build_custom
@@ -44,43 +44,39 @@ def generator_mover(model: GeneratorConfig, xla: XlaConfig, geometry: Geometry) 
     return WHOLE if whole else patch_mover(xla)
 
 
-def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
-    """Return the PINN that ``config`` names, with initial weights."""
-    mover, generator = patch_mover(config.xla), GENERATORS[config.model.kind]
-    pinn = PtychoPINN(
-        generator=generator(
-            settings=config.model,
-            geometry=geometry,
-            seed=config.seed,
-            mover=generator_mover(config.model, config.xla, geometry),
-            name="generator",
-        ),
+def build_pinn(
+    model: GeneratorConfig, geometry: Geometry, xla: XlaConfig, losses: Mapping[str, float], seed: int
+) -> PtychoPINN:
+    """Return a PINN with initial weights.
+
+    Args:
+        model: its generator.
+        geometry: sizes that it is built for.
+        xla: how patches are moved.
+        losses: weight of each loss.
+        seed: of the initial weights.
+    """
+    generator = GENERATORS[model.kind](
+        settings=model,
         geometry=geometry,
-        weights=config.loss_weights,
-        mover=mover,
-        name="pinn",
+        seed=seed,
+        mover=generator_mover(model, xla, geometry),
+        name="generator",
     )
-    pinn.build((config.batch_size, geometry.group_size, geometry.N, geometry.N))
+    pinn = PtychoPINN(
+        generator=generator, geometry=geometry, weights=losses, mover=patch_mover(xla), name="pinn"
+    )
+    pinn.build((None, geometry.group_size, geometry.N, geometry.N))
     return pinn
 
 
-def baseline_settings(config: NetworkConfig) -> BaselineConfig:
-    """Return the settings of the supervised network, which a run with a truth alone has."""
-    assert isinstance(config, RunConfig)
-    return config.baseline
-
-
-def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
-    """Return PtychoNN for single patterns, with initial weights."""
-    model = PtychoNN(
-        settings=baseline_settings(config),
-        geometry=geometry,
-        seed=config.seed + 10_000,
-        mover=patch_mover(config.xla),
-        name="baseline",
+def build_baseline(settings: BaselineConfig, geometry: Geometry, xla: XlaConfig, seed: int) -> PtychoNN:
+    """Return PtychoNN for single patterns, with initial weights; arguments as of :func:`build_pinn`."""
+    network = PtychoNN(
+        settings=settings, geometry=geometry, seed=seed + 10_000, mover=patch_mover(xla), name="baseline"
     )
-    model.build((config.batch_size, 1, geometry.N, geometry.N))
-    return model
+    network.build((None, 1, geometry.N, geometry.N))
+    return network
 
 
 def count_parameters(model: keras.Model) -> int:

@@ -7,11 +7,12 @@ for every image. See :mod:`ptycho.simulation.imperfections`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import ProbeConfig, RunConfig
+from ptycho.config import ProbeConfig
 from ptycho.config.imperfections import Imperfections
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -67,7 +68,11 @@ def true_detector(
 
 
 def apply_beliefs(
-    config: RunConfig, data: dict[str, Dataset], good: np.ndarray
+    data: dict[str, Dataset],
+    good: np.ndarray,
+    wrong: Imperfections,
+    probes: Mapping[str, ProbeConfig],
+    seed: int,
 ) -> tuple[dict[str, Dataset], int]:
     """Return the datasets with the recorded probe and positions, and the pixels that are known to work.
 
@@ -77,30 +82,33 @@ def apply_beliefs(
     Args:
         data: by role, with the first mode of the true probe and the true positions.
         good: ``(N, N)`` bool.
+        wrong: by what the records err.
+        probes: by role; whether they have a focus decides how a record of them errs.
+        seed: of the errors.
 
     Returns:
         The datasets, which share R and M, and the margin in pixels.
     """
-    wrong, seed = config.imperfections, config.seed
+    first = data[ROLES[0]]
     places = {role: _record_positions(wrong, seed, role, part) for role, part in data.items()}
     low, high = min(r.min() for r in places.values()), max(r.max() for r in places.values())
-    margin = math.ceil(max(0.0, -low, high - (config.size - config.N)))
+    margin = math.ceil(max(0.0, -low, high - (first.object_size - first.N)))
     places = {role: (r + margin).astype(np.float32) for role, r in places.items()}
     exact = any(np.any(r != np.round(r)) for r in places.values())
-    side = config.region_size
+    side = first.region_size
     if exact:
-        side = max(smallest_region(places[role], part.groups, config.N) for role, part in data.items())
+        side = max(smallest_region(places[role], part.groups, part.N) for role, part in data.items())
     assumed = {}
     for role, part in data.items():
         pitch, top, left, height, width = part.tiling
         assert part.objects is not None  # they have just been made
-        fresnel = fresnel_number(config.probe_of(role), config.N)
+        fresnel = fresnel_number(probes[role], part.N)
         probe = misstate_probe(part.probe[0], wrong, fresnel, seed).astype(np.complex64)
         assumed[role] = replace(
             part,
             beam=Beam(probe, places[role]),
             objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
-            object_size=config.size + 2 * margin,
+            object_size=part.object_size + 2 * margin,
             region_size=side,
             stated_tiling=type(part.tiling)(pitch, top + margin, left + margin, height, width),
             good=None if good.all() else good,

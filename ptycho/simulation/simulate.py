@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,46 +35,50 @@ from ptycho.simulation.truth import Truth
 log = logging.getLogger(__name__)
 
 
-def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.Generator]) -> Scan:
-    """Return the scan of a data split: the nested grid on every image, with jitter if specified.
+def scan_images(
+    grid: np.ndarray, groups: np.ndarray, last: int, jitter: float, rngs: Sequence[np.random.Generator]
+) -> Scan:
+    """Return the scan of several images: the same grid on every one, with a jitter of its own.
 
     Args:
-        role: ``train``, ``val`` or ``test``; decides the pitch of the groups.
+        grid: positions ``(J, 2)`` in pixels.
+        groups: ``(G, C)`` indices of them.
+        last: largest position that is inside an image, in pixels.
+        jitter: largest shift of a position along each axis, in pixels.
         rngs: one generator for each image; used for its jitter only.
     """
-    pitch = config.outer_pitch(role)
-    grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
-    positions, jitter = [], config.scan.jitter
+    positions = []
     for rng in rngs:
         moved = grid + (rng.uniform(-jitter, jitter, grid.shape) if jitter else 0.0)
-        positions.append(np.clip(moved, 0, config.size - config.N))
-    shift = len(grid) * np.arange(n_images)
+        positions.append(np.clip(moved, 0, last))
+    shift = len(grid) * np.arange(len(rngs))
     return Scan(
         positions=np.concatenate(positions).astype(np.float32),
-        image=np.repeat(np.arange(n_images, dtype=np.int32), len(grid)),
+        image=np.repeat(np.arange(len(rngs), dtype=np.int32), len(grid)),
         groups=(groups[None] + shift[:, None, None]).reshape(-1, groups.shape[1]).astype(np.int32),
     )
 
 
-def nested_tiling(config: RunConfig, role: str) -> Tiling:
-    """Return the tiling of a simulated scan, which its jitter does not change."""
-    pitch = config.outer_pitch(role)
-    start = config.group_extent // 2 - pitch // 2
-    stop = min(start + pitch * config.groups_per_axis(role), config.size)
+def nested_tiling(size: int, extent: int, pitch: int) -> Tiling:
+    """Return the tiling of a simulated scan, which its jitter does not change.
+
+    Args:
+        size: side of the object in pixels.
+        extent: side of the square that a group covers.
+        pitch: distance of neighbouring groups.
+    """
+    start, count = extent // 2 - pitch // 2, (size - extent) // pitch + 1
+    stop = min(start + pitch * count, size)
     start = max(start, 0)
     return Tiling(pitch, start, start, stop - start, stop - start)
 
 
-def simulate(config: RunConfig) -> dict[str, Dataset]:
+def simulate(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
     """Simulate the training, validation and test datasets of a run; they share no object and no pattern.
 
-    The photon scale is set by the training scan, ``s² = nphotons / ⟨Σ|Ψ|²⟩``, and used for all three.
+    The photon scale is set by the training scan, ``s² = nphotons / ⟨Σ|Ψ|²⟩``, and used for all three. The
+    truth of the test scan is returned beside them, if they do not contain it.
     """
-    return simulate_with_truth(config)[0]
-
-
-def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
-    """Simulate the datasets of :func:`simulate`, and the truth of the test scan if they do not contain it."""
     wrong = config.imperfections
     modes = {role: true_modes(config.probe_of(role), config.N, wrong) for role in ROLES}
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))
@@ -92,7 +97,8 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     }
     if not config.imperfect:
         return counted, None
-    assumed, margin = apply_beliefs(config, counted, detector.good)
+    probes = {role: config.probe_of(role) for role in ROLES}
+    assumed, margin = apply_beliefs(counted, detector.good, wrong, probes, config.seed)
     positions = clean["test"].positions.astype(np.float64) + margin
     truth = Truth(
         probe=(scale * modes["test"]).astype(np.complex64),
@@ -112,7 +118,9 @@ def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dat
     rngs = {s: [child_rng(config.seed, role, i, s) for i in range(n_images)] for s in STREAMS}
     drawn = (make_object(config.object, config.size, config.set_phi, rng) for rng in rngs["object"])
     objects = np.stack(list(drawn))
-    scan = make_scan(config, role, n_images, rngs["jitter"])
+    pitch = config.outer_pitch(role)
+    grid = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
+    scan = scan_images(*grid, config.size - config.N, config.scan.jitter, rngs["jitter"])
     scan = scan.select(draw_groups(len(scan.groups), limit, rngs["draw"][0]))
     amplitudes = np.empty((len(scan.positions), config.N, config.N), np.float32)
     for image, truth in enumerate(objects):
@@ -127,7 +135,7 @@ def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dat
         object_size=config.size,
         region_size=config.region_size,
         objects=objects,
-        stated_tiling=nested_tiling(config, role),
+        stated_tiling=nested_tiling(config.size, config.group_extent, pitch),
         exact=bool(np.any(scan.positions != np.round(scan.positions))),
     )
 

@@ -92,7 +92,7 @@ def run(tmp_path_factory):
         objects={"lines": {}},
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
-    network = build_pinn(config, Geometry(32, 34, 1, 32))
+    network = build_pinn(config.model, Geometry(32, 34, 1, 32), config.xla, config.loss_weights, config.seed)
     setup = Setup(simulate_kind_scan(SCAN).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())

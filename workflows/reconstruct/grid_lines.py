@@ -31,7 +31,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.simulate import simulate_with_truth
+from ptycho.simulation.simulate import simulate
 from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.competitors import COMPETITORS
 from ptycho.training.history import History
@@ -102,7 +102,7 @@ def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]
 def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
     """Simulate the three datasets and store them, with the truth if they do not contain it."""
     with folder.timed("simulation"):
-        data, truth = simulate_with_truth(config)
+        data, truth = simulate(config)
         if config.hot_pixels:
             data = without_hot_pixels(data)
     for role, part in data.items():

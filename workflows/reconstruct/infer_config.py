@@ -181,7 +181,8 @@ def _memory(job: InferJob) -> Phases:
     C = job.group_size or values["groups"].shape[1]
     shape, images = (C, job.data.shape[-1], values["region_size"]), int(values["image"].max()) + 1
     truth = values.get("objects") is not None
-    return inference_memory(job.run, job.batch_size, shape, images, values["object_size"], truth)
+    models = map(job.run.architecture, job.run.networks)
+    return inference_memory(models, job.batch_size, shape, images, values["object_size"], truth)
 
 
 def describe_probe(data: Measurement, trained: np.ndarray) -> str:

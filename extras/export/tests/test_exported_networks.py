@@ -78,11 +78,12 @@ CASES = {
 
 def case_of(name, small_config):
     model, sizes, data = CASES[name]
+    config, xla = small_config(), XlaConfig(compile=False)
     geometry = Geometry(**({"N": N, "region_size": R, "group_size": C, "support": N, "masked": True} | sizes))
     if model is None:
-        network = build_baseline(small_config(), geometry)
+        network = build_baseline(config.baseline, geometry, xla, config.seed)
     else:
-        network = build_pinn(small_config(model=model, xla=XlaConfig(compile=False)), geometry)
+        network = build_pinn(model, geometry, xla, config.loss_weights, config.seed)
     return with_random_weights(network), inputs(np.random.default_rng(1), **data)
 
 

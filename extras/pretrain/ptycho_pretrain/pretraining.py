@@ -106,7 +106,8 @@ class Pretraining(KindsTraining):
 
     def __init__(self, config: PretrainConfig) -> None:
         self.config, self.examples = config, Examples(config)
-        pinn = build_pinn(config, geometry_of_form(self.examples.forms[0]))
+        geometry = geometry_of_form(self.examples.forms[0])
+        pinn = build_pinn(config.model, geometry, config.xla, config.loss_weights, config.seed)
         super().__init__(config, pinn, pinn.generator)
         self.setup = draw_setup(self.examples)
         self._steps: dict[BatchConfig, Step] = {}
