@@ -39,7 +39,7 @@ from ptycho.config import MODELS, RunConfig
 from ptycho.evaluation import metrics
 from ptycho.files.npz import read_all
 from ptycho.reconstruction.inference import refine
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 

@@ -35,7 +35,7 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 def write_run(folder: Path, config: RunConfig) -> None:
     """Write the folder of a run with untrained networks."""
-    from ptycho.networks.weights import get_weights
+    from ptycho.networks.layers import get_weights
     from ptycho.run.folder import RunFolder
     from ptycho.run.names import SETUP
     from ptycho.run.network import regular_offsets, setup_of, write_network

@@ -48,7 +48,7 @@ from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.tiling import Tiling
+from ptycho.scan.groups import Tiling
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
 from ptycho.training.fitting import learning_rate_schedule, make_train_step

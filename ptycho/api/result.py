@@ -25,7 +25,7 @@ from ptycho.report.page import report_page
 from ptycho.report.scans import ScanRecord
 from ptycho.report.wording import advice_of
 from ptycho.run import names
-from ptycho.run.environment import environment
+from ptycho.run.record import environment
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding
 from ptycho.scan.ramp import levelled

@@ -147,7 +147,7 @@ def train(
     check_own_code(programs)
     start_tensorflow_exactly()
     from ptycho.api.methods import train_on_scan
-    from ptycho.training.own_callbacks import TellEvents
+    from ptycho.training.callbacks import TellEvents
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
     bar = progress and shows_bars()

@@ -60,7 +60,7 @@ class NetworkConfig(JobConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`, and of the user's own."""
+        """The weight of every loss of :data:`ptycho.networks.pinn.LOSSES`, and of the user's own."""
         return {"mae_weight": 1.0, "nll_weight": 0.0, "realspace_weight": 0.0}
 
     @property

@@ -198,7 +198,7 @@ class UnrolledModel(Generator):
 
 @settings("model")
 class UNetModel(Generator):
-    """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
+    """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.encoder_decoders`."""
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")

@@ -11,8 +11,8 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.good_pixels import Pixels
 from ptycho.preparation.photon_gain import Gain, photon_gain
-from ptycho.readers.domain import squares_are_whole
 from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.values import squares_are_whole
 from ptycho.scan.finding import Finding
 
 

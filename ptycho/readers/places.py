@@ -16,12 +16,11 @@ from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, foldslice, positions_table
 from ptycho.readers.archive import Archive, Patterns, Selected
-from ptycho.readers.cube_axes import raster_positions
 from ptycho.readers.frames import paired
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.positions import KEYS, Placement, read_indexes, read_mapped
+from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
 from ptycho.readers.ptychodus import has_positions, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
 

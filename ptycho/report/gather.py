@@ -21,7 +21,7 @@ from ptycho.files.text import shown
 from ptycho.report.scans import ScanRecord, read_scan
 from ptycho.run import names
 from ptycho.run.record import own_files
-from ptycho.run.stored_config import read_job
+from ptycho.run.stored_run import read_job
 
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"

@@ -26,8 +26,7 @@ from ptycho.files.lock import check_unlocked, unusable
 from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
-from ptycho.run.environment import environment
-from ptycho.run.record import check_links, foreign_files, own_files, read_record
+from ptycho.run.record import check_links, environment, foreign_files, own_files, read_record
 from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
 
 if TYPE_CHECKING:

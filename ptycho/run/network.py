@@ -25,7 +25,7 @@ from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
 from ptycho.run.record import problem, read_record
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config
 from ptycho.scan.dataset import Dataset
 
 COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float

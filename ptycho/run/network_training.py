@@ -13,22 +13,19 @@ import numpy as np
 from ptycho.config import ConfigError, ProbeConfig, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
-from ptycho.networks.weights import Arrays, get_weights, set_weights
+from ptycho.networks.layers import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import is_stored, read_history, read_network, read_probe, setup_of, write_network
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_mask
-from ptycho.training.callbacks import standard_callbacks
-from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.callbacks import TensorBoard, callbacks_of, standard_callbacks
+from ptycho.training.checkpoint import Checkpoints, History
 from ptycho.training.competitors import COMPETITORS, training_geometry
-from ptycho.training.fitting import FitSettings, train
-from ptycho.training.history import History
+from ptycho.training.fitting import FitSettings, ProbeLearner, train
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import NonFiniteLossError
-from ptycho.training.own_callbacks import TensorBoard, callbacks_of
-from ptycho.training.probe_learning import ProbeLearner
 
 log = logging.getLogger(__name__)
 

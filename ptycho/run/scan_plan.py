@@ -24,7 +24,7 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.pretrained import check_prior_weights, run_folder
+from ptycho.run.stored_run import check_prior_weights, run_folder
 
 NETWORK = "pinn"
 

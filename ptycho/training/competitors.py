@@ -10,7 +10,7 @@ import keras
 from ptycho.config import BaselineConfig, NetworkConfig, ProbeConfig
 from ptycho.config.sections import NAMED, GeneratorConfig
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import make_probe, probe_support
 

@@ -12,8 +12,7 @@ from benchmarks.study.zero_shot import BOTH
 from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import Geometry, get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
 from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan

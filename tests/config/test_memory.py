@@ -38,7 +38,7 @@ def sizes(config):
 )
 def test_parameters_are_those_of_the_network(name, changes):
     from ptycho.networks import count_parameters
-    from ptycho.networks.geometry import Geometry
+    from ptycho.networks.layers import Geometry
     from ptycho.training.competitors import COMPETITORS
 
     config = small_run(**changes)

@@ -12,7 +12,7 @@ from helpers.measurement import diffract, exit_waves
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 
 N, K = 7, 3  # odd; three modes
 B, C = 2, 3

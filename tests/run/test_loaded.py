@@ -11,11 +11,11 @@ import ptycho
 from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets import to_arrays
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.layers import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
-from ptycho.run.pretrained import check_prior_weights
+from ptycho.run.stored_run import check_prior_weights
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
 

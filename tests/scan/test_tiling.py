@@ -7,8 +7,8 @@ import pytest
 
 from ptycho.config import ConfigError, RunConfig
 from ptycho.datasets import load_dataset, to_arrays
+from ptycho.scan.groups import Tiling, estimated_tiling
 from ptycho.scan.positions import nested_grid
-from ptycho.scan.tiling import Tiling, estimated_tiling
 from ptycho.simulation.simulate import nested_tiling, scan_images
 
 N = 32

@@ -22,16 +22,15 @@ from ptycho.config import (
 )
 from ptycho.datasets import load_dataset
 from ptycho.networks import build_pinn
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
 from ptycho.scan.probe import probe_support
-from ptycho.training.checkpoint import Checkpoints, Snapshot
+from ptycho.training.checkpoint import Checkpoints, History, Snapshot
 from ptycho.training.competitors import COMPETITORS, geometry_of
 from ptycho.training.fitting import FitSettings, train
-from ptycho.training.history import History
 from workflows.reconstruct import grid_lines
 
 MODEL = UnrolledModel(stages=4, width=16)

@@ -14,8 +14,7 @@ from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import add_neighbours, geometry_of
-from ptycho.training.fitting import FitSettings, TwoOptimizers, train
-from ptycho.training.probe_learning import ProbeLearner, find_ambiguities
+from ptycho.training.fitting import FitSettings, ProbeLearner, TwoOptimizers, find_ambiguities, train
 
 CONFIG = RunConfig(
     N=32,

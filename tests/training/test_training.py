@@ -13,7 +13,7 @@ from helpers.datasets import single_patterns
 
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks

@@ -17,7 +17,7 @@ from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.history import History
+from ptycho.training.checkpoint import History
 
 log = logging.getLogger(__name__)
 

@@ -23,18 +23,18 @@ from ptycho.progress import Progress
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
 from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
+from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
 from ptycho.simulation.truth import Truth, read_truth
+from ptycho.training.checkpoint import History
 from ptycho.training.competitors import COMPETITORS
-from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_models, store_recon
 

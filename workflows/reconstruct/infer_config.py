@@ -22,9 +22,8 @@ from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_network
-from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config, run_folder
 from ptycho.scan.probe import described_widths
 from ptycho.training.interrupt import StopRequest
 

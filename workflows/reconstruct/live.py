@@ -24,7 +24,7 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free, check_writable, config_text
 from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
-from ptycho.run.stored_config import is_finished, read_job
+from ptycho.run.stored_run import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector

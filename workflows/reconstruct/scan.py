@@ -26,17 +26,17 @@ from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scan, train_network
-from ptycho.run.pretrained import run_folder
+from ptycho.run.record import device_facts, prepare_tensorflow
+from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.history import History
+from ptycho.training.checkpoint import History
 from ptycho.training.interrupt import StopRequest
 
 log = logging.getLogger(__name__)

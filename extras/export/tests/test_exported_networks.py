@@ -17,7 +17,7 @@ from helpers.measurement import diffract
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets import load_dataset
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 from ptycho.physics import Pair
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network

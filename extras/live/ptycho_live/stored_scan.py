@@ -9,8 +9,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.values import tell_domain
 from ptycho_live.arrivals import OF_SCAN, Description
 from ptycho_live.scan_file import LATER
 from ptycho_live.store import Store

@@ -13,12 +13,12 @@ import tensorflow as tf
 from ptycho.config import AdamConfig
 from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 from ptycho.networks.unrolled import Unrolled
 from ptycho.run.network import Setup
 from ptycho.scan.batches import Batch
+from ptycho.training.checkpoint import History, Losses
 from ptycho.training.fitting import learning_rate_schedule
-from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
 from ptycho_pretrain.example_losses import amplitude_error, object_error
 from ptycho_pretrain.examples import Example, Examples

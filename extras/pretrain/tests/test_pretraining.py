@@ -11,7 +11,7 @@ import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
