@@ -43,8 +43,8 @@ from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import fail, leave
-from workflows.command_line.published_flags import translate
 from workflows.command_line.training_jobs import Workflow, main
+from workflows.command_line.words import translate
 
 
 def check(config: JobConfig) -> JobConfig:

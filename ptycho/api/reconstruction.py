@@ -17,7 +17,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
-from ptycho.config.scan_run_config import PRETRAINED
+from ptycho.config.run_config import PRETRAINED
 from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_scratch

@@ -26,7 +26,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
-from ptycho.config.scan_run_config import EPOCHS, FAST
+from ptycho.config.run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, XlaConfig
 from ptycho.progress import OnEvent
 from ptycho.run.scan_plan import check_own_code

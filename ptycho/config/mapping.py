@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ptycho.config.errors import ConfigError
-from ptycho.config.messages import programs_of, show
+from ptycho.config.messages import ConfigError, programs_of, show
 from ptycho.config.network_config import JobConfig
 from ptycho.config.own_code import is_import_path
 from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
-from ptycho.config.run_config import RunConfig
-from ptycho.config.scan_run_config import ScanRunConfig
+from ptycho.config.run_config import RunConfig, ScanRunConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

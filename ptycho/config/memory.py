@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ptycho.config.errors import ConfigError
+from ptycho.config.messages import ConfigError
 from ptycho.config.run_config import RunConfig
 from ptycho.config.sections import BaselineConfig, FourierModel, GeneratorConfig, UNetModel, UnrolledModel
 

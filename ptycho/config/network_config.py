@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from ptycho.config.errors import ConfigError
+from ptycho.config.messages import ConfigError
 from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ptycho.evaluation.charts import Losses, draw_correlations, draw_losses
-from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
+from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.frc import Curve
 from ptycho.evaluation.metrics import Region, phase
 from ptycho.evaluation.scan_figures import Ends, show_channel, show_probe

@@ -16,7 +16,7 @@ from skimage.metrics import structural_similarity
 
 from ptycho.evaluation.alignment import CONSTANT, check_images, parts_of, phase, spread
 from ptycho.evaluation.frc import Curve, frc
-from ptycho.scan.bands import bands
+from ptycho.scan.windows import bands
 
 Pair = list[float | None]
 Covered = np.ndarray | None  # pixels (H, W) that count; None: all of them

@@ -14,17 +14,16 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
-from ptycho.files.run_product import find_product
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
+from ptycho.preparation.start import find_product
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
-from ptycho.scan.electron_probe import electron_probe
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
-from ptycho.scan.optics import brought_back, lens, measured_power, pupil
+from ptycho.scan.optics import brought_back, electron_probe, lens, measured_power, pupil
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import even_side, shift_to_margin
 from ptycho.scan.probe import make_probe, masked

@@ -160,6 +160,8 @@ def _refuse_nothing(pixels: Pixels, count: int) -> None:
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
     """Read bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
 
+    The file is NPY, NPZ, TIFF, or HDF5 with one image in it.
+
     ConfigError: it cannot be read, holds no single image, or one of another shape.
     """
     try:

@@ -20,8 +20,7 @@ from ptycho.config.memory import (
 )
 from ptycho.preparation.geometry import drop_words, isolated
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.readers.frames import checked_frames
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan, checked_frames
 from ptycho.scan.groups import grouped, smallest_region
 
 NETWORK = "pinn"

@@ -23,7 +23,6 @@ from ptycho.readers import (
     eiger,
     foldslice,
     keymap,
-    nexus,
     pinn,
     ptychodus,
     ptyd,
@@ -57,7 +56,7 @@ def _formats(*layouts: Layout) -> dict[str, Format]:
 KEYMAP = Format(keymap.detect, keymap.read)
 CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specific first
     "HDF5": _formats(
-        ptychodus.LAYOUT, ptyd.LAYOUT, ptylab.LAYOUT, nexus.LAYOUT, cxi.LAYOUT, foldslice.LAYOUT, eiger.LAYOUT
+        ptychodus.LAYOUT, ptyd.LAYOUT, ptylab.LAYOUT, cxi.NEXUS, cxi.LAYOUT, foldslice.LAYOUT, eiger.LAYOUT
     )
     | {"hdf5": KEYMAP, keymap.WITH_AXES: Format(keymap.detect_axes, keymap.read_axes)},
     "NPZ": _formats(pinn.LAYOUT, ptychodus.LAYOUT, tike.LAYOUT) | {"npz": KEYMAP},

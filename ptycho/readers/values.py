@@ -317,6 +317,7 @@ class Domain(NamedTuple):
 def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", enough: int = 1000) -> Domain:
     """Return what some patterns are: amplitudes by their ``key``, counts if whole, amplitudes if squares are.
 
+    Zero, one and two do not distinguish these, and a frame or a detector's edge may hold nothing else.
     ``blocks``: parts ``(…)`` of them, in any order; no more are taken than are needed. ``enough``: numbers
     above zero that decide, if one of them is above 2.5.
     """

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ptycho.evaluation.colours import ORIENTATION
+from ptycho.evaluation.display import ORIENTATION
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import RunRecord

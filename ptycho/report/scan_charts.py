@@ -20,11 +20,10 @@ from ptycho.evaluation.charts import (
     draw_misfit,
     draw_shifts,
 )
+from ptycho.evaluation.display import length_text, round_down
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.evaluation.lengths import length_text, round_down
-from ptycho.report.gather import number, section
+from ptycho.report.gather import ScanRecord, StoredRecon, number, section
 from ptycho.report.pictures import figure_uri
-from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.run import names
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import Caustic, draw_caustic
-from ptycho.evaluation.shrinking import shrink, shrink_phase
-from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
+from ptycho.evaluation.display import shrink, shrink_phase
+from ptycho.report.gather import KNOWN_TRUTH, RunRecord, ScanRecord, StoredRecon, section
 from ptycho.report.pictures import (
     GREY,
     HERO,
@@ -27,7 +27,6 @@ from ptycho.report.pictures import (
     readable,
 )
 from ptycho.report.scan_charts import Chart, charts_of
-from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
 

@@ -21,9 +21,8 @@ from matplotlib.figure import Figure
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
-from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import check_unlocked, unusable
-from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
+from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run, read_yaml
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.record import check_links, environment, foreign_files, own_files, read_record

@@ -18,8 +18,7 @@ from typing import Any
 
 from ptycho.config import ConfigError, XlaConfig
 from ptycho.files.atomic import sha256
-from ptycho.files.json_file import read_json
-from ptycho.files.text import shown
+from ptycho.files.text import read_json, shown
 from ptycho.run.names import DATASETS, DISCARDED, LIVE, RECORD, REPLACED, TRAINING, UNFINISHED
 
 PAGE = b'<meta name="generator" content="PtychoPINN">'

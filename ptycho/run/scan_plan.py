@@ -12,7 +12,7 @@ from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import block_patterns
 from ptycho.config.own_code import DOORS, load
-from ptycho.config.scan_run_config import FAST
+from ptycho.config.run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.scan.bands import bands, inner_product
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.windows import bands, inner_product
 
 
 def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from scipy.signal import convolve2d
 from ptycho.evaluation import alignment, frc, image_scores, metrics
 from ptycho.evaluation.metrics import Region, align, score, score_images
 from ptycho.scan import ramp
-from ptycho.scan.bands import bands
+from ptycho.scan.windows import bands
 
 SHAPE = (41, 67)
 

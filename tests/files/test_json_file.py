@@ -6,7 +6,7 @@ import re
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.files.json_file import read_json, read_yaml
+from ptycho.files.text import read_json, read_yaml
 
 
 @pytest.mark.parametrize(

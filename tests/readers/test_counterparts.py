@@ -5,7 +5,7 @@ import pytest
 from helpers.hdf5 import J, cxi_arrays, made_up, written
 
 from ptycho.config.data import DataConfig
-from ptycho.readers.frames import checked_frames
+from ptycho.readers.raw_scan import checked_frames
 from ptycho.readers.table import open_raw
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
-from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
 from ptycho.run.folder import RunFolder

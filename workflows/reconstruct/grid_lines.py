@@ -13,7 +13,7 @@ import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
 from ptycho.datasets import load_dataset, to_arrays
-from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
+from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
 from ptycho.iterative import lsqml

@@ -15,8 +15,8 @@ from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass
 from ptycho.files.atomic import write_text
-from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
+from ptycho.files.text import read_json, read_yaml
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.json_file import parse_json
-from ptycho.files.text import shown
+from ptycho.files.text import parse_json, shown
 
 VERSION = 2
 ENTRY = "ptycho.json"  # of the archive that a LiteRT file ends with

@@ -29,7 +29,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from ptycho.files.json_file import parse_json
+from ptycho.files.text import parse_json
 from ptycho.readers.hdf5_checks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions

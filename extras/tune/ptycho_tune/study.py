@@ -16,7 +16,7 @@ from optuna import Study, Trial
 from optuna.trial import FrozenTrial, TrialState
 
 from ptycho.config import ConfigError
-from ptycho.files.json_file import parse_json
+from ptycho.files.text import parse_json
 from ptycho.progress import Event, OnEvent
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho_tune.space import Space, suggest

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.json_file import read_json
+from ptycho.files.text import read_json
 from ptycho_live import messages
 from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, Source
 from ptycho_live.messages import BadMessage
