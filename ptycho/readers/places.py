@@ -14,13 +14,13 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
-from ptycho.readers import cxi, foldslice, positions_table
+from ptycho.readers import cxi, positions_table
 from ptycho.readers.archive import Archive, Patterns, Selected
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
-from ptycho.readers.ptychodus import has_positions, read_product
+from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m
 
 
@@ -113,8 +113,8 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
         return read_mapped(file, options, source)
     if file.holds_any(*cxi.TRANSLATIONS):
         return cxi.read_product(file, options)
-    if file.holds(*foldslice.PP):
-        return foldslice.read_positions(file, options, source)
+    if file.holds(*PP):
+        return read_columns_of_pp(file, options, source)
     file.complain(f"has no positions of a known layout; add data.keys.positions=; it has {file.listed()}")
     return None
 

@@ -21,14 +21,11 @@ from ptycho.readers import (
     cube,
     cxi,
     eiger,
-    foldslice,
+    hdf5_layouts,
     keymap,
-    pinn,
+    npz_layouts,
     ptychodus,
-    ptyd,
-    ptylab,
     tiff,
-    tike,
 )
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
@@ -46,7 +43,7 @@ class Format:
 
 
 def _formats(*layouts: Layout) -> dict[str, Format]:
-    pairs = {"ptychodus": (ptychodus.RAW, ptychodus.PATTERNS), "foldslice": foldslice.PATTERNS}
+    pairs = {"ptychodus": (ptychodus.RAW, ptychodus.PATTERNS), "foldslice": ptychodus.DP}
     return {
         layout.name: Format(layout.detect, partial(read_layout, layout), pairs.get(layout.name, ()))
         for layout in layouts
@@ -56,10 +53,16 @@ def _formats(*layouts: Layout) -> dict[str, Format]:
 KEYMAP = Format(keymap.detect, keymap.read)
 CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specific first
     "HDF5": _formats(
-        ptychodus.LAYOUT, ptyd.LAYOUT, ptylab.LAYOUT, cxi.NEXUS, cxi.LAYOUT, foldslice.LAYOUT, eiger.LAYOUT
+        ptychodus.LAYOUT,
+        hdf5_layouts.PTYD,
+        hdf5_layouts.PTYLAB,
+        cxi.NEXUS,
+        cxi.LAYOUT,
+        ptychodus.FOLDSLICE,
+        eiger.LAYOUT,
     )
     | {"hdf5": KEYMAP, keymap.WITH_AXES: Format(keymap.detect_axes, keymap.read_axes)},
-    "NPZ": _formats(pinn.LAYOUT, ptychodus.LAYOUT, tike.LAYOUT) | {"npz": KEYMAP},
+    "NPZ": _formats(npz_layouts.PINN, ptychodus.LAYOUT, npz_layouts.TIKE) | {"npz": KEYMAP},
     "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
 }
 FORMATS = {name for known in CONTAINERS.values() for name in known}
@@ -84,8 +87,8 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     kind = _choose_archive(path)
     name = _choose_format(path, kind, options)
     form = CONTAINERS[kind.kind][name]
-    if name == foldslice.LAYOUT.name:
-        options = foldslice.complete(path, options)
+    if name == ptychodus.FOLDSLICE.name:
+        options = ptychodus.complete_pair(path, options)
     if form.pair:
         with kind(path, options) as file:
             alone, held = not file.holds_any(*form.pair), file.listed()

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptycho.evaluation import metrics
 from ptycho.evaluation.alignment import in_frame
-from ptycho.evaluation.charts import draw_correlations
 from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
+from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, kept_out

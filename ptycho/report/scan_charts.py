@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ptycho.config.sections import NAMED
-from ptycho.evaluation.charts import (
+from ptycho.evaluation.display import length_text, round_down
+from ptycho.evaluation.figures import (
     Losses,
     draw_correlations,
     draw_detector,
@@ -20,7 +21,6 @@ from ptycho.evaluation.charts import (
     draw_misfit,
     draw_shifts,
 )
-from ptycho.evaluation.display import length_text, round_down
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.report.gather import ScanRecord, StoredRecon, number, section
 from ptycho.report.pictures import figure_uri

@@ -7,17 +7,23 @@ Bilinear interpolation factors along the axes. With sample points ``y_i`` (rows)
 Integer sample points copy pixels exactly, points outside the image read zero, the gradient is two
 matrix products again (no scatter), and the result is differentiable in the sample points. Images must be
 finite: a zero weight times NaN is NaN, so one NaN pixel reaches every pixel of its image.
+
+A row of an interpolation matrix W has few weights that are not zero: two for linear interpolation. Where that
+is faster, just those pixels are read, as a short weighted sum of whole rows or columns,
+
+    out[…, i, …] = Σ_t weight_t[i] · image[…, index_t[i], …],
+
+which needs one index for a row or column, not for a pixel, so that compilers make contiguous loads of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from ptycho.xla.fusion import materialised
-from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, matmul
-from ptycho.xla.taps import apply_taps, shift_taps
+from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, materialised, matmul
 
 
 def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
@@ -174,3 +180,55 @@ def _check_translation(images: tf.Tensor, shifts: tf.Tensor, fill_value: complex
         )
     if path not in ("auto", "taps", "matrix"):
         raise ValueError(f"path is {path!r}; allowed: auto, taps, matrix.")
+
+
+class Tap(NamedTuple):
+    """One of the pixels that each of ``k`` samples along an axis reads, for each of ``n`` images.
+
+    Attributes:
+        index: ``(n, k)`` int32, always valid: a pixel that does not exist is replaced and has weight zero.
+        weight: ``(n, k)`` real.
+    """
+
+    index: tf.Tensor
+    weight: tf.Tensor
+
+
+def sum_of_taps(taps: Sequence[Tap], axis: int, read: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Return ``Σ_t weight_t · read(index_t)``; ``read`` gives ``(n, …)``, samples along ``axis`` 1 or 2."""
+    expand = (slice(None), slice(None), None, None) if axis == 1 else (slice(None), None, slice(None), None)
+    terms = [tap.weight[expand] * read(tap.index) for tap in taps]
+    return sum(terms[1:], start=terms[0])
+
+
+def apply_taps(images: tf.Tensor, taps: Sequence[Tap], axis: int) -> tf.Tensor:
+    """Resample real ``images (n, H, W, C)`` along ``axis`` (1 rows, 2 columns)."""
+    return sum_of_taps(taps, axis, lambda index: tf.gather(images, index, axis=axis, batch_dims=1))
+
+
+def shift_taps(shifts: tf.Tensor, size: int | tf.Tensor) -> tuple[list[Tap], list[Tap]]:
+    """Return linear interpolation at ``i − shift``, zero outside, and its derivative to the sample point.
+
+    All samples of an image lie in the same place between their pixels, so the index is the sample's number
+    plus one integer for each image. At whole points the derivative is the mean of both sides.
+
+    Args:
+        shifts: ``(n,)`` in pixels.
+        size: number of pixels along the axis.
+    """
+    samples, last = tf.range(size, dtype=shifts.dtype), tf.cast(size - 1, shifts.dtype)
+    first = tf.floor(-shifts)[:, None]
+    below = samples + first
+    fraction = (samples - shifts[:, None]) - below  # in [0, 1]
+    known = tf.where(tf.math.is_nan(first), tf.zeros_like(first), first)
+    offset = tf.cast(tf.clip_by_value(known, -last - 2, last + 2), tf.int32)
+
+    def tap(step: int, weight: tf.Tensor) -> Tap:
+        missing = (below + step < 0) | (below + step > last)
+        index = tf.clip_by_value(tf.range(size) + offset + step, 0, size - 1)
+        return Tap(index, tf.where(missing, tf.zeros_like(weight), weight))
+
+    whole = 0.5 * tf.cast(fraction == 0, shifts.dtype)
+    values = [tap(0, 1 - fraction), tap(1, fraction)]
+    slopes = [tap(-1, -whole), tap(0, 2 * whole - 1), tap(1, 1 - whole)]
+    return values, slopes

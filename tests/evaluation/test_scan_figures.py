@@ -5,8 +5,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.charts import draw_misfit, draw_shifts
 from ptycho.evaluation.display import ShownPhase, scale_length, shrink, shrink_phase
+from ptycho.evaluation.figures import draw_misfit, draw_shifts
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]

@@ -13,7 +13,7 @@ from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
-from ptycho.evaluation.charts import quality
+from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
 from ptycho.exports.exported_scan import product_of
