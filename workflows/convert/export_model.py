@@ -16,8 +16,8 @@ from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.stored_run import read_config, run_folder
-from ptycho_export.description import Description
 from ptycho_export.formats import FORMATS, Format
+from ptycho_export.runtimes import Description
 
 
 @settings()

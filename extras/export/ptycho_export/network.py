@@ -15,8 +15,7 @@ from ptycho.networks.layers import Geometry, set_weights
 from ptycho.physics import Pair
 from ptycho.run.network import StoredNetwork
 from ptycho.training.competitors import COMPETITORS
-from ptycho_export.description import Description
-from ptycho_export.runtimes import INPUTS, OUTPUT
+from ptycho_export.runtimes import INPUTS, OUTPUT, Description
 
 
 @dataclass(frozen=True, eq=False)

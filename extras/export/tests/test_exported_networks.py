@@ -21,9 +21,9 @@ from ptycho.networks.layers import Geometry
 from ptycho.physics import Pair
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
-from ptycho_export.description import ENTRY
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator
+from ptycho_export.runtimes import ENTRY
 from workflows.convert.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -28,8 +28,7 @@ from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.imperfections import incoherent_modes
 from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho_pretrain.kinds import choose_entry, draw_values
-from ptycho_pretrain.material import transmission
-from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.object_kinds import OBJECT_KINDS, transmission
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
 COHERENCE = (0.6, 0.95)  # share of the first mode

@@ -24,8 +24,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
 from ptycho_pretrain.kinds import Entry, draw_values
-from ptycho_pretrain.material import transmission
-from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.object_kinds import OBJECT_KINDS, transmission
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
 

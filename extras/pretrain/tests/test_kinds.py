@@ -9,8 +9,7 @@ from ptycho.config import ConfigError
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho_pretrain import probe_kinds
 from ptycho_pretrain.kinds import Kind, Parameter, draw_values, read_entries
-from ptycho_pretrain.material import transmission
-from ptycho_pretrain.object_kinds import OBJECT_KINDS
+from ptycho_pretrain.object_kinds import OBJECT_KINDS, transmission
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
 
 PLAIN = {"shift": (0.0, 0.0), "stretch": (1.0, 1.0)}  # neither moved nor stretched
