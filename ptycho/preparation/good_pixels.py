@@ -14,9 +14,9 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.text import shown
-from ptycho.preparation.centre import find_centre
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
+from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive
 from ptycho.readers.places import find_container
 from ptycho.readers.raw_scan import RawScan

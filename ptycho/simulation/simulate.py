@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.config import ProbeConfig, RunConfig
+from ptycho.config import LinesObject, ProbeConfig, RunConfig
 from ptycho.config.imperfections import Imperfections
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -37,7 +37,7 @@ from ptycho.simulation.imperfections import (
     spread_and_scale,
     stream,
 )
-from ptycho.simulation.objects import make_object
+from ptycho.simulation.measured_like import line_amplitude
 from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,16 @@ def _record_positions(wrong: Imperfections, seed: int, role: str, data: Dataset)
 def _seed(seed: int, role: str, image: int) -> int:
     """Return the seed of the imperfections of one image."""
     return int(child_rng(seed, role, int(image), "recorded").integers(2**32))
+
+
+def make_object(config: LinesObject, size: int, set_phi: bool, rng: np.random.Generator) -> np.ndarray:
+    """Return one object ``a·exp(iφ)``, ``φ = sin(π(a − ½))`` or, unless ``set_phi``, 0.
+
+    ``(size, size)`` complex64.
+    """
+    amplitude = line_amplitude(size, config.n_lines, rng)
+    phase = np.sin(np.pi * (amplitude - 0.5)) if set_phi else np.zeros_like(amplitude)
+    return (amplitude * np.exp(1j * phase)).astype(np.complex64)
 
 
 def scan_images(

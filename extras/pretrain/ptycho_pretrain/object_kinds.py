@@ -15,7 +15,7 @@ from skimage import color, data
 from skimage.draw import disk, ellipse, line_aa, polygon
 
 from ptycho.config.pretrain_config import MaterialsConfig
-from ptycho.simulation.objects import line_amplitude
+from ptycho.simulation.measured_like import line_amplitude
 from ptycho_pretrain.kinds import Kind, Parameter
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
