@@ -1,7 +1,7 @@
 """Read the values that all formats have besides patterns and positions, in the base units of quantities.
 
 A fault is noted in the archive, and the value is None. Whether a detector's numbers are counts, intensities
-or amplitudes is told by the numbers (:func:`tell_domain`).
+or amplitudes follows from the numbers (:func:`tell_domain`).
 """
 
 from __future__ import annotations
