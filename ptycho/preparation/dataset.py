@@ -14,10 +14,10 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.run_product import find_product
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.preparation.start import find_product
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset

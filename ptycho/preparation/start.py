@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
 from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
@@ -20,27 +21,6 @@ from ptycho.readers.ptychodus import read_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side
-
-METRICS, RECONS = "metrics.json", "recons"
-BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
-
-
-def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
-    """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
-    named = metrics.get("product")
-    return str(named) if named in held else next((name for name in BEST if name in held), "")
-
-
-def find_product(run: Path) -> tuple[str, Path] | None:
-    """Return name and file of a run's product."""
-    try:
-        metrics = read_json(run / METRICS)
-    except (OSError, ValueError):  # not finished, or damaged: its files say what is there
-        metrics = {}
-    files = {path.parent.name: path for path in (run / RECONS).glob("*/recon.npz")}
-    name = product_of(metrics, files)
-    return (name, files[name]) if name else None
-
 
 PRODUCT, SOLVER = "product.h5", "solver: "
 ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values are keys, as typed

@@ -29,9 +29,10 @@ from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
-from ptycho.preparation.start import decided_reading, find_product
+from ptycho.preparation.start import decided_reading
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names
