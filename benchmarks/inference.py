@@ -57,7 +57,7 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     from ptycho.scan.beam import Beam
     from ptycho.scan.positions import nested_grid
     from ptycho.scan.probe import make_probe
-    from ptycho.simulation.measured_like import make_object
+    from ptycho.simulation.simulate import make_object
     from ptycho.simulation.simulate import noise_free_amplitudes
 
     grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
