@@ -57,8 +57,7 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     from ptycho.scan.beam import Beam
     from ptycho.scan.positions import nested_grid
     from ptycho.scan.probe import make_probe
-    from ptycho.simulation.simulate import make_object
-    from ptycho.simulation.simulate import noise_free_amplitudes
+    from ptycho.simulation.simulate import make_object, noise_free_amplitudes
 
     grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
     positions = grid[groups].reshape(-1, 2).astype(np.float32)  # groups share no patterns

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.tables import markdown
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -48,7 +49,8 @@ def main() -> None:
     scan = interpret_scan(config.data)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        prepared = prepare(Path(arguments.file).stem, scan, config, RunContext(Path(folder)))
+        aligned = align(scan, config, RunContext(Path(folder)))
+        prepared = prepare(Path(arguments.file).stem, aligned, config.holdout_fraction, config.seed)
         data = prepared.fitted(prepared.whole.beam)
         options = options_for(prepared, config.solver, config.probe)
         for seed in arguments.seeds:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
@@ -94,7 +95,8 @@ def run(
 def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
     log.info("%s: %s", config.data.paths, scan.raw.format)
     report(scan.decisions, log)
-    return prepare(config.data.name, scan, config, context)
+    aligned = align(scan, config, context)
+    return prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
 
 
 def network(
