@@ -64,7 +64,8 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     check_enough(usable, own.data.paths)
     fitted = usable - number_held_out(usable, own.holdout_fraction)
     if stored is not None:
-        own = _as_stored(own, stored)
+        C, tiles = _groups_of(stored, own.group_size, own.tiles, trains=bool(own.nepochs))
+        own = replace(own, model=stored.config.model, group_size=C, tiles=tiles)
         _fits(stored, str(own.run), {"N": scan.N, "group_size": own.patterns_in_group}, fitted)
     choose_probe(scan, own.probe, own.run)
     if scan.fresnel is not None and (varied := own.solver.probe_variation):
@@ -117,21 +118,23 @@ def _network_takes(model: GeneratorConfig, N: int) -> None:
     )
 
 
-def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) -> ScanRunConfig:
-    """Return the configuration with the build and, by default, the groups of the network of ``run``.
+def _groups_of(
+    stored: StoredNetwork, group_size: int | None, tiles: bool | None, trains: bool, tuned: int = 12
+) -> tuple[int | None, bool]:
+    """Return ``group_size`` and ``tiles``, by default those of the network of ``run``.
 
-    ``tuned``: patterns in a group where the pretrained network is trained on; more leave few steps.
+    ``trains``: it is trained on; ``tuned``: patterns in a group of the pretrained network then; more leave
+    few steps.
     """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
-    C, tiles = config.group_size, config.tiles
-    if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
+    if group_size is None and isinstance(trained, PretrainConfig | ScanRunConfig):
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1
-        C = tuned if general and config.nepochs else wished
+        group_size = tuned if general and trains else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
-    return replace(config, model=trained.model, group_size=C, tiles=tiles)
+    return group_size, tiles
 
 
 def _check_model(stored: StoredNetwork, model: GeneratorConfig, run: str) -> None:
