@@ -138,11 +138,10 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     """
     began = time.perf_counter()
     options = options_for(prepared, config.solver, config.probe, config.models, config.data.shared)
-    data = prepared.fitted(prepared.whole.beam)
+    data, count = prepared.fitted(prepared.whole.beam), len(prepared.kept)
     blockwise = Blockwise(config.solver.block, context.executor, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
     passes = in_blocks if blockwise.divides(data) else options.steps
-    count = len(prepared.kept)
     passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:
