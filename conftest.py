@@ -109,7 +109,7 @@ def datasets():
     """Training, validation and test data of the small configuration; not to be changed."""
     from ptycho.simulation.simulate import simulate
 
-    return simulate(small_run())
+    return simulate(small_run())[0]
 
 
 @pytest.fixture(scope="session")
@@ -118,13 +118,13 @@ def build_network(datasets):
 
     Names are those of :data:`NETWORKS`, and ``baseline``; further arguments change the small configuration.
     """
-    from ptycho.training.competitors import COMPETITORS, training_geometry
+    from ptycho.training.competitors import COMPETITORS, geometry_of
 
     def build(name, data=None, **changes):
         config = small_run(model=NETWORKS.get(name, UnrolledModel()), **changes)
         entry = COMPETITORS["baseline" if name == "baseline" else "pinn"]
         view = entry.view(config, datasets["train"] if data is None else data)
-        return entry.build(config, training_geometry(config, view)), view
+        return entry.build(config, geometry_of(view)), view
 
     return build
 

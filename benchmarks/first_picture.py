@@ -87,7 +87,7 @@ def scan(experiment: str) -> Dataset:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = run_config(compose("grid_lines", words), words, {})
     assert isinstance(config, RunConfig)
-    return simulate(config)["test"]
+    return simulate(config)[0]["test"]
 
 
 def by_network(path: Path, model: LoadedModel, options: argparse.Namespace) -> Steps:

@@ -31,8 +31,8 @@ def claim(cell: Cell, is_late: bool) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config, scan = interpret_scan(ScanRunConfig(data=write(scene, folder / "scan.npz")))
-            aligned = check_probe(read(scan, config, RunContext(folder)))
+            config = ScanRunConfig(data=write(scene, folder / "scan.npz"))
+            aligned = check_probe(read(interpret_scan(config.data), config, RunContext(folder)))
         except ConfigError:
             return "refused"
         found = find_frame_offset(aligned.data, aligned.scan.frames)

@@ -36,7 +36,7 @@ def scans(config: RunConfig) -> dict[str, Dataset]:
 
     def test(**changes: object) -> Dataset:
         smaller = {"nimgs_train": 1, "max_groups_train": 64, "nimgs_test": 1, "nepochs": 1, "batch_size": 16}
-        return simulate(replace(config, **(smaller | changes)))["test"]
+        return simulate(replace(config, **(smaller | changes)))[0]["test"]
 
     own = test()
     jittered = test(scan=replace(config.scan, jitter=3.0))

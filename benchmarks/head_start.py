@@ -39,7 +39,7 @@ from ptycho.config import MODELS, RunConfig
 from ptycho.evaluation import metrics
 from ptycho.files.npz import read_all
 from ptycho.reconstruction.inference import refine
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 
@@ -115,7 +115,7 @@ def plot(rows: Sequence[Row], title: str) -> Figure:
 def compared(config: RunConfig, options: argparse.Namespace) -> list[list[Row]]:
     """Return the curves from the objects of the network and from a constant."""
     objects, mask = reconstruction(options.run, options.model)
-    data = simulate(config)["test"]
+    data = simulate(config)[0]["test"]
     region = metrics.Region(*data.tiling.rectangle)
     starts = {f"the {options.model}": objects, "a constant": constant_like(objects, data)}
     return [curve(name, start, mask, data, region, options.passes) for name, start in starts.items()]

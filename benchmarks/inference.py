@@ -35,18 +35,18 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 def write_run(folder: Path, config: RunConfig) -> None:
     """Write the folder of a run with untrained networks."""
-    from ptycho.networks.weights import get_weights
+    from ptycho.networks.layers import get_weights
     from ptycho.run.folder import RunFolder
     from ptycho.run.names import SETUP
     from ptycho.run.network import regular_offsets, setup_of, write_network
     from ptycho.simulation.simulate import simulate
-    from ptycho.training.competitors import COMPETITORS, training_geometry
+    from ptycho.training.competitors import COMPETITORS, geometry_of
 
-    training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
+    training, run = simulate(config)[0]["train"], RunFolder(folder, overwrite=True)
     run.config(config)
     for name, competitor in COMPETITORS.items():
         data = competitor.view(config, training)
-        geometry = training_geometry(config, data)
+        geometry = geometry_of(data)
         offsets = regular_offsets(config.offset, data.group_size)
         run.arrays(f"{name}/{SETUP}", setup_of(data, offsets, geometry.support).arrays())
         write_network(run, name, get_weights(competitor.build(config, geometry)), {}, [])
@@ -57,8 +57,7 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     from ptycho.scan.beam import Beam
     from ptycho.scan.positions import nested_grid
     from ptycho.scan.probe import make_probe
-    from ptycho.simulation.objects import make_object
-    from ptycho.simulation.simulate import noise_free_amplitudes
+    from ptycho.simulation.simulate import make_object, noise_free_amplitudes
 
     grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
     positions = grid[groups].reshape(-1, 2).astype(np.float32)  # groups share no patterns

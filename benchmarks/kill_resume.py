@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.tables import markdown, write_csv
 from ptycho.config import ConfigError
 from ptycho.run.network import read_history, read_network
-from ptycho.run.stored_config import is_finished
+from ptycho.run.stored_run import is_finished
 
 RUN = [
     *("N=32", "size=96", "nimgs_train=1", "nimgs_test=1", "max_groups_train=96", "train.val_groups=8"),

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.tables import markdown
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -44,11 +45,14 @@ def main() -> None:
     parser.add_argument("file", help="a measured scan")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="choices (0 1 2 3)")
     arguments = parser.parse_args()
-    config, scan = interpret_scan(ScanRunConfig(data=DataConfig(file=(arguments.file,))))
+    config = ScanRunConfig(data=DataConfig(file=(arguments.file,)))
+    scan = interpret_scan(config.data)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        prepared = prepare(Path(arguments.file).stem, scan, config, RunContext(Path(folder)))
-        data, options = prepared.fitted(prepared.whole.beam), options_for(prepared, config)
+        aligned = align(scan, config, RunContext(Path(folder)))
+        prepared = prepare(Path(arguments.file).stem, aligned, config.holdout_fraction, config.seed)
+        data = prepared.fitted(prepared.whole.beam)
+        options = options_for(prepared, config.solver, config.probe)
         for seed in arguments.seeds:
             print(f"seed {seed}", file=sys.stderr)
             began = time.perf_counter()

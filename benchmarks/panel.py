@@ -50,8 +50,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ptycho
 from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
-from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve

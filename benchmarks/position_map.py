@@ -38,8 +38,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
 from ptycho.align.affine_map import find_map, score_map, turn_in
 from ptycho.align.initial_probe import guess_probe
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
-from ptycho.evaluation.registration import in_frame
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.scan.beam import Beam

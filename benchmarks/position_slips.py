@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ptycho
 from benchmarks.panel import far_intensity, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.position_jumps import find_jumps
 from ptycho.config import ScanRunConfig
@@ -186,7 +187,9 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
     context = RunContext(Path(tempfile.gettempdir()), bar=False)
-    prepared = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), context)
+    config = ScanRunConfig(data=scan.data)
+    aligned = align(scan.geometry, config, context)
+    prepared = prepare(scan.name, aligned, config.holdout_fraction, config.seed)
     open_still = (
         [] if prepared.alternative is None else [prepared.alternative.kept]
     )  # until the scan is fitted

@@ -76,7 +76,7 @@ def scan(overrides: Sequence[str], seed: int) -> Dataset:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = run_config(compose("grid_lines", words), words, {})
     assert isinstance(config, RunConfig)
-    return simulate(config)["test"]
+    return simulate(config)[0]["test"]
 
 
 def row(model: LoadedModel, data: Dataset, passes: int) -> dict[str, str]:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from benchmarks import timing
 from benchmarks.timing import Variant
 from ptycho_images import resize
-from ptycho_images.resize_weights import METHODS
+from ptycho_images.resize import METHODS
 
 SIZES = ((64, 128), (256, 64), (84, 100), (512, 256))
 BATCHES = (1, 16)

@@ -32,7 +32,7 @@ from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import ScanRunConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.evaluation.beam import position_error_px, probe_error
+from ptycho.evaluation.alignment import position_error_px, probe_error
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw

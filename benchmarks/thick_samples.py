@@ -26,9 +26,8 @@ import ptycho
 from benchmarks.panel import MARGIN, object_of, probe_of
 from benchmarks.position_map import error_of
 from ptycho.config.waves import wavelength_m
-from ptycho.evaluation.alignment import align
-from ptycho.evaluation.image_scores import relative_error
-from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.alignment import align, in_frame
+from ptycho.evaluation.metrics import relative_error
 from ptycho.scan.ramp import phase_slope, tilted
 
 N, SIDE, STEP, ENERGY_EV, PIXEL_M = 64, 12, 6, 8000.0, 1e-8

@@ -48,9 +48,9 @@ from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.tiling import Tiling
+from ptycho.scan.groups import Tiling
 from ptycho.simulation.simulate import simulate
-from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.competitors import COMPETITORS, geometry_of
 from ptycho.training.fitting import learning_rate_schedule, make_train_step
 from workflows.command_line.config import run_config
 
@@ -157,7 +157,7 @@ def curve(
     """Train one model until the last of ``times``; return a row for each evaluation, and costs."""
     recipe = COMPETITORS["baseline" if name == "baseline" else "pinn"]
     data, view = recipe.training_view(config, recipe.view(config, train)), recipe.view(config, exam.data)
-    model = recipe.build(config, training_geometry(config, data))
+    model = recipe.build(config, geometry_of(data))
     optimizer = keras.optimizers.Adam(0.0, global_clipnorm=config.train.clip_norm)
     rate = learning_rate_schedule(config.train, recipe.learning_rate(config), TICKS)
     step = make_train_step(model, optimizer, config.xla.compile)
@@ -254,7 +254,7 @@ def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
     configs = {name: configuration(options, name) for name in options.models}
     base = configs[options.models[0]]
-    data = simulate(base)
+    data = simulate(base)[0]
     exam = middle(base, data["test"], options.groups)
     times = exam_times(options.first, options.ratio, options.seconds)
     rows: list[Row] = []

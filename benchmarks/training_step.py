@@ -33,7 +33,7 @@ from ptycho.reconstruction.inference import make_predict_step
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training.competitors import training_geometry
+from ptycho.training.competitors import geometry_of
 from ptycho.training.fitting import make_train_step
 
 MODELS = {"unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1), "unrolled": RunConfig().model}
@@ -41,7 +41,7 @@ MODELS = {"unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1), "unrolle
 
 def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Callable[[], object]]:
     """Return a training step and a batch of inference, each from NumPy arrays to NumPy results."""
-    model = build_pinn(config, training_geometry(config, data))
+    model = build_pinn(config.model, geometry_of(data), config.xla, config.loss_weights, config.seed)
     step = make_train_step(model, keras.optimizers.Adam(1e-4, global_clipnorm=1.0), compile_xla)
     predict = make_predict_step(model, compile_xla)
     probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/training_step"))
     arguments = parser.parse_args()
     base = RunConfig(size=160, nimgs_train=1, nimgs_test=1, max_groups_train=64)
-    data = simulate(base)["train"]
+    data = simulate(base)[0]["train"]
     rows = []
     for name in arguments.models:
         config = RunConfig(size=160, max_groups_train=64, model=MODELS[name], xla=XlaConfig())

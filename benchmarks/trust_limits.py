@@ -374,8 +374,8 @@ def evaluate(cell: Cell) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config, scan = interpret_scan(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
-            result = run(config, scan, RunFolder(folder / "run"))
+            config = plan(ScanRunConfig(data=write(scene, folder / "scan.npz")))
+            result = run(config, interpret_scan(config.data), RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}
         product = result.metrics["product"]

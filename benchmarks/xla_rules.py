@@ -25,9 +25,10 @@ from benchmarks.crop_and_resize import gather_crop
 from benchmarks.timing import Variant, alternated
 from benchmarks.translation import VARIANTS
 from ptycho.xla import resample, translate
-from ptycho.xla.taps import TAPS, apply_taps, dense_weights
+from ptycho.xla.resample import apply_taps
 from ptycho_images import crop_and_resize
-from ptycho_images.noise import standard_normal
+from ptycho_images.layers import standard_normal
+from ptycho_images.samples import TAPS, dense_weights
 
 RNG = np.random.default_rng(0)
 
@@ -181,7 +182,7 @@ def random_numbers(repeats: int) -> dict[str, str]:
     generators = {
         "stateless_normal": lambda s: tf.random.stateless_normal([1000], s),
         'stateless_normal, alg="philox"': lambda s: tf.random.stateless_normal([1000], s, alg="philox"),
-        "ptycho_images.noise.standard_normal": lambda s: standard_normal([1000], 7, s[1]),
+        "ptycho_images.layers.standard_normal": lambda s: standard_normal([1000], 7, s[1]),
     }
     difference = {n: np.abs(plain(g)(seed) - compiled(g)(seed)).max() for n, g in generators.items()}
     return {f"{n}: with and without XLA differ by": f"{d:.1e}" for n, d in difference.items()}

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TypeVar
 
-from ptycho.config.errors import check
+from ptycho.config.messages import check
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # a GPU's memory as it is needed; else the first process takes all of it

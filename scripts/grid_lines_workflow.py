@@ -35,6 +35,7 @@ from __future__ import annotations
 import sys
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
+from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
@@ -42,8 +43,8 @@ from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import fail, leave
-from workflows.command_line.published_flags import translate
 from workflows.command_line.training_jobs import Workflow, main
+from workflows.command_line.words import translate
 
 
 def check(config: JobConfig) -> JobConfig:
@@ -51,7 +52,7 @@ def check(config: JobConfig) -> JobConfig:
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; resume it with its own script")
     check_memory(run_memory(config))
-    check_own_code(config)
+    check_own_code(programs_in(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):

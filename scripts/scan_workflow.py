@@ -35,7 +35,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ptycho.config import JobConfig
+from ptycho.config import JobConfig, ScanRunConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
 from ptycho.run.scan_plan import interpret_scan, plan
@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 
 def run(config: JobConfig, folder: RunFolder, stop: StopRequest, executor: Executor | None = None) -> None:
     """Run it; TensorFlow is imported only now."""
-    own, scan = interpret_scan(config)
+    assert isinstance(config, ScanRunConfig)  # as planned
+    scan = interpret_scan(config.data, config.output_dir)
     from workflows.reconstruct import scan as workflow
 
-    workflow.run(own, scan, folder, stop, executor)
+    workflow.run(config, scan, folder, stop, executor)
 
 
 def start(executor: Executor | None) -> int:

@@ -20,8 +20,8 @@ from ptycho.config.memory import cores, in_words, physical_memory
 from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.lock import locked
-from ptycho.run.pretrained import run_folder
 from ptycho.run.record import damaged
+from ptycho.run.stored_run import run_folder
 from workflows.command_line.console import missing
 from workflows.command_line.jobs import Unfit
 

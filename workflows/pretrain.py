@@ -11,11 +11,11 @@ from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho.config.mapping import flat, result_settings
 from ptycho.config.messages import show
 from ptycho.networks import count_parameters
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import write_network
+from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest

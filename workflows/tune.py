@@ -72,9 +72,8 @@ def tune(words: list[str]) -> list[str]:
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
-    from ptycho_tune.results import write_results
     from ptycho_tune.space import extremes
-    from ptycho_tune.study import open_study, run_defaults, run_trials
+    from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
 
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)

@@ -34,7 +34,7 @@ from ptycho.reconstruction.likelihood import likelihood_step
 from ptycho.reconstruction.scan_likelihood import computed_with
 from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import simulate
-from ptycho.training.competitors import training_geometry
+from ptycho.training.competitors import geometry_of
 from ptycho_images import crop_and_resize, projective_warp, resize, translate
 
 Inputs = Sequence[tuple[np.ndarray, bool]]
@@ -104,8 +104,8 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
 def network(kind: str) -> Program:
     """Return a ``training`` step up to its gradients, or the ``inference``, of a network, for one batch."""
     config = RunConfig(size=160, nimgs_train=1, max_groups_train=64, model=MODELS["unrolled_fast"])
-    data = simulate(config)["train"]
-    model = build_pinn(config, training_geometry(config, data))
+    data = simulate(config)[0]["train"]
+    model = build_pinn(config.model, geometry_of(data), config.xla, config.loss_weights, config.seed)
     batch = batch_of(data, np.arange(config.batch_size))
     probe, f = np.asarray(data.model_probe, np.complex64), np.float32(data.normalisation)
     model(batch["x"], batch["offsets"], tf.constant(probe))

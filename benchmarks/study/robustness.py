@@ -20,7 +20,7 @@ from benchmarks.study.processes import quoted, run_scripts
 from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
 from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
-from ptycho.evaluation.beam import probe_error
+from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
 from ptycho.iterative.lsqml import available
 from ptycho.run import names

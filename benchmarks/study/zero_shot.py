@@ -22,7 +22,7 @@ from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.pretrained import run_folder
+from ptycho.run.stored_run import run_folder
 from ptycho_pretrain.kind_scans import KindScan
 from ptycho_pretrain.kinds import Entry, Kind, read_entries
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
@@ -186,7 +186,7 @@ class ZeroShot:
         """Return the bench; TensorFlow is imported here."""
         start_tensorflow()
         from benchmarks.study.zero_shot_methods import Bench
-        from ptycho.run.environment import prepare_tensorflow
+        from ptycho.run.record import prepare_tensorflow
 
         prepare_tensorflow()
         return Bench(self)

@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure, SubFigure
 
 from benchmarks.study.ssim_scale import BEST, LABELS, TICKS, lost
-from ptycho.evaluation.colours import SEQUENTIAL, ShownPhase
+from ptycho.evaluation.display import SEQUENTIAL, ShownPhase
 from ptycho.evaluation.figures import AMPLITUDE_MAP, phase_limits
 from ptycho.evaluation.metrics import CHANNELS, phase
 from ptycho.evaluation.trust import LIMITS

@@ -45,9 +45,8 @@ import numpy as np
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, middle_patterns, place_anew
-from ptycho.scan.comparison import TURNED, Rule
+from ptycho.scan.comparison import TURNED, Rule, split_patterns
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.split import split_patterns
 
 
 class Orientation(NamedTuple):

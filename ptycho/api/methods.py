@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
@@ -33,7 +34,8 @@ def reconstruct_and_assess(
 ) -> Result:
     """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
     network = load_model(config.run) if config.run else None
-    prepared = prepare(scan.name, scan.geometry, config, context)
+    aligned = align(scan.geometry, config, context)
+    prepared = prepare(scan.name, aligned, config.holdout_fraction, config.seed)
     inputs, reconstructions = MethodInputs(config, context, network), dict[str, Reconstruction]()
     for name in (SOLVER, NETWORK) if method == NETWORK else (method,):
         if name != SOLVER or config.solver.steps:
@@ -85,7 +87,8 @@ def train_on_scan(
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
-            prepared = prepare(name, scan, config, RunContext(path, folder.timed, bar))
+            aligned = align(scan, config, RunContext(path, folder.timed, bar))
+            prepared = prepare(name, aligned, config.holdout_fraction, config.seed)
             parts = split_scan(prepared.fitted(prepared.whole.beam), config.val_fraction, config.seed)
             history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]

@@ -17,10 +17,10 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
-from ptycho.config.scan_run_config import PRETRAINED
+from ptycho.config.run_config import PRETRAINED
 from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 from ptycho.iterative.lsqml import available
-from ptycho.preparation.room import check_room
+from ptycho.preparation.room import check_scratch
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.scan_plan import plan_scan
@@ -136,7 +136,7 @@ def reconstruct(
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())
-    check_room(config, scan.geometry, scratch)
+    check_scratch(scan.geometry.raw, config.data, scratch)
     start_tensorflow_exactly()
     from ptycho.align.context import RunContext
     from ptycho.api.methods import reconstruct_and_assess

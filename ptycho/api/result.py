@@ -15,17 +15,16 @@ import numpy as np
 from ptycho.api import stored_result
 from ptycho.api.reconstruction import WORDS
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.colours import unwrap
+from ptycho.evaluation.display import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_text
 from ptycho.files.npz import write_npz
-from ptycho.report.gather import FINISHED, MEASURED, RunRecord
+from ptycho.report.gather import FINISHED, MEASURED, RunRecord, ScanRecord
 from ptycho.report.page import report_page
-from ptycho.report.scans import ScanRecord
 from ptycho.report.wording import advice_of
 from ptycho.run import names
-from ptycho.run.environment import environment
+from ptycho.run.record import environment
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding
 from ptycho.scan.ramp import levelled

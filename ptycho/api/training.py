@@ -26,7 +26,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
-from ptycho.config.scan_run_config import EPOCHS, FAST
+from ptycho.config.run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, XlaConfig
 from ptycho.progress import OnEvent
 from ptycho.run.scan_plan import check_own_code
@@ -142,11 +142,12 @@ def train(
         **weights,
     )
     config = replace(config, data=scan.data)
-    allow(programs_in(config).values())
-    check_own_code(config)
+    programs = programs_in(config)
+    allow(programs.values())
+    check_own_code(programs)
     start_tensorflow_exactly()
     from ptycho.api.methods import train_on_scan
-    from ptycho.training.own_callbacks import TellEvents
+    from ptycho.training.callbacks import TellEvents
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
     bar = progress and shows_bars()

@@ -7,12 +7,11 @@ Imports nothing of ``ptycho``, and neither Hydra nor TensorFlow, so that a mista
 anything heavy loads. What is imported here are the names that other rooms take from here.
 """
 
-from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
+from ptycho.config.messages import ConfigError, check
 from ptycho.config.network_config import JobConfig, NetworkConfig, TrainedConfig
 from ptycho.config.pretrain_config import DenoiserConfig, KindsConfig, PretrainConfig
-from ptycho.config.run_config import RunConfig
-from ptycho.config.scan_run_config import ScanRunConfig
+from ptycho.config.run_config import RunConfig, ScanRunConfig
 from ptycho.config.sections import (
     GENERATORS,
     ITERATIVE,

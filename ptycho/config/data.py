@@ -6,8 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
-from ptycho.config.errors import ConfigError, check
-from ptycho.config.messages import bounds_of, show
+from ptycho.config.messages import ConfigError, bounds_of, check, show
 from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 

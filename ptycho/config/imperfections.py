@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ptycho.config.errors import check
+from ptycho.config.messages import check
 from ptycho.config.schema import Integer, Number, Range, key, settings
 
 

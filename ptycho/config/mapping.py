@@ -6,15 +6,16 @@ No key is ignored, no type is guessed. This module knows neither Hydra nor Tenso
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ptycho.config.errors import ConfigError
-from ptycho.config.messages import programs_of, show
+from ptycho.config.messages import ConfigError, programs_of, show
 from ptycho.config.network_config import JobConfig
 from ptycho.config.own_code import is_import_path
 from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
-from ptycho.config.run_config import RunConfig
-from ptycho.config.scan_run_config import ScanRunConfig
+from ptycho.config.run_config import RunConfig, ScanRunConfig
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 AnyConfig = RunConfig | ScanRunConfig | PretrainConfig  # of runs with networks of patterns
 Job = AnyConfig | DenoiserConfig
@@ -43,9 +44,9 @@ def to_dataclass(cls: type[Section], values: Any) -> Section:
     return cls(**{str(key): value for key, value in values.items()})
 
 
-def to_mapping(config: JobConfig) -> dict[str, Any]:
-    """Return the configuration as plain values for YAML and JSON; :func:`from_mapping` reads them back."""
-    values: dict[str, Any] = _listed(asdict(config))
+def to_mapping(settings: DataclassInstance) -> dict[str, Any]:
+    """Return settings as plain values for YAML and JSON; :func:`from_mapping` reads them back."""
+    values: dict[str, Any] = _listed(asdict(settings))
     return values
 
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ptycho.config.errors import ConfigError
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.messages import ConfigError
 from ptycho.config.run_config import RunConfig
 from ptycho.config.sections import BaselineConfig, FourierModel, GeneratorConfig, UNetModel, UnrolledModel
 
@@ -77,7 +76,7 @@ def run_memory(config: RunConfig) -> Phases:
         members = 3 if name == "baseline" else C + config.of(name).model.neighbours  # a complex truth, too
         fewer = "lower train.val_groups" + " or model.neighbours" * (name != "baseline")
         validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
-        trained = training_parts(config, name, N, C, R)
+        trained = training_parts(name, config.architecture(name), config.batch_size, (C, N, R), "gridsize")
         phases[f"trains the {name}"] = [*patterns, objects, *trained, validation]
     phases["reconstructs"] = [
         *(*patterns, objects, part("test", "the regions of the {} scan", 8 * drawn["test"] * R**2)),
@@ -121,25 +120,31 @@ def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cos
     return Cost()
 
 
-def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
-    if name == "baseline" and isinstance(config, RunConfig):
-        return cost(config.baseline, N, 1, N)
-    return cost(config.of(name).model, N, C, R)
+def training_parts(
+    name: str,
+    model: GeneratorConfig | BaselineConfig,
+    batch_size: int,
+    shape: tuple[int, int, int],
+    grouping: str = "group_size",
+) -> list[Part]:
+    """Return what the training of a network holds besides its data: weights, and what a batch leads to.
 
-
-def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:
-    """Return what the training of a network holds besides its data: weights, and what a batch leads to."""
-    C, near = (1, 0) if name == "baseline" else (C, config.of(name).model.neighbours)
-    cost, B = _cost(config, name, N, C, R), config.batch_size
-    layers = KEPT * cost.rounds * cost.numbers + PLANES * cost.iterations * C * N**2
-    grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
+    Args:
+        name, model: of the network; its settings.
+        batch_size, shape: groups in a batch; their ``(C, N, R)``.
+        grouping: key on which C depends.
+    """
+    C, N, R = shape
+    C, near = (1, 0) if isinstance(model, BaselineConfig) else (C, model.neighbours)
+    needs = cost(model, N, C, R)
+    layers = KEPT * needs.rounds * needs.numbers + PLANES * needs.iterations * C * N**2
     fewer = f"lower {'model.neighbours, ' * (near > 0)}{grouping} or batch_size"
-    size = f"lower {cost.keys}"
+    size = f"lower {needs.keys}"
     copies = 9  # gradient and its clipped copy, moments, best weights, what a checkpoint copies
     return [
-        Part(f"the weights of the {name} and their optimizer", 4 * copies * cost.parameters, size),
-        Part("the patterns of a batch and their neighbours", WAVES * B * (C + near) * N**2, fewer),
-        Part("the layers of a batch", B * layers, f"{size}, batch_size or {grouping}"),
+        Part(f"the weights of the {name} and their optimizer", 4 * copies * needs.parameters, size),
+        Part("the patterns of a batch and their neighbours", WAVES * batch_size * (C + near) * N**2, fewer),
+        Part("the layers of a batch", batch_size * layers, f"{size}, batch_size or {grouping}"),
     ]
 
 
@@ -179,17 +184,22 @@ def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -
 
 
 def inference_memory(
-    config: NetworkConfig, batch_size: int, shape: tuple[int, int, int], images: int, M: int, truth: bool
+    models: Iterable[GeneratorConfig | BaselineConfig],
+    batch_size: int,
+    shape: tuple[int, int, int],
+    images: int,
+    M: int,
+    truth: bool,
 ) -> Phases:
     """Return what an inference holds whose patterns and regions stay in files.
 
     Args:
-        config: of the run that trained the networks.
+        models: settings of the networks.
         batch_size, shape: groups in a batch; their ``(C, N, R)``.
         images, M, truth: number and side of the objects; whether they are known, and are scored.
     """
     C, N, R = shape
-    layers = max(_cost(config, name, N, C, R).numbers for name in config.networks)
+    layers = max(cost(model, N, C, R).numbers for model in models)
     batch = batch_size * (KEPT * layers + (WAVES + PLANES) * C * N**2)
     parts = [
         Part("the objects", (100 + 8 * truth) * images * M**2, OF_THE_DATA),

@@ -1,4 +1,7 @@
-"""What pydantic finds wrong, as one line: the key as on the command line, the value, what is allowed."""
+"""The error of a configuration or input file, and what pydantic finds wrong as one line of it.
+
+A line has the key as on the command line, the value, and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,16 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ptycho.config.errors import ConfigError
+
+class ConfigError(ValueError):
+    """A configuration or input file that cannot be used; the message is one line for the user."""
+
+
+def check(ok: bool, key: str, value: Any, allowed: str) -> None:
+    """Raise :class:`ConfigError` naming ``key``, ``value`` and what is ``allowed`` unless ``ok``."""
+    if not ok:
+        raise ConfigError(f"{key}={value}: must be {allowed}")
+
 
 UNKNOWN = "unexpected_keyword_argument"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from ptycho.config.errors import ConfigError
+from ptycho.config.messages import ConfigError
 from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (
@@ -60,13 +60,17 @@ class NetworkConfig(JobConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`, and of the user's own."""
+        """The weight of every loss of :data:`ptycho.networks.pinn.LOSSES`, and of the user's own."""
         return {"mae_weight": 1.0, "nll_weight": 0.0, "realspace_weight": 0.0}
 
     @property
     def learns_probe(self) -> bool:
         """Whether the data may correct the probe."""
         return False
+
+    def architecture(self, name: str) -> GeneratorConfig | BaselineConfig:
+        """Return the settings of a network: the baseline's, or those of the generator of a PINN."""
+        return self.of(name).model
 
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
         """Return the sizes that bind the weights of the network ``name``: of ``N``, ``group_size``."""

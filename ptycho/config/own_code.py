@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from ptycho.config.errors import ConfigError
+from ptycho.config.messages import ConfigError
 
 SYNTAX = "package.module:name, as in my_module:name for my_module.py in this folder"
 DOORS: dict[str, tuple[str, ...] | None] = {  # key: the keywords that its function gets; None: no function

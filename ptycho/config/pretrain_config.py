@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from ptycho.config.errors import check
+from ptycho.config.messages import check
 from ptycho.config.network_config import LARGEST_BATCH, JobConfig, NetworkConfig
 from ptycho.config.schema import Even, Integer, Number, Range, Share, Within, key, settings
 from ptycho.config.sections import AdamConfig, StitchConfig, UnrolledModel

@@ -24,8 +24,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Strict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from ptycho.config.errors import ConfigError
-from ptycho.config.messages import explain
+from ptycho.config.messages import ConfigError, explain
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal, get_args
 
-from ptycho.config.errors import ConfigError, check
-from ptycho.config.messages import fields_of, show
+from ptycho.config.messages import ConfigError, check, fields_of, show
 from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
@@ -78,7 +77,7 @@ class RunProbe(LearnedProbe):
 
 @settings("probe")
 class AberratedProbe(LearnedProbe):
-    """The aberrated probe of an electron microscope; see :mod:`ptycho.scan.electron_probe`."""
+    """The aberrated probe of an electron microscope; see :mod:`ptycho.scan.optics`."""
 
     kind: Literal["aberrated"] = key("aberrated", "", kw_only=True)
     semi_angle_mrad: Number = key(20.0, "convergence semi-angle", gt=0, le=500, unit="mrad")
@@ -198,7 +197,7 @@ class UnrolledModel(Generator):
 
 @settings("model")
 class UNetModel(Generator):
-    """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
+    """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.encoder_decoders`."""
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")

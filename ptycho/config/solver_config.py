@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from ptycho.config.errors import check
+from ptycho.config.messages import check
 from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 

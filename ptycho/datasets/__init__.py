@@ -20,8 +20,8 @@ from ptycho.datasets.published import KEYS, read_published
 from ptycho.files.npz import NpzError, NpzFile
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.dataset_checks import dark_frames, problems, shape_problems
+from ptycho.scan.groups import Tiling
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.tiling import Tiling
 
 NPZ_FORMAT = 1
 SCALARS = {

@@ -1,4 +1,9 @@
-"""A reconstruction beside the truth: the scored rectangle, and the alignment that diffraction leaves open."""
+"""A reconstruction beside the truth, without what diffraction leaves open.
+
+The scored rectangle; the complex factor and the phase ramp of an object; its place, wherever its array
+begins. A probe is known up to a complex factor, a shift (the object moves with it) and a phase ramp (the
+object gets the opposite one); positions are known up to a common shift.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import fft
+from scipy.ndimage import binary_erosion, distance_transform_edt
+from scipy.optimize import minimize
+from skimage.registration import phase_cross_correlation
+from skimage.transform import downscale_local_mean
 
-from ptycho.scan.bands import bands, inner_product
 from ptycho.scan.ramp import phase_slope, tilt
+from ptycho.scan.windows import bands, inner_product
 
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
 
@@ -130,3 +140,138 @@ def check_images(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray | None =
     if recon.ndim != ndim or recon.size == 0 or len(set(shapes.values())) > 1:
         layout = "(H, W)" if ndim == 2 else "(I, H, W)"
         raise ValueError(f"{', '.join(shapes)} must share one non-empty shape {layout}, got {shapes}")
+
+
+def in_frame(
+    truth: np.ndarray,
+    recon: np.ndarray,
+    mask: np.ndarray,
+    inside: np.ndarray | None = None,
+    largest: int = 1024,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the truth in the frame of the reconstruction, and where it is known there.
+
+    The shift is that of the largest correlation of the two, each without its mean; global phase and scale do
+    not matter to it, a phase plane does: take it off first. Of images with sides above ``largest``,
+    binned ones are registered first, then a part. The truth is shifted by the fraction of a pixel on its
+    Fourier transform, so that the reconstruction stays as it is.
+
+    Args:
+        truth: complex ``(H, W)`` of any size.
+        recon, mask: complex ``(M, M)`` and bool, the covered pixels.
+        inside: bool ``(H, W)``, where the truth is known; None: everywhere.
+
+    Returns:
+        complex ``(M, M)``, zero where it is not known, and bool ``(M, M)``.
+    """
+    inside = np.ones(truth.shape, bool) if inside is None else inside
+    if not inside.all():
+        truth = _faded(truth, inside)
+    side = [max(a, b) for a, b in zip(truth.shape, recon.shape, strict=True)]
+    images = [np.where(mask, recon - recon[mask].mean(), 0), truth - truth.mean()]
+    factor = -(-max(side) // largest)
+    images = [_padded(image, side) for image in images]
+    if factor > 1:
+        images = [downscale_local_mean(image, (factor, factor)) for image in images]
+    shift = factor * _shift(*images)
+    placed, there = _moved(truth, inside, shift, side, recon.shape)
+    there &= mask
+    part = _most_of(there, largest)
+    weight = there[part] * np.outer(*(np.hanning(n + 2)[1:-1] for n in there[part].shape))
+    again = [weight * (image[part] - image[part][there[part]].mean()) for image in (recon, placed)]
+    placed, known = _moved(truth, inside, shift + _shift(*again), side, recon.shape)
+    known &= mask
+    placed[~known] = 0
+    return placed, known
+
+
+def _most_of(there: np.ndarray, side: int) -> tuple[slice, slice]:
+    """Return that square of a tiling by ``side`` pixels which holds most of ``there (M, M)``."""
+    rows, cols = (range(0, n, side) for n in there.shape)
+    squares = [np.s_[row : row + side, col : col + side] for row in rows for col in cols]
+    return max(squares, key=lambda square: np.count_nonzero(there[square]))
+
+
+def _faded(image: np.ndarray, inside: np.ndarray, pixels: float = 3.0) -> np.ndarray:
+    """Continue an image outside, and fade to its mean within ``pixels``: an edge would ring when shifted."""
+    distance, nearest = distance_transform_edt(~inside, return_indices=True)
+    mean = image[inside].mean()
+    return mean + (image[tuple(nearest)] - mean) * np.exp(-np.square(distance / pixels))
+
+
+def _shift(fixed: np.ndarray, moving: np.ndarray) -> np.ndarray:
+    """Return the shift (row, col) of ``moving``, to a fiftieth of a pixel."""
+    shift, *_ = phase_cross_correlation(fixed, moving, upsample_factor=50, normalization=None)
+    return np.asarray(shift, float)
+
+
+def _moved(
+    truth: np.ndarray,
+    inside: np.ndarray,
+    shift: np.ndarray,
+    side: list[int],
+    shape: tuple[int, ...],
+    edge: int = 2,
+    rim: int = 4,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the truth shifted, on an array of ``shape``, and where it is known there.
+
+    A shift by a fraction spoils pixels beside its own ``edge``, and a ``rim`` beside unknown ones.
+    """
+    known = np.zeros(side, bool)
+    own = (slice(edge, truth.shape[0] - edge), slice(edge, truth.shape[1] - edge))
+    known[own] = (inside if inside.all() else binary_erosion(inside, iterations=rim))[own]
+    whole, level = np.round(shift).astype(int), truth.mean()
+    moved = _padded(truth - level, side)
+    for axis, fraction in enumerate(shift - whole):
+        _shift_lines(np.moveaxis(moved, axis, -1), fraction)
+    places = np.ix_(*((np.arange(n) - k) % m for n, k, m in zip(shape, whole, side, strict=True)))
+    return moved[places] + level, known[places]
+
+
+def _shift_lines(image: np.ndarray, shift: float) -> None:
+    """Move the rows of ``image (H, W)`` to the right by a part of a pixel, in place, as a periodic wave."""
+    turn = np.exp(-2j * np.pi * np.fft.fftfreq(image.shape[1]) * shift)
+    for rows in bands(image.shape):
+        image[rows] = fft.ifft(fft.fft(image[rows].astype(complex)) * turn)
+
+
+def _padded(image: np.ndarray, side: list[int]) -> np.ndarray:
+    return np.pad(image, [(0, n - k) for n, k in zip(side, image.shape, strict=True)])
+
+
+CONVENTIONS = {
+    "probe_error": "least ‖c·P(x − s)·exp(ik·x) − T‖/‖T‖ over c, s and k: first mode P against the true one "
+    "T; the mean over the images where each has a probe of its own",
+    "position_error_px": "rms of each coordinate's error, without the mean error of each image",
+}
+
+
+def probe_error(estimate: np.ndarray, truth: np.ndarray) -> float:
+    """Return ``min ‖c·P(x − s)·exp(ik·x) − T‖ / ‖T‖`` over complex c, a shift s and a ramp k, for ``(N, N)``.
+
+    With the best c this is ``√(1 − γ²)``, γ the normalised overlap of the two, whose largest value is looked
+    for from no shift and from that of the largest correlation.
+    """
+    P, T = (probe / np.linalg.norm(probe) for probe in (estimate.astype(complex), truth.astype(complex)))
+    N, spectrum = len(P), np.fft.fft2(P)
+    nu, x = np.fft.fftfreq(N), (np.arange(N) - N // 2) / N
+
+    def lost(moves: np.ndarray) -> float:
+        shift = np.exp(-2j * np.pi * (moves[0] * nu[:, None] + moves[1] * nu))
+        ramp = np.exp(2j * np.pi * (moves[2] * x[:, None] + moves[3] * x))
+        return 1 - abs(np.vdot(T, np.fft.ifft2(spectrum * shift) * ramp)) ** 2
+
+    correlation = np.abs(np.fft.ifft2(np.fft.fft2(T) * spectrum.conj()))
+    peak = np.array(np.unravel_index(correlation.argmax(), correlation.shape))
+    shift = (peak + N // 2) % N - N // 2
+    starts = np.zeros(4), np.array([*shift, 0.0, 0.0])
+    return float(np.sqrt(max(min(minimize(lost, start).fun for start in starts), 0.0)))
+
+
+def position_error_px(positions: np.ndarray, truth: np.ndarray, image: np.ndarray) -> float:
+    """Return the rms of ``positions − truth (J, 2)`` in pixels, without the mean of each ``image (J,)``."""
+    error = positions.astype(float) - truth
+    for i in np.unique(image):
+        error[image == i] -= error[image == i].mean(axis=0)
+    return float(np.sqrt(np.mean(error**2)))

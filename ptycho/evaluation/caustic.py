@@ -21,7 +21,7 @@ from matplotlib.colors import PowerNorm
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
-from ptycho.evaluation.lengths import length_text, unit_of
+from ptycho.evaluation.display import length_text, unit_of
 from ptycho.evaluation.scan_figures import ShownFigure
 
 Pair = tuple[float, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
-from ptycho.scan.bands import bands
+from ptycho.scan.windows import bands
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Frequencies as fractions of Nyquist, and correlations."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft, ndimage
 
-from ptycho.evaluation.colours import show_phase
+from ptycho.evaluation.display import show_phase
 
 
 @dataclass(frozen=True)

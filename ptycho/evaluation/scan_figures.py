@@ -12,9 +12,17 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ptycho.evaluation.colours import ORIENTATION, WRAPPED, ShownPhase, hue, residues, show_phase, wheel
-from ptycho.evaluation.lengths import scale_length
-from ptycho.evaluation.shrinking import shrink
+from ptycho.evaluation.display import (
+    ORIENTATION,
+    WRAPPED,
+    ShownPhase,
+    hue,
+    residues,
+    scale_length,
+    show_phase,
+    shrink,
+    wheel,
+)
 from ptycho.scan.ramp import levelled
 
 Ends = tuple[float, float]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ptycho.config import ConfigError, check
-from ptycho.exports import cxi, nexus, npz, product
+from ptycho.exports import cxi, npz, product
 from ptycho.exports.exported_scan import ExportedScan
 
 FORMATS: dict[str, Callable[[Path, ExportedScan], None]] = {
     "ptychodus": product.write,
     "cxi": cxi.write,
-    "nexus": nexus.write,
+    "nexus": cxi.write_nexus,
     "npz": npz.write,
 }
 SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".nxs": "nexus", ".npz": "npz"}

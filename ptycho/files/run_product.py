@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ptycho.files.json_file import read_json
+from ptycho.files.text import read_json
 
 METRICS, RECONS = "metrics.json", "recons"
 BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference

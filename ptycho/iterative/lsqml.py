@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import LsqmlConfig, check
-from ptycho.files.json_file import parse_json
 from ptycho.files.npz import Blocks, NpzError, read_all, write_npz
+from ptycho.files.text import parse_json
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered_part

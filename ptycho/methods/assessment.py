@@ -11,11 +11,11 @@ from scipy.ndimage import binary_erosion
 
 from ptycho.config.waves import wavelength_m
 from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.caustic import Caustic, caustic
-from ptycho.evaluation.colours import residues
+from ptycho.evaluation.display import residues
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.raster import RasterLimits, raster_artefact
-from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
     IN_NOISE,
     MEANS,

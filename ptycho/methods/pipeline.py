@@ -18,7 +18,7 @@ from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
 from ptycho.methods.table import infer as infer_by
 from ptycho.preparation.geometry import drop_words
-from ptycho.readers.frames import listed
+from ptycho.readers.raw_scan import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.reconstruction.misfit import find_outliers
 from ptycho.scan.dataset import Dataset

@@ -8,22 +8,20 @@ from functools import cached_property
 
 import numpy as np
 
-from ptycho.align.align_scan import StartingPoint
-from ptycho.align.cached import align
-from ptycho.align.context import RunContext
+from ptycho.align.align_scan import AlignedScan, StartingPoint
 from ptycho.align.geometry import Alternative
-from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config import ProbeConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.evaluation.trust import FEW, LIMITS
 from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.scan.beam import Beam, join_parts
+from ptycho.scan.comparison import split_patterns
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import probe_mask
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.scan.split import split_patterns
 
 log = logging.getLogger(__name__)
 
@@ -81,17 +79,21 @@ class Prepared:
         return join_parts([(self.kept, kept)] + ([] if out is None else [(self.out, out)]))
 
 
-def prepare(name: str, scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
-    """Align a scan, and hold some of its patterns out."""
-    aligned = align(scan, config, context)
+def prepare(name: str, aligned: AlignedScan, holdout_fraction: float, seed: int) -> Prepared:
+    """Hold some patterns of an aligned scan out.
+
+    Args:
+        name: of the scan.
+        holdout_fraction: fraction of the patterns, drawn by ``seed``.
+    """
     whole = aligned.data
-    held_out = number_held_out(len(whole.positions), config.holdout_fraction)
-    kept, out = split_patterns(whole.positions, held_out, [config.seed, 1])
+    held_out = number_held_out(len(whole.positions), holdout_fraction)
+    kept, out = split_patterns(whole.positions, held_out, [seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
     prepared = Prepared(
         name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative, aligned.start
     )
-    doubts = measurement_doubts(prepared.fitted(whole.beam), config.probe)
+    doubts = measurement_doubts(prepared.fitted(whole.beam), aligned.config.probe)
     report(doubts, log)
     return replace(prepared, decisions=(*prepared.decisions, *doubts))
 

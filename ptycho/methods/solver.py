@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 
 from ptycho.align.align_scan import StartingPoint
 from ptycho.align.context import RunContext
-from ptycho.config import ScanRunConfig
+from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared
@@ -40,15 +41,25 @@ log = logging.getLogger(__name__)
 SOLVER = "solver"
 
 
-def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
+def options_for(
+    prepared: Prepared,
+    wanted: SolverConfig,
+    probe: ProbeConfig,
+    models: Sequence[str] = (),
+    shared: str | None = None,
+) -> ModelOptions:
     """Return those of a configuration; a near field's probe is refined where none is specified.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
     Slices are selected where the solver alone reconstructs one scan, because nothing else knows them.
     A probe that varies is selected for thin objects in far fields alone, and not where each of several scans
     has a probe of its own.
+
+    Args:
+        wanted, probe: sections ``solver`` and ``probe``.
+        models: what else reconstructs the scan.
+        shared: what several scans share, as in ``data.shared``.
     """
-    wanted, probe = config.solver, config.probe
     options = ModelOptions(
         probe=probe.learn,
         positions=wanted.positions,
@@ -69,10 +80,10 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
         weights=WEIGHTS if wanted.denoiser_weights is None else Path(wanted.denoiser_weights),
     )
 
-    thick, others = (options.slices or 1) > 1, bool(config.models)
-    if others or config.data.shared == "object":
+    thick, own_probes = (options.slices or 1) > 1, shared == "object"
+    if models or own_probes:
         options = replace(options, slices=options.slices or 1)
-    if thick or prepared.whole.fresnel is not None or config.data.shared == "object":
+    if thick or prepared.whole.fresnel is not None or own_probes:
         options = replace(options, probe_variation=0)
     unspecified = prepared.whole.fresnel is not None and prepared.scan.probe is None
     return replace(options, probe=True) if unspecified and options.probe is None else options
@@ -126,12 +137,12 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
 
     Decisions and scores are made without the held-out patterns; then these are included in a final fit.
     """
-    began, options = time.perf_counter(), options_for(prepared, config)
-    data = prepared.fitted(prepared.whole.beam)
+    began = time.perf_counter()
+    options = options_for(prepared, config.solver, config.probe, config.models, config.data.shared)
+    data, count = prepared.fitted(prepared.whole.beam), len(prepared.kept)
     blockwise = Blockwise(config.solver.block, context.executor, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
     passes = in_blocks if blockwise.divides(data) else options.steps
-    count = len(prepared.kept)
     passes *= 3 if (options.slices or 1) > 1 else 1
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:

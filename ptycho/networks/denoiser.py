@@ -19,8 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.networks.layers import SETTINGS, Layer, Model, sizes
-from ptycho.networks.weights import set_weights
+from ptycho.networks.layers import SETTINGS, Layer, Model, set_weights, sizes
 
 REACH = 64  # pixels, beyond which nothing counts
 WEIGHTS = Path(__file__).resolve().parent.parent / "pretrained" / "prior" / "weights.npz"

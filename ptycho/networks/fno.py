@@ -19,9 +19,8 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import FourierModel
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import Layer, channels_first, channels_last, conv
-from ptycho.networks.unet import mean_of_patches
+from ptycho.networks.encoder_decoders import mean_of_patches
+from ptycho.networks.layers import Geometry, Layer, channels_first, channels_last, conv
 from ptycho.physics import SEPARABLE, PatchMover
 
 

@@ -1,10 +1,13 @@
-"""Keras layers that several networks share."""
+"""What networks share: the sizes that they are built for, Keras layers, and their variables as arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 PRECISION = {"dtype": "float32"}
@@ -127,3 +130,67 @@ def channels_last(patterns: tf.Tensor) -> tf.Tensor:
 def channels_first(images: tf.Tensor) -> tf.Tensor:
     """Move channels first: ``(B, N, N, C)`` to ``(B, C, N, N)``."""
     return tf.transpose(images, (0, 3, 1, 2))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes that an executable is built for.
+
+    Attributes:
+        N: side of a pattern.
+        region_size: R, side of the object region that covers a group.
+        group_size: C, patterns in a group.
+        support: even side of the central square outside which every probe that it will be given is zero.
+        exact: fractions of a pixel move the probe, exactly, rather than the object, by interpolation.
+        masked: patterns may hold pixels that were not measured; they are negative.
+    """
+
+    N: int
+    region_size: int
+    group_size: int
+    support: int
+    exact: bool = False
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.support % 2 or not 0 < self.support <= self.N:
+            raise ValueError(f"support={self.support}: must be even and at most N={self.N}")
+        if self.region_size < self.N:
+            raise ValueError(f"region_size={self.region_size}: must be at least N={self.N}")
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def read_variables(variables: Iterable[keras.Variable]) -> Arrays:
+    """Read the values of all ``variables`` by their path."""
+    return {variable.path: variable.numpy() for variable in variables}
+
+
+def check_variables(variables: Iterable[keras.Variable], values: Arrays, what: str) -> None:
+    """Raise ValueError unless ``values`` has exactly the names and shapes of ``variables``."""
+    shapes = {variable.path: tuple(variable.shape) for variable in variables}
+    if shapes.keys() != values.keys():
+        odd = sorted(shapes.keys() ^ values.keys())
+        raise ValueError(f"{what} do not belong to this network: {len(odd)} names differ, first {odd[0]}")
+    for path, shape in shapes.items():
+        if values[path].shape != shape:
+            raise ValueError(f"{what}: {path} has shape {values[path].shape}; must be {shape}")
+
+
+def assign_variables(variables: Iterable[keras.Variable], values: Arrays, what: str) -> None:
+    """Assign by path, after :func:`check_variables`: either all variables change or none."""
+    variables = list(variables)
+    check_variables(variables, values, what)
+    for variable in variables:
+        variable.assign(values[variable.path])
+
+
+def get_weights(model: keras.Model) -> Arrays:
+    """Return all variables by their path inside the model."""
+    return read_variables(model.variables)
+
+
+def set_weights(model: keras.Model, weights: Arrays) -> None:
+    """Assign weights by path; the sets of names and every shape must agree, or none is assigned."""
+    assign_variables(model.variables, weights, "weights")

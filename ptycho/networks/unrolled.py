@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import UnrolledModel
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import Layer, conv, sizes
+from ptycho.networks.layers import Geometry, Layer, conv, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
 

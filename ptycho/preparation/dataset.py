@@ -21,10 +21,9 @@ from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
-from ptycho.scan.electron_probe import electron_probe
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
-from ptycho.scan.optics import brought_back, lens, measured_power, pupil
+from ptycho.scan.optics import brought_back, electron_probe, lens, measured_power, pupil
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import even_side, shift_to_margin
 from ptycho.scan.probe import make_probe, masked

@@ -30,7 +30,7 @@ from ptycho.preparation.geometry import (
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import find_good_pixels
-from ptycho.preparation.marks import FrameCheck, blocks_of
+from ptycho.preparation.marks import FrameCheck, Zingers, blocks_of
 from ptycho.preparation.near_field import (
     NearField,
     looks_like_near_field,
@@ -40,9 +40,7 @@ from ptycho.preparation.near_field import (
 )
 from ptycho.preparation.numbers import SampleOptions, find_gain, find_numbers, repeated_frames
 from ptycho.preparation.window import finer_pixels, pattern_side, zero_frequency
-from ptycho.preparation.zingers import Zingers
-from ptycho.readers.frames import check_positioned, checked_frames
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan, check_positioned, checked_frames
 from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 

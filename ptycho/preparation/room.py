@@ -20,8 +20,7 @@ from ptycho.config.memory import (
 )
 from ptycho.preparation.geometry import drop_words, isolated
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.readers.frames import checked_frames
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan, checked_frames
 from ptycho.scan.groups import grouped, smallest_region
 
 NETWORK = "pinn"
@@ -34,15 +33,10 @@ def check_disk_for(raw: RawScan, section: DataConfig, folder: Path, advice: str 
     check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder, advice)
 
 
-def check_room(config: ScanRunConfig, scan: ScanGeometry, scratch: Path) -> None:
-    """Refuse a scan of Python's whose patterns, copied to ``scratch``, or whose reconstruction do not fit.
-
-    Raises:
-        ConfigError: names what is missing, and what to lower.
-    """
+def check_scratch(raw: RawScan, section: DataConfig, scratch: Path) -> None:
+    """Refuse a scan of Python's whose patterns, copied to ``scratch``, do not fit there."""
     elsewhere = OF_PATTERNS.replace("output_dir elsewhere", "the variable TMPDIR to a folder with room")
-    check_disk_for(scan.raw, config.data, scratch, elsewhere)
-    check_memory_for(config, scan)
+    check_disk_for(raw, section, scratch, elsewhere)
 
 
 def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
@@ -54,10 +48,11 @@ def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
     parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
     phases = {f"solves {name}": _with_far_frames(parts, scan)}
     if NETWORK in config.models:
+        assert config.batch_size is not None  # filled in
         image = np.zeros(len(near), np.int32)
         groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
-        R = smallest_region(near, groups, scan.N)
-        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
+        shape = (groups.shape[1], scan.N, smallest_region(near, groups, scan.N))
+        phases[f"trains on {name}"] = training_parts(NETWORK, config.model, config.batch_size, shape)
         phases[f"reconstructs {name}"] = [
             Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
         ]

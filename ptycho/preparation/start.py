@@ -11,8 +11,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.files.json_file import parse_json, read_json
 from ptycho.files.run_product import METRICS
+from ptycho.files.text import parse_json, read_json
 from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.places import open_archive

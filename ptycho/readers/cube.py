@@ -15,16 +15,37 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray, gather
 from ptycho.readers.archive import describe_error
-from ptycho.readers.cube_axes import Axis, Cube, complete, listed, raster_positions, step_m
-from ptycho.readers.domain import tell_domain
-from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
+from ptycho.readers.positions import Axis, complete, raster_positions, step_m
+from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
+from ptycho.readers.values import tell_domain
+
+
+class Cube(NamedTuple):
+    """Patterns ``source`` (J, H, W) of a raster, and what the file states of it.
+
+    ``grid``: (rows, columns); None: a list. ``rows_first``: a list runs along the rows first, as MATLAB
+    stores it. ``step_m``: along rows and along columns; None: it is not stated.
+    """
+
+    source: PatternSource
+    grid: tuple[int, int] | None
+    rows_first: bool = False
+    step_m: tuple[float, float] | None = None
+
+
+def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int] | None]:
+    """Return ``(J, H, W)``, and the raster of ``(A, B, H, W)``; of ``(J, H, W)`` None."""
+    if len(shape) not in (3, 4) or min(shape) < 1:
+        raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
+    grid = (shape[0], shape[1]) if len(shape) == 4 else None
+    return (math.prod(shape[:-2]), shape[-2], shape[-1]), grid
 
 
 def reader_of(path: Path) -> Callable[[Path], Cube] | None:

@@ -19,11 +19,10 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.cube_axes import Axis, complete, step_m
 from ptycho.readers.layout import Layout
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
-from ptycho.readers.positions import read_mapped
+from ptycho.readers.positions import Axis, complete, read_mapped, step_m
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.values import read_good
 

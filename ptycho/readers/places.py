@@ -14,16 +14,14 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
-from ptycho.readers import cxi, foldslice, positions_table
+from ptycho.readers import cxi, positions_table
 from ptycho.readers.archive import Archive, Patterns, Selected
-from ptycho.readers.cube_axes import raster_positions
-from ptycho.readers.frames import paired
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.positions import KEYS, Placement, read_indexes, read_mapped
-from ptycho.readers.ptychodus import has_positions, read_product
-from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
+from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
+from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
+from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m
 
 
 def find_container(path: str | Path) -> type[Archive] | None:
@@ -115,8 +113,8 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
         return read_mapped(file, options, source)
     if file.holds_any(*cxi.TRANSLATIONS):
         return cxi.read_product(file, options)
-    if file.holds(*foldslice.PP):
-        return foldslice.read_positions(file, options, source)
+    if file.holds(*PP):
+        return read_columns_of_pp(file, options, source)
     file.complain(f"has no positions of a known layout; add data.keys.positions=; it has {file.listed()}")
     return None
 
@@ -222,3 +220,41 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
             f"{path}: data.position_axes={options.axes}: positions_row and positions_col state the axes; "
             "remove it"
         )
+
+
+def paired(
+    file: Archive, source: Patterns, positions: np.ndarray, choice: ReadOptions
+) -> tuple[Patterns, np.ndarray]:
+    """Pair patterns and positions, where the user's keys say which of either have no counterpart.
+
+    Those of ``positions (P, 2)`` belong to the frames that are used, if there are as many; else position i to
+    frame i, if every frame that is used, or every ``stride``-th, has one. NaN stands for a frame without one.
+    """
+    count, places = source.shape[0], len(positions)
+    if count == places or file.problems:
+        return source, positions
+    if choice.growing:
+        both = min(count, places)
+        return Selected(source, np.arange(both)), positions[:both]
+    used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
+    if len(used) == places < count:
+        every[used] = positions
+        file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")
+        return source, every
+    first_ones = choice.frames is not None and used[-1] < places
+    if not (first_ones or choice.stride > 1):
+        message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
+        message += f"that have no counterpart: data.frames={min(count, places)} takes the first ones"
+        drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
+        file.complain(message + drop)
+        return source, positions
+    many, what = (
+        (places, "positions have no pattern") if places > count else (count, "patterns have no position")
+    )
+    file.warnings.append(
+        f"{abs(count - places)} of {many} {what}, and are excluded; position i is taken as that of frame i"
+    )
+    if places < count and not first_ones:
+        return Selected(source, np.arange(places)), positions
+    every[: min(count, places)] = positions[:count]
+    return source, every

@@ -1,15 +1,21 @@
-"""Positions ``(J, 2)`` float64, (row, col), with their unit, in an archive; None, and a problem: none."""
+"""Positions ``(J, 2)``, (row, col), with their unit: listed in an archive, or those of a raster.
+
+What is read is float64; None, and a problem of the archive: none.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns
-from ptycho.readers.raw_scan import UNITS, ReadOptions
+from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions
 from ptycho.readers.values import LENGTHS, read_array, read_unit
 
 PIXELS = ("px", "pixel", "pixels")
@@ -181,3 +187,60 @@ def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndar
         return rows.ravel(), cols.ravel()
     rows, cols = np.meshgrid(row, col, indexing="ij")
     return rows.ravel(), cols.ravel()
+
+
+Axis = tuple[float, str]  # scale and unit
+
+
+def step_m(axes: Sequence[Axis]) -> tuple[float, float] | None:
+    """Return the step along the rows and the columns of a raster with ``axes``; None: one is no length.
+
+    A list has one axis, of which the step is that of both. EMD writes nm as ``[n_m]``.
+    """
+    sizes = [LENGTHS.get(unit.strip("[]() ").replace("_", "").lower(), 0.0) for _, unit in axes]
+    steps = [abs(scale) * size for (scale, _), size in zip(axes, sizes, strict=True)]
+    return (steps[0], steps[-1]) if steps and all(0 < step < math.inf for step in steps) else None
+
+
+def complete(raster: Raster | None, step: tuple[float, float] | None, path: str | Path) -> Raster:
+    """Return the raster that the user specifies, with the ``step`` of the file if none is specified."""
+    raster = raster or Raster(None, None)
+    if raster.step_m is None and step is None:
+        raise ConfigError(
+            f"{path}: holds patterns without positions; state the step of the raster, data.scan_step_A=… (or "
+            "data.scan_step_nm, data.scan_step_m), and data.scan_shape=[rows,columns] where its axes do not; "
+            "or save patterns and positions in one NPZ, and add data.keys"
+        )
+    return raster if raster.step_m is not None else replace(raster, step_m=step, source="the file")
+
+
+def raster_positions(
+    raster: Raster, count: int, grid: tuple[int, int] | None, rows_first: bool, path: Path | str
+) -> np.ndarray:
+    """Return positions ``(J, 2)`` in metres of ``count`` patterns.
+
+    ``grid``: that of the file's axes; None: ``raster.shape`` must be specified. ``rows_first``: a list of
+    patterns runs along the rows first, as MATLAB stores it.
+    """
+    if raster.step_m is None:
+        raise ConfigError(
+            f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
+        )
+    shape = raster.shape or grid
+    if shape is None:
+        raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
+    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
+        raise ConfigError(
+            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
+            f"{list(grid)}; remove it"
+        )
+    if math.prod(shape) != count:
+        raise ConfigError(
+            f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "
+            f"{count} patterns"
+        )
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    if raster.path == "snake":
+        columns[1::2] = columns[1::2, ::-1]
+    order = "F" if rows_first else "C"
+    return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)

@@ -1,4 +1,7 @@
-"""A measured scan as a file has it: nothing is cropped, centred, masked or converted yet."""
+"""A measured scan as a file has it, and the frames that are used.
+
+Nothing is cropped, centred, masked or converted yet.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ptycho.config import ConfigError, check
+from ptycho.config.data import DataConfig
 from ptycho.config.waves import wavelength_m
 
 DOMAINS = ("counts", "intensity", "amplitude")
@@ -220,3 +224,33 @@ def middle_of(image: np.ndarray, offset: np.ndarray | float = 0.0) -> tuple[floa
     """Return the middle ``(h/2, w/2)`` of an object less an ``offset`` of (row, col), in pixels."""
     row, col = np.array(image.shape) / 2 - offset
     return float(row), float(col)
+
+
+def checked_frames(config: DataConfig | ReadOptions, count: int) -> np.ndarray:
+    """Return indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, none dropped."""
+    wrong = [index for index in config.drop if not 0 <= index < count]
+    if wrong:
+        raise ConfigError(
+            f"data.drop={wrong[0]}: must be from 0 to {count - 1}; the scan has {count} patterns"
+        )
+    used = np.zeros(count, bool)
+    used[:: config.stride] = True
+    used[list(config.drop)] = False
+    return np.flatnonzero(used)[: config.frames]
+
+
+def listed(indices: list[int], most: int = 100) -> tuple[str, str]:
+    """Return ``most`` numbers of frames as ``data.drop`` takes them, and in words how many more there are."""
+    more = f" and {len(indices) - most} more" if len(indices) > most else ""
+    return ",".join(map(str, indices[:most])), more
+
+
+def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
+    """Raise ConfigError for ``positions (J, 2)`` of the used ``frames (J,)`` that are not finite."""
+    wrong = frames[~np.isfinite(positions).all(axis=1)].tolist()
+    if wrong:
+        some, more = listed(wrong)
+        raise ConfigError(
+            f"positions: {len(wrong)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
+            f"data.drop=[{some}]"
+        )

@@ -22,9 +22,9 @@ import numpy as np
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Objective, fit
+from ptycho.scan.comparison import split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
-from ptycho.scan.split import split_patterns
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,14 +21,13 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.beam import Beam
-from ptycho.scan.comparison import Comparison, Rule, compare_shares
+from ptycho.scan.comparison import Comparison, Rule, compare_shares, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.optics import measured_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.ramp import flat_object
-from ptycho.scan.split import split_patterns
 
 
 @dataclass(frozen=True)

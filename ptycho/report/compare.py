@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ptycho.evaluation import metrics
-from ptycho.evaluation.charts import draw_correlations
-from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
+from ptycho.evaluation.alignment import in_frame
+from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
+from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
-from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, kept_out
-from ptycho.report.gather import KNOWN_TRUTH, number
+from ptycho.report.gather import KNOWN_TRUTH, StoredRecon, number
 from ptycho.report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho.report.scan_charts import Chart, chart
-from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
 

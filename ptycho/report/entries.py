@@ -15,8 +15,17 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.text import shown
-from ptycho.report.gather import KNOWN_TRUTH, PLACES, RUNNING, RunRecord, gather, is_run, number, section
-from ptycho.report.scans import ScanRecord
+from ptycho.report.gather import (
+    KNOWN_TRUTH,
+    PLACES,
+    RUNNING,
+    RunRecord,
+    ScanRecord,
+    gather,
+    is_run,
+    number,
+    section,
+)
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
 from ptycho.run.record import read_record

@@ -1,25 +1,219 @@
-"""Templates → pages of one file: every text escaped, no request to anywhere, a policy that forbids both."""
+"""A run as a page of one file: pictures, maps to be read out and charts, each with a sentence.
+
+Every text is escaped, there is no request to anywhere, and a policy forbids both.
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ptycho.evaluation.colours import ORIENTATION
+from ptycho.evaluation import scan_figures
+from ptycho.evaluation.caustic import Caustic, draw_caustic
+from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import RunRecord
-from ptycho.report.scan_charts import losses
-from ptycho.report.views import view_of
-from ptycho.report.wording import size_text, time_text
+from ptycho.report.gather import KNOWN_TRUTH, RunRecord, ScanRecord, StoredRecon, section
+from ptycho.report.pictures import (
+    GREY,
+    HERO,
+    MAGMA,
+    Map,
+    Picture,
+    colour_wheel,
+    coloured,
+    coloured_phase,
+    coloured_wave,
+    data_uri,
+    figure_uri,
+    palette_png,
+    readable,
+)
+from ptycho.report.scan_charts import Chart, charts_of, losses
+from ptycho.report.wording import KeyFigure, Verdict, key_figures, size_text, time_text, verdict_of
+from ptycho.run import names
+
+TITLES = {"gt": "the truth"}  # of reconstructions
+FIGURES = {
+    "compare_amp_phase": "Truth, reconstructions and probe: amplitude above, phase below, with equal scales.",
+    "frc_curves": "Ring correlation with the truth: good curves stay near one up to high frequencies.",
+}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A wave of the probe: its picture, what it is, and its share of the power."""
+
+    picture: Picture
+    name: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScanView:
+    """Content of the page about a scan; what there is not is empty."""
+
+    name: str
+    product: str
+    verdict: Verdict
+    figures: tuple[KeyFigure, ...]
+    rows: dict[str, dict]
+    findings: tuple[tuple[str, str, str], ...]
+    decisions: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...]
+    amplitude: Picture | None = None
+    phase: Picture | None = None
+    phase_note: str = ""
+    residues: np.ndarray | None = None  # (n, 3): row, column in shares of the picture, and charge
+    maps: tuple[Map, ...] = ()
+    map_pixel_nm: float | None = None
+    modes: tuple[Mode, ...] = ()
+    wheel: str = ""
+    others: tuple[Chart, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    pictures: tuple[Chart, ...] = ()
+
+
+def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
+    """Return everything that is drawn of the scan of a run."""
+    product = scan.read(scan.product) if scan.product else None
+    findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
+    decided = [one for one in findings if one[0].startswith("solver: ")]
+    warnings = scan.metrics.get("warnings")
+    drawn = {} if product is None else _drawn(record, scan, product)
+    return ScanView(
+        scan.name,
+        scan.product,
+        verdict_of(record, scan),
+        tuple(key_figures(record, scan)),
+        scan.rows,
+        tuple(one for one in findings if one not in decided),
+        tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
+        tuple(map(str, warnings)) if isinstance(warnings, list) else (),
+        pictures=tuple(_stored_figures(record))
+        if record.kind in KNOWN_TRUTH
+        else tuple(_drawn_again(scan, product)),
+        **drawn,
+    )
+
+
+def _pair(value: object) -> tuple[str, str]:
+    fits = isinstance(value, list) and len(value) == 2
+    return (str(value[0]), str(value[1])) if fits else (str(value), "")  # type: ignore[index]
+
+
+def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
+    """The fields of a view that need the arrays of the product.
+
+    ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
+    """
+    picture = picture_of(made)
+    amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
+    pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
+    title = ", ".join(filter(None, ("phase", phase.kind)))
+    maps = [
+        readable("amplitude", amplitude, grey, GREY, "", side),
+        readable(title, shrink_phase(phase, side)[0], colour, phase.colours, "rad", side),
+    ]
+    for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
+        if (sigma := getattr(made, name)) is not None:
+            values = np.where(made.illuminated, sigma, np.nan)[scan_figures.box_of(made.illuminated)]
+            title = f"σ of the {name.removeprefix('sigma_')}"
+            maps.append(readable(title, values, scan_figures.ends_of(values), MAGMA, unit, side // 2))
+    for k, one in enumerate(() if made.slices is None else made.slices):
+        shown = picture_of(replace(made, object=one))
+        values, title = shrink_phase(shown.phase, side // 2)[0], f"phase of slice {k}"
+        maps.append(readable(title, values, shown.colour, shown.phase.colours, "rad", side // 2))
+    return {
+        "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
+        "phase": coloured_phase(phase, colour, pixel, picture.pixels),
+        "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues), most)))),
+        "residues": np.add(picture.residues[:most], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
+        "maps": tuple(maps),
+        "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
+        "modes": tuple(_modes(made, pixel)),
+        "wheel": "" if made.probe is None else colour_wheel(),
+        "others": tuple(_others(scan, picture)),
+        "charts": tuple(charts_of(record.path, scan, made)),
+    }
+
+
+def _residue_note(count: int, most: int) -> str:
+    """Return a sentence on the residues of the phase; empty where there are none."""
+    if not count:
+        return ""
+    marked = "" if count <= most else f", {most} of them marked"
+    return f"It has {count} residue{'s'[: count != 1]} (phase vortices{marked}): white +, black −."
+
+
+def picture_of(made: StoredRecon) -> scan_figures.Picture:
+    """Return a stored reconstruction as it is drawn."""
+    probe = np.ones((1, 1)) if made.probe is None else made.probe[0]
+    return scan_figures.Picture.of(made.object, made.mask, made.illuminated, probe)
+
+
+def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator[Mode]:
+    if made.probe is None:
+        return
+    power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
+    for k, (wave, part) in enumerate(zip(made.probe[:most], power, strict=False)):
+        yield Mode(coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300)))
+
+
+def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
+    """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
+    for name in scan.recons:
+        reconstruction = scan.read(name) if name != scan.product else None
+        if reconstruction is None:
+            continue
+        title, side = TITLES.get(name, name), HERO // 2
+        picture = picture_of(reconstruction).in_scale_of(product)
+        amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
+        yield Chart(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
+        title = ", ".join(filter(None, (f"{title}: phase", picture.phase.kind)))
+        yield Chart(title, palette_png(phase, picture.colour, picture.phase.colours))
+
+
+def _drawn_again(scan: ScanRecord, made: StoredRecon | None) -> Iterator[Chart]:
+    """The probe through its focus, and how it varies, drawn as in the folder of the run."""
+    if (focus := Caustic.of_arrays(scan.assessment)) is not None:
+        caption = (
+            "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good "
+            "focus is one narrow waist. If it is elsewhere in the other cut, the optic is astigmatic."
+        )
+        yield Chart("probe_caustic", figure_uri(draw_caustic(focus, f"{scan.product}: probe")), caption)
+    if made is None or made.probe is None or made.opr_modes is None or made.opr_weights is None:
+        return
+    varied = made.probe[0], made.opr_modes, made.opr_weights
+    figure = scan_figures.draw_variation(*varied, scan.pixel_m, "Variation of the probe")
+    caption = (
+        "The first mode of the probe in the first and the last pattern, the OPR modes by which it varies, "
+        "and their weights over the scan. A slow drift comes from the optics or the source; a step is a "
+        "change of the beam. Noise alone means that the probe hardly varies."
+    )
+    yield Chart("probe_variation", figure_uri(figure), caption)
+
+
+def _stored_figures(record: RunRecord, most_bytes: int = 1_200_000) -> Iterator[Chart]:
+    """Pictures of at most so many bytes that a run on grid lines has drawn itself."""
+    for name, caption in FIGURES.items():
+        path = record.path / names.figure(name)
+        try:
+            if 0 < path.stat().st_size <= most_bytes:
+                yield Chart(name, data_uri(path.read_bytes()), caption)
+        except OSError:
+            continue
+
 
 STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.colours import ShownPhase, hue, wheel
-from ptycho.evaluation.lengths import scale_length
-from ptycho.evaluation.shrinking import shrink, shrink_phase
+from ptycho.evaluation.display import ShownPhase, hue, scale_length, shrink, shrink_phase, wheel
 
 HERO = 420  # pixels of a side, at most
 LEVELS = 2**16 - 1

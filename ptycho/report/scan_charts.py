@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ptycho.config.sections import NAMED
-from ptycho.evaluation.charts import (
+from ptycho.evaluation.display import length_text, round_down
+from ptycho.evaluation.figures import (
     Losses,
     draw_correlations,
     draw_detector,
@@ -21,10 +22,8 @@ from ptycho.evaluation.charts import (
     draw_shifts,
 )
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.evaluation.lengths import length_text, round_down
-from ptycho.report.gather import number, section
+from ptycho.report.gather import ScanRecord, StoredRecon, number, section
 from ptycho.report.pictures import figure_uri
-from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.run import names
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptycho.evaluation.caustic import waist_text
-from ptycho.evaluation.lengths import length_text
+from ptycho.evaluation.display import length_text
 from ptycho.evaluation.trust import FLAGS
-from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, number, section
-from ptycho.report.scans import ScanRecord
+from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, ScanRecord, number, section
 
 GOOD, WEAK, BAD, OPEN = "good", "weak", "bad", "open"
 

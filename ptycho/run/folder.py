@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -21,14 +21,15 @@ from matplotlib.figure import Figure
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
-from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import check_unlocked, unusable
-from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
+from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run, read_yaml
 from ptycho.progress import heartbeat
 from ptycho.run import names
-from ptycho.run.environment import environment
-from ptycho.run.record import check_links, foreign_files, own_files, read_record
+from ptycho.run.record import check_links, environment, foreign_files, own_files, read_record
 from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 log = logging.getLogger(__name__)
 
@@ -196,9 +197,9 @@ class RunFolder(OutputFolder):
         return self.json(names.MANIFEST, environment() | ended | entries | timings)
 
 
-def config_text(config: JobConfig) -> str:
-    """Return a configuration as YAML, in the order of its fields."""
-    return yaml.safe_dump(to_mapping(config), sort_keys=False)
+def config_text(settings: DataclassInstance) -> str:
+    """Return settings as YAML, in the order of their fields."""
+    return yaml.safe_dump(to_mapping(settings), sort_keys=False)
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -13,12 +13,11 @@ from ptycho.config import ConfigError, PretrainConfig, check
 from ptycho.config.own_code import allow
 from ptycho.datasets import load_dataset
 from ptycho.files.file_array import FileArray
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.weights import set_weights
+from ptycho.networks.layers import Geometry, set_weights
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.stitching import PredictStep, predict_in_rounds, predict_into, predict_scan, stitch
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.pretrained import run_folder
+from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.plausibility import too_large
 from ptycho.scan.probe import probe_support

@@ -19,13 +19,12 @@ from ptycho.config import ConfigError, CustomModel, NetworkConfig, RunConfig, Sc
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import check_allowed
-from ptycho.files.json_file import read_json
 from ptycho.files.npz import NpzError, read_all
-from ptycho.files.text import shown
+from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
 from ptycho.run.record import problem, read_record
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config
 from ptycho.scan.dataset import Dataset
 
 COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float

@@ -10,25 +10,22 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, ProbeConfig, TrainedConfig
+from ptycho.config import ConfigError, ProbeConfig, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.networks import count_parameters
-from ptycho.networks.weights import Arrays, get_weights, set_weights
+from ptycho.networks.layers import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import is_stored, read_history, read_network, read_probe, setup_of, write_network
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_mask
-from ptycho.training.callbacks import standard_callbacks
-from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.callbacks import TensorBoard, callbacks_of, standard_callbacks
+from ptycho.training.checkpoint import Checkpoints, History
 from ptycho.training.competitors import COMPETITORS, training_geometry
-from ptycho.training.fitting import FitSettings, train
-from ptycho.training.history import History
+from ptycho.training.fitting import FitSettings, ProbeLearner, train
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import NonFiniteLossError
-from ptycho.training.own_callbacks import TensorBoard, callbacks_of
-from ptycho.training.probe_learning import ProbeLearner
 
 log = logging.getLogger(__name__)
 
@@ -84,17 +81,17 @@ def train_network(
     recipe, own_config = COMPETITORS[name], config.of(name)
     both = scans.training, scans.validation
     training, validation = (recipe.training_view(own_config, scan) for scan in both)
-    geometry = training_geometry(config, training)
+    geometry = training_geometry(training, config.test_probe if isinstance(config, RunConfig) else None)
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
     learns = config.learns_probe and not recipe.supervised
     learner = build_learner(model, training, config.probe) if learns else None
-    history = restore_network(name, model, config, folder)
+    settings = result_settings(config)
+    history = restore_network(name, model, settings, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
     folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
     log.info("%s: %d parameters, %d groups", name, count_parameters(model), training.n_groups)
-    settings = result_settings(config)
     place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
     checkpoints = Checkpoints(place, settings, seconds)
     if history is None:
@@ -142,9 +139,11 @@ def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) ->
 
 
 def restore_network(
-    name: str, model: keras.Model, config: TrainedConfig, folder: RunFolder
+    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
 ) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
+
+    ``settings`` are those of the run, as they are stored with a network.
 
     Raises:
         ConfigError: it was trained with another configuration.
@@ -159,7 +158,7 @@ def restore_network(
     description = stored.description
     if not description.get("complete"):
         return None
-    if changes := differences(description["run_config"], result_settings(config)):
+    if changes := differences(description["run_config"], settings):
         raise ConfigError(
             f"{folder.path / name}: was trained with another configuration than config.yaml has "
             f"({'; '.join(changes)}); restore config.yaml, or remove this folder to train again"

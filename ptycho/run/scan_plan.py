@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
-from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import block_patterns
-from ptycho.config.own_code import DOORS, is_import_path, load
-from ptycho.config.scan_run_config import FAST
+from ptycho.config.own_code import DOORS, load
+from ptycho.config.run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
@@ -23,19 +24,17 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.pretrained import check_prior_weights, run_folder
+from ptycho.run.stored_run import check_prior_weights, run_folder
 
 NETWORK = "pinn"
 
 
-def interpret_scan(config: JobConfig) -> tuple[ScanRunConfig, ScanGeometry]:
-    """Return the scan that a configuration names, its patterns still in the file."""
-    if not isinstance(config, ScanRunConfig):
-        raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
-    raw = open_raw(config.data)
-    if config.output_dir:
-        check_disk_for(raw, config.data, Path(config.output_dir))
-    return config, interpret(raw, config.data)
+def interpret_scan(data: DataConfig, output_dir: str | None = None) -> ScanGeometry:
+    """Return a scan, its patterns still in the file; a copy of them must fit in ``output_dir``."""
+    raw = open_raw(data)
+    if output_dir:
+        check_disk_for(raw, data, Path(output_dir))
+    return interpret(raw, data)
 
 
 def plan(config: JobConfig) -> ScanRunConfig:
@@ -46,9 +45,11 @@ def plan(config: JobConfig) -> ScanRunConfig:
     Raises:
         ConfigError: the scan cannot be read, or as of :func:`plan_scan`.
     """
-    own, scan = interpret_scan(config)
+    if not isinstance(config, ScanRunConfig):
+        raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
+    scan = interpret_scan(config.data, config.output_dir)
     with closing(scan.raw.patterns):  # many scans may be planned before the first is read
-        return plan_scan(own, scan)
+        return plan_scan(config, scan)
 
 
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
@@ -63,7 +64,8 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     check_enough(usable, own.data.paths)
     fitted = usable - number_held_out(usable, own.holdout_fraction)
     if stored is not None:
-        own = _as_stored(own, stored)
+        C, tiles = _groups_of(stored, own.group_size, own.tiles, trains=bool(own.nepochs))
+        own = replace(own, model=stored.config.model, group_size=C, tiles=tiles)
         _fits(stored, str(own.run), {"N": scan.N, "group_size": own.patterns_in_group}, fitted)
     choose_probe(scan, own.probe, own.run)
     if scan.fresnel is not None and (varied := own.solver.probe_variation):
@@ -92,14 +94,14 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
         ConfigError: weights, a network or code of the user cannot be read, another model is specified, or
             pty-chi is missing.
     """
-    check_own_code(config)
+    check_own_code(programs_in(config))
     check_prior_weights(config.solver.denoiser_weights)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)
-    _model_of(stored, config)
+    _check_model(stored, config.model, config.run)
     return stored
 
 
@@ -116,32 +118,33 @@ def _network_takes(model: GeneratorConfig, N: int) -> None:
     )
 
 
-def _as_stored(config: ScanRunConfig, stored: StoredNetwork, tuned: int = 12) -> ScanRunConfig:
-    """Return the configuration with the build and, by default, the groups of the network of ``run``.
+def _groups_of(
+    stored: StoredNetwork, group_size: int | None, tiles: bool | None, trains: bool, tuned: int = 12
+) -> tuple[int | None, bool]:
+    """Return ``group_size`` and ``tiles``, by default those of the network of ``run``.
 
-    ``tuned``: patterns in a group where the pretrained network is trained on; more leave few steps.
+    ``trains``: it is trained on; ``tuned``: patterns in a group of the pretrained network then; more leave
+    few steps.
     """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
-    C, tiles = config.group_size, config.tiles
-    if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
+    if group_size is None and isinstance(trained, PretrainConfig | ScanRunConfig):
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1
-        C = tuned if general and config.nepochs else wished
+        group_size = tuned if general and trains else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
-    return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
+    return group_size, tiles
 
 
-def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
-    """Return the section ``model`` of the run whose network is used; refuse another."""
-    trained, model = stored.config.model, config.model
+def _check_model(stored: StoredNetwork, model: GeneratorConfig, run: str) -> None:
+    """Refuse a section ``model`` other than that of the run whose network is used."""
+    trained = stored.config.model
     if model not in (trained, FAST):
         raise ConfigError(
-            f"model={model.kind} and run={config.run}: the network of that run has other settings "
+            f"model={model.kind} and run={run}: the network of that run has other settings "
             f"({trained}); remove the keys of model"
         )
-    return trained
 
 
 def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:
@@ -158,19 +161,23 @@ def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -
         )
 
 
+REGULARISER = "solver.regulariser"
 OF_TENSORFLOW = {"loss", "model.target", "train.callbacks"}
 
 
-def check_own_code(config: JobConfig) -> None:
-    """Import the code that a configuration names, and try what can be tried without data.
+def check_own_code(programs: Mapping[str, str]) -> None:
+    """Import the code of the user, and try what can be tried without data.
+
+    Args:
+        programs: import paths by key, as of :func:`~ptycho.config.mapping.programs_in`; others are left out.
 
     Raises:
         ConfigError: it cannot be imported, or is not what its key wants.
     """
-    named = {key: path for key, path in programs_in(config).items() if key in DOORS}
+    named = {key: path for key, path in programs.items() if key in DOORS}
     if OF_TENSORFLOW & named.keys():
         start_tensorflow()  # before the user's module imports it, and it prints its messages
     for key, path in named.items():
         load(key, path)
-    if isinstance(config, ScanRunConfig) and is_import_path(config.solver.regulariser):
-        kind_of(config.solver.regulariser)
+    if REGULARISER in named:
+        kind_of(named[REGULARISER])

@@ -12,10 +12,17 @@ from ptycho.config import ConfigError
 from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.scan.beam import Beam, vary_probe
 from ptycho.scan.dataset_checks import problems
-from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
+from ptycho.scan.groups import (
+    Tiling,
+    draw_neighbours,
+    estimated_tiling,
+    group_centres,
+    group_offsets,
+    grouped,
+    smallest_region,
+)
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import Scan
-from ptycho.scan.tiling import Tiling, estimated_tiling
 
 MARGIN = 6  # pixels around some patterns, into which their positions may move
 VALUES = ("image", "groups", "photon_scale", "object_size", "region_size", "objects")

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.scan.bands import bands, inner_product
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import centred_axes, far_field, intensity_of
 from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.windows import bands, inner_product
 
 
 def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -1,6 +1,8 @@
-"""Windows of an image, in NumPy: whole-pixel ones, and one image placed at many sub-pixel positions."""
+"""Parts of an image, in NumPy: windows at whole and at sub-pixel positions, and bands of its rows."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -68,3 +70,23 @@ def placed_windows(image: np.ndarray, positions: np.ndarray, side: int) -> np.nd
     weights = np.maximum(0, 1 - np.abs(points[..., None] - np.arange(side, dtype=positions.dtype)))
     wy, wx = np.moveaxis(weights.astype(image.dtype), 2, 0)  # (G, C, N, R) each
     return np.sum(np.swapaxes(wy, -1, -2) @ (image @ wx), axis=1)
+
+
+def bands(shape: tuple[int, ...], halo: int = 0, pixels: int = 2**20) -> Iterator[slice]:
+    """Yield slices of the rows of an array ``(H, …)``, of about so many ``pixels`` each, in order.
+
+    ``halo``: rows that a slice has more on either side, of which none belongs to it. Each of the rows from
+    ``halo`` to ``H − halo`` belongs to one slice.
+    """
+    height = max(1, pixels // max(1, int(np.prod(shape[1:]))))
+    for row in range(halo, shape[0] - halo, height):
+        yield slice(row - halo, min(row + height, shape[0] - halo) + halo)
+
+
+def inner_product(first: np.ndarray, second: np.ndarray) -> complex:
+    """Return ``Σ conj(a) b`` of arrays ``(H, …)``, summed in double precision."""
+    parts = (
+        np.vdot(first[rows].astype(complex, copy=False), second[rows].astype(complex, copy=False))
+        for rows in bands(first.shape)
+    )
+    return complex(sum(parts))

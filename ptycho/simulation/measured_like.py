@@ -30,8 +30,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
+from skimage.draw import line
 
-from ptycho.config import check
+from ptycho.config import ConfigError, check
 from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.config.schema import Even, Integer, Number, key, settings
 from ptycho.config.waves import FreeSpace, wavelength_m
@@ -49,7 +50,6 @@ from ptycho.simulation.imperfections import (
     spread_and_scale,
     stream,
 )
-from ptycho.simulation.objects import line_amplitude
 
 GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
 
@@ -340,3 +340,29 @@ def _pad_far(far: np.ndarray, side: int) -> np.ndarray:
     before = side // 2 - far.shape[-1] // 2
     after = side - far.shape[-1] - before
     return np.pad(far, [(0, 0)] * (far.ndim - 2) + [(before, after)] * 2)
+
+
+BLURS = ((1.0, 1.0), (5.0, 2.0), (10.0, 5.0))  # (σ in pixels, weight)
+
+
+def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the amplitude of a "grid lines" object: blurred random line segments, maximum one.
+
+    Segments with uniform random end points are counted on a canvas of side ``2·size``; the sum of its
+    Gaussian blurs ``Σ w·G_σ`` (σ, w = 1, 1; 5, 2; 10, 5 px) is cropped to its centre.
+
+    Returns:
+        ``(size, size)`` float64 in [0, 1].
+
+    Raises:
+        ConfigError: so few lines were drawn that none came near the object.
+    """
+    canvas = np.zeros((2 * size, 2 * size))
+    for r0, c0, r1, c1 in rng.integers(0, 2 * size, (n_lines, 4)):
+        canvas[line(r0, c0, r1, c1)] += 1.0
+    blurred = np.sum([weight * gaussian_filter(canvas, sigma) for sigma, weight in BLURS], axis=0)
+    start = size // 2
+    cropped = blurred[start : start + size, start : start + size]
+    if not cropped.max() > 0:
+        raise ConfigError(f"object.n_lines={n_lines}: no line crosses the object; draw more lines")
+    return cropped / cropped.max()

@@ -1,7 +1,9 @@
-"""Checkpoints of a training: atomic, checksummed, without pickle; the last two are kept.
+"""What a training has done so far, and its checkpoints: atomic, checksummed, without pickle.
 
-A checkpoint is one NPZ. ``weights/…``, ``best/…`` and ``optimizer/…`` are the variables by path, ``meta`` is
-JSON (format, history, configuration), and ``sha256`` is the digest of all the others.
+The last two are kept. A checkpoint is one NPZ. ``weights/…``, ``best/…`` and ``optimizer/…`` are the
+variables by path, ``meta`` is JSON (format, history, configuration), and ``sha256`` is the digest of all the
+others. That is all that is needed to go on: the next step is step ``history.step`` of epoch
+``history.epoch``, both counted from zero.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,49 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.mapping import differences
 from ptycho.files.atomic import WriteError, write_atomically
-from ptycho.files.json_file import parse_json
-from ptycho.networks.weights import Arrays
-from ptycho.training.history import History
+from ptycho.files.text import parse_json
+from ptycho.networks.layers import Arrays
 
 log = logging.getLogger(__name__)
+
+
+Losses = dict[str, float]
+
+
+@dataclass
+class History:
+    """Losses and times (seconds) of a training."""
+
+    # For every complete epoch its number from one, mean losses, ``val_`` losses, ``learning_rate`` after it,
+    # and ``seconds``.
+    rows: list[Losses] = field(default_factory=list)
+    running: list[Losses] = field(default_factory=list)  # of the steps done in the epoch that is not complete
+    running_s: float = 0.0  # that they took
+    compile_s: float = 0.0  # of the first step, once more for every process that went on with the training
+    checkpoint_s: float = 0.0  # spent saving; no part of ``seconds``
+    stopped: str | None = None  # why the training ended before its time
+
+    @property
+    def epoch(self) -> int:
+        """Number of complete epochs."""
+        return len(self.rows)
+
+    @property
+    def step(self) -> int:
+        """Number of steps done in the running epoch."""
+        return len(self.running)
+
+    @property
+    def best_epoch(self) -> int:
+        """The first epoch, from one, with the smallest validation loss; 0 before any is complete."""
+        losses = [row["val_loss"] for row in self.rows]
+        return 1 + losses.index(min(losses)) if losses else 0
+
+    @property
+    def train_s(self) -> float:
+        """Time of all complete epochs without compilation."""
+        return sum(row["seconds"] for row in self.rows) - self.compile_s
+
 
 FORMAT = 1
 FILES = "epoch*-step*.npz"

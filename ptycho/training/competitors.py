@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import keras
 
-from ptycho.config import NetworkConfig
-from ptycho.config.sections import NAMED
-from ptycho.networks import baseline_settings, build_baseline, build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.config import BaselineConfig, NetworkConfig, ProbeConfig
+from ptycho.config.sections import NAMED, GeneratorConfig
+from ptycho.networks import build_baseline, build_pinn
+from ptycho.networks.layers import Geometry
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import make_probe, probe_support
 
@@ -26,26 +26,37 @@ class Competitor:
     supervised: bool  # it is given the true object in training
 
 
-def add_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
+def add_neighbours(data: Dataset, model: GeneratorConfig, seed: int) -> Dataset:
     """Return groups with the neighbouring patterns that the PINN's loss compares with, too."""
-    radius = config.model.neighbour_distance_px64 * data.N / 64
-    return data.with_neighbours(config.model.neighbours, radius, config.seed)
+    radius = model.neighbour_distance_px64 * data.N / 64
+    return data.with_neighbours(model.neighbours, radius, seed)
+
+
+def _baseline_of(config: NetworkConfig) -> BaselineConfig:
+    """Return the settings of the supervised network, which only a run with a truth has."""
+    settings = config.architecture("baseline")
+    assert isinstance(settings, BaselineConfig)
+    return settings
 
 
 PINN = Competitor(
-    build=build_pinn,
+    build=lambda config, geometry: build_pinn(
+        config.model, geometry, config.xla, config.loss_weights, config.seed
+    ),
     view=lambda config, data: data,
-    training_view=add_neighbours,
+    training_view=lambda config, data: add_neighbours(data, config.model, config.seed),
     learning_rate=lambda config: config.train.learning_rate,
     supervised=False,
 )
 COMPETITORS = {
     "pinn": PINN,
     "baseline": Competitor(
-        build=build_baseline,
-        view=lambda config, data: data.single_patterns(baseline_settings(config).patterns_per_group),
+        build=lambda config, geometry: build_baseline(
+            _baseline_of(config), geometry, config.xla, config.seed
+        ),
+        view=lambda config, data: data.single_patterns(_baseline_of(config).patterns_per_group),
         training_view=lambda config, data: data,
-        learning_rate=lambda config: baseline_settings(config).learning_rate,
+        learning_rate=lambda config: _baseline_of(config).learning_rate,
         supervised=True,
     ),
     **dict.fromkeys(NAMED, PINN),
@@ -59,8 +70,6 @@ def geometry_of(data: Dataset, support: int = 0) -> Geometry:
     return Geometry(data.N, data.region_size, data.group_size, support, data.exact, masked)
 
 
-def training_geometry(config: NetworkConfig, data: Dataset) -> Geometry:
+def training_geometry(data: Dataset, test_probe: ProbeConfig | None) -> Geometry:
     """Return sizes for the training on ``data``, with a support that holds the training and test probes."""
-    test_probe = getattr(config, "test_probe", None)
-    other = 0 if test_probe is None else probe_support(make_probe(test_probe, data.N))
-    return geometry_of(data, other)
+    return geometry_of(data, 0 if test_probe is None else probe_support(make_probe(test_probe, data.N)))

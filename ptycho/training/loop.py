@@ -13,10 +13,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.networks import weights as variables
-from ptycho.networks.weights import Arrays, get_weights, set_weights
-from ptycho.training.checkpoint import Snapshot
-from ptycho.training.history import History, Losses
+from ptycho.networks.layers import (
+    Arrays,
+    assign_variables,
+    check_variables,
+    get_weights,
+    read_variables,
+    set_weights,
+)
+from ptycho.training.checkpoint import History, Losses, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +176,7 @@ class Training:
     def snapshot(self) -> Snapshot:
         """Return all that is needed to go on from here."""
         self.history.running_s += self.clock.lap()
-        optimizer = variables.read(self.task.optimizer.variables)
+        optimizer = read_variables(self.task.optimizer.variables)
         return Snapshot(get_weights(self.task.model), self.best, optimizer, self.history)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -179,9 +184,9 @@ class Training:
         task = self.task
         task.check(snapshot.history)
         if task.validates:
-            variables.check(task.model.variables, snapshot.best, "best weights")
-        variables.check(task.model.variables, snapshot.weights, "weights")
-        variables.assign(task.optimizer.variables, snapshot.optimizer, "optimizer variables")
+            check_variables(task.model.variables, snapshot.best, "best weights")
+        check_variables(task.model.variables, snapshot.weights, "weights")
+        assign_variables(task.optimizer.variables, snapshot.optimizer, "optimizer variables")
         set_weights(task.model, snapshot.weights)
         self.best, self.history = snapshot.best, snapshot.history
 

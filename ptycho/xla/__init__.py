@@ -5,7 +5,6 @@ pixels with ``cut_windows`` and ``add_windows``; ``translate`` shifts an image. 
 and warp are an optional part, ``ptycho_images`` in ``extras/images``; see ``docs/xla.md``.
 """
 
-from ptycho.xla.resample import hat_weights, resample, resample_adjoint, translate
-from ptycho.xla.windows import add_windows, cut_windows
+from ptycho.xla.resample import add_windows, cut_windows, hat_weights, resample, resample_adjoint, translate
 
 __all__ = ["add_windows", "cut_windows", "hat_weights", "resample", "resample_adjoint", "translate"]

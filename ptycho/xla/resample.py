@@ -7,17 +7,29 @@ Bilinear interpolation factors along the axes. With sample points ``y_i`` (rows)
 Integer sample points copy pixels exactly, points outside the image read zero, the gradient is two
 matrix products again (no scatter), and the result is differentiable in the sample points. Images must be
 finite: a zero weight times NaN is NaN, so one NaN pixel reaches every pixel of its image.
+
+A row of an interpolation matrix W has few weights that are not zero: two for linear interpolation. Where that
+is faster, just those pixels are read, as a short weighted sum of whole rows or columns,
+
+    out[…, i, …] = Σ_t weight_t[i] · image[…, index_t[i], …],
+
+which needs one index for a row or column, not for a pixel, so that compilers make contiguous loads of it.
+
+Windows at whole pixels are cut out and added up one after the other, in compiled steps only. As matrix
+products both cost ``O(N·R²)`` a window, more than its Fourier
+transforms; a copy costs ``O(N²)``. XLA keeps the canvas of the loops in place. Each of the two is the other's
+gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from ptycho.xla.fusion import materialised
-from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, matmul
-from ptycho.xla.taps import apply_taps, shift_taps
+from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, materialised, matmul
 
 
 def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
@@ -174,3 +186,125 @@ def _check_translation(images: tf.Tensor, shifts: tf.Tensor, fill_value: complex
         )
     if path not in ("auto", "taps", "matrix"):
         raise ValueError(f"path is {path!r}; allowed: auto, taps, matrix.")
+
+
+class Tap(NamedTuple):
+    """One of the pixels that each of ``k`` samples along an axis reads, for each of ``n`` images.
+
+    Attributes:
+        index: ``(n, k)`` int32, always valid: a pixel that does not exist is replaced and has weight zero.
+        weight: ``(n, k)`` real.
+    """
+
+    index: tf.Tensor
+    weight: tf.Tensor
+
+
+def sum_of_taps(taps: Sequence[Tap], axis: int, read: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Return ``Σ_t weight_t · read(index_t)``; ``read`` gives ``(n, …)``, samples along ``axis`` 1 or 2."""
+    expand = (slice(None), slice(None), None, None) if axis == 1 else (slice(None), None, slice(None), None)
+    terms = [tap.weight[expand] * read(tap.index) for tap in taps]
+    return sum(terms[1:], start=terms[0])
+
+
+def apply_taps(images: tf.Tensor, taps: Sequence[Tap], axis: int) -> tf.Tensor:
+    """Resample real ``images (n, H, W, C)`` along ``axis`` (1 rows, 2 columns)."""
+    return sum_of_taps(taps, axis, lambda index: tf.gather(images, index, axis=axis, batch_dims=1))
+
+
+def shift_taps(shifts: tf.Tensor, size: int | tf.Tensor) -> tuple[list[Tap], list[Tap]]:
+    """Return linear interpolation at ``i − shift``, zero outside, and its derivative to the sample point.
+
+    All samples of an image lie in the same place between their pixels, so the index is the sample's number
+    plus one integer for each image. At whole points the derivative is the mean of both sides.
+
+    Args:
+        shifts: ``(n,)`` in pixels.
+        size: number of pixels along the axis.
+    """
+    samples, last = tf.range(size, dtype=shifts.dtype), tf.cast(size - 1, shifts.dtype)
+    first = tf.floor(-shifts)[:, None]
+    below = samples + first
+    fraction = (samples - shifts[:, None]) - below  # in [0, 1]
+    known = tf.where(tf.math.is_nan(first), tf.zeros_like(first), first)
+    offset = tf.cast(tf.clip_by_value(known, -last - 2, last + 2), tf.int32)
+
+    def tap(step: int, weight: tf.Tensor) -> Tap:
+        missing = (below + step < 0) | (below + step > last)
+        index = tf.clip_by_value(tf.range(size) + offset + step, 0, size - 1)
+        return Tap(index, tf.where(missing, tf.zeros_like(weight), weight))
+
+    whole = 0.5 * tf.cast(fraction == 0, shifts.dtype)
+    values = [tap(0, 1 - fraction), tap(1, fraction)]
+    slopes = [tap(-1, -whole), tap(0, 2 * whole - 1), tap(1, 1 - whole)]
+    return values, slopes
+
+
+Turn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+def cut_windows(images: tf.Tensor, starts: tf.Tensor, side: int) -> tf.Tensor:
+    """Return ``out[b, c] = images[b, r : r + side, q : q + side]`` with ``(r, q) = starts[b, c]``.
+
+    Args:
+        images: ``(B, H, W)``, of any dtype.
+        starts: ``(B, C, 2)`` int32, (row, col); windows lie inside the images, XLA moves others there.
+        side: N.
+
+    Returns:
+        ``(B, C, N, N)``.
+    """
+    shape = tuple(images.shape[1:])
+
+    @tf.custom_gradient
+    def cut(images):
+        return _cut(images, starts, side), lambda upstream: _added(upstream, starts, shape)
+
+    return cut(images)
+
+
+def add_windows(windows: tf.Tensor, starts: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
+    """Add windows ``(B, C, N, N)`` at their places, ``(B, H, W)``: the adjoint of :func:`cut_windows`."""
+    side = windows.shape[-1]
+
+    @tf.custom_gradient
+    def add(windows):
+        return _added(windows, starts, shape), lambda upstream: _cut(upstream, starts, side)
+
+    return add(windows)
+
+
+def _cut(images: tf.Tensor, starts: tf.Tensor, side: int) -> tf.Tensor:
+    batch, count = starts.shape[:2]
+    size = tf.constant([1, side, side])
+
+    def copied(k: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        window = gen_xla_ops.xla_dynamic_slice(images, _place(starts, k), size)
+        at = tf.stack([k, 0, 0])
+        return k + 1, gen_xla_ops.xla_dynamic_update_slice(windows, window, at)
+
+    windows = _looped(copied, batch * count, tf.zeros((batch * count, side, side), images.dtype))
+    return tf.reshape(windows, (batch, count, side, side))
+
+
+def _added(windows: tf.Tensor, starts: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
+    batch, count, side, _ = windows.shape
+    flat, size = tf.reshape(windows, (batch * count, side, side)), tf.constant([1, side, side])
+
+    def added(k: tf.Tensor, canvas: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        at = _place(starts, k)
+        window = gen_xla_ops.xla_dynamic_slice(canvas, at, size) + flat[k][None]
+        return k + 1, gen_xla_ops.xla_dynamic_update_slice(canvas, window, at)
+
+    return _looped(added, batch * count, tf.zeros((batch, *shape), windows.dtype))
+
+
+def _place(starts: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
+    """``(image, row, col)`` of window k of all."""
+    row_col = tf.reshape(starts, (-1, 2))[k]
+    return tf.concat([[k // starts.shape[1]], row_col], axis=0)
+
+
+def _looped(body: Turn, count: int, initial: tf.Tensor) -> tf.Tensor:
+    """What so many turns of ``body`` make of a tensor."""
+    return tf.while_loop(lambda k, _: k < count, body, (tf.constant(0), initial))[1]

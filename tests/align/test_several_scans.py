@@ -12,8 +12,8 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.preparation.geometry import place_scans
-from ptycho.readers.joined import JoinedPatterns, join_scans
 from ptycho.readers.raw_scan import Frames, RawScan
+from ptycho.readers.table import JoinedPatterns, join_scans
 from ptycho.scan.beam import vary_probe
 
 SHIFT, DEGREES, FLUX = np.array([3.3, -2.6]), 1.5, 1.2

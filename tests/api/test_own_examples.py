@@ -13,8 +13,8 @@ from helpers.quick import NOTHING_SELECTED
 import ptycho
 from ptycho.config import ConfigError, CustomModel
 from ptycho.config.own_code import allow
-from ptycho.networks.custom import build_custom
-from ptycho.networks.geometry import Geometry
+from ptycho.networks import build_custom
+from ptycho.networks.layers import Geometry
 from ptycho.reconstruction.prior import Differences, Kind, Prior, kind_of
 from ptycho.run.network import read_history
 

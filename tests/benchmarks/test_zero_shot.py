@@ -12,8 +12,7 @@ from benchmarks.study.zero_shot import BOTH
 from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import Geometry, get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
 from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan
@@ -92,7 +91,7 @@ def run(tmp_path_factory):
         objects={"lines": {}},
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
-    network = build_pinn(config, Geometry(32, 34, 1, 32))
+    network = build_pinn(config.model, Geometry(32, 34, 1, 32), config.xla, config.loss_weights, config.seed)
     setup = Setup(simulate_kind_scan(SCAN).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())

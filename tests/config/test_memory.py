@@ -38,7 +38,7 @@ def sizes(config):
 )
 def test_parameters_are_those_of_the_network(name, changes):
     from ptycho.networks import count_parameters
-    from ptycho.networks.geometry import Geometry
+    from ptycho.networks.layers import Geometry
     from ptycho.training.competitors import COMPETITORS
 
     config = small_run(**changes)
@@ -89,13 +89,13 @@ def test_the_limit_and_what_is_said_at_it():
 
 
 def test_what_an_inference_needs():
-    config = small_run()
-    check_memory(inference_memory(config, 16, (4, 32, 36), 1, 4096, True), 9 * GB)
+    models = [small_run().model, small_run().baseline]
+    check_memory(inference_memory(models, 16, (4, 32, 36), 1, 4096, True), 9 * GB)
     for shape in ((1, 16384, False), (1, 16384, True), (64, 2048, False)):
         with pytest.raises(ConfigError, match=r"while it reconstructs.*: give data of a smaller object_size"):
-            check_memory(inference_memory(config, 16, (4, 32, 36), *shape), 20 * GB)
+            check_memory(inference_memory(models, 16, (4, 32, 36), *shape), 20 * GB)
     with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
-        check_memory(inference_memory(config, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
+        check_memory(inference_memory(models, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():

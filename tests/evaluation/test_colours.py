@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.evaluation.colours import hue, residues, show_phase
+from ptycho.evaluation.display import hue, residues, show_phase
 
 # sRGB → Oklab as published (Ottosson 2020), the other way than the code goes
 RGB_TO_CONES = np.array(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptycho.evaluation import figures
-from ptycho.evaluation.colours import hue
+from ptycho.evaluation.display import hue
 from ptycho.evaluation.metrics import Region, score
 
 TRUTH = np.array([[1.0, 2, 3], [4, 5, 6]])[:, :, None, None] * np.ones((8, 8))

@@ -8,10 +8,10 @@ import pytest
 from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
-from ptycho.evaluation import alignment, frc, image_scores, metrics
+from ptycho.evaluation import alignment, frc, metrics
 from ptycho.evaluation.metrics import Region, align, score, score_images
 from ptycho.scan import ramp
-from ptycho.scan.bands import bands
+from ptycho.scan.windows import bands
 
 SHAPE = (41, 67)
 
@@ -72,7 +72,7 @@ def test_an_image_is_scored_alike_in_bands_of_rows(monkeypatch, uncovered):
     recon, mask = noisy(truth), covered(truth)
     mask[:uncovered, 50:] = False
     at_once = score(recon, truth, mask, whole(truth))
-    for module in (alignment, frc, image_scores, ramp):
+    for module in (alignment, frc, metrics, ramp):
         monkeypatch.setattr(module, "bands", partial(bands, pixels=1000))
     in_bands = score(recon, truth, mask, whole(truth))
     assert list(in_bands) == list(at_once) and in_bands["flags"] == at_once["flags"]

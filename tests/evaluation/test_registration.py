@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import fourier_shift, gaussian_filter
 
-from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.alignment import in_frame
 
 
 def image(shape=(90, 80)):

@@ -5,11 +5,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.charts import draw_misfit, draw_shifts
-from ptycho.evaluation.colours import ShownPhase
-from ptycho.evaluation.lengths import scale_length
+from ptycho.evaluation.display import ShownPhase, scale_length, shrink, shrink_phase
+from ptycho.evaluation.figures import draw_misfit, draw_shifts
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
-from ptycho.evaluation.shrinking import shrink, shrink_phase
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)

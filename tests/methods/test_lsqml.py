@@ -12,7 +12,7 @@ from helpers.reference import exact_diffraction
 
 from ptycho.config import ConfigError, LsqmlConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.alignment import in_frame
 from ptycho.iterative.lsqml import INSTALL, LsqmlError, available, reconstruct
 from ptycho.iterative.lsqml_process import converged
 from ptycho.reconstruction.misfit import misfit

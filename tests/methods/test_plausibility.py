@@ -38,7 +38,7 @@ SCANS = [
 def test_simulated_scans_raise_no_alarm(kind, changes):
     """All patterns together, four of them, and some one by one."""
     config = small_run(probe=PROBES[kind], train=TrainConfig(val_groups=16), **changes)
-    data = simulate(config)["val"]
+    data = simulate(config)[0]["val"]
     for part in (slice(None), slice(4), *(slice(k, k + 1) for k in range(8))):
         for scale in (data.photon_scale, None):
             assert problems(data.amplitudes[part], data.probe, scale) == ([], set()), part
@@ -51,8 +51,8 @@ def test_simulated_scans_raise_no_alarm(kind, changes):
 def scan(request):
     """Patterns of about 10⁵ photons, their probe and scale."""
     data = simulate(small_run(probe=PROBES[request.param], nphotons=1e5, train=TrainConfig(val_groups=16)))[
-        "val"
-    ]
+        0
+    ]["val"]
     return data.amplitudes[:], data.probe, data.photon_scale
 
 

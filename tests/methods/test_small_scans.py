@@ -15,7 +15,7 @@ from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
 from ptycho.preparation.dataset import number_held_out, training_and_validation
 from ptycho.run.scan_plan import plan
-from ptycho.scan.split import split_patterns
+from ptycho.scan.comparison import split_patterns
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"

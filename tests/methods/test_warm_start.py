@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptycho.align.align_scan import StartingPoint
-from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.config.data import DataConfig
+from ptycho.config import OwnProbe
+from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import Fresnel
 from ptycho.methods.solver import options_for, warm_start_of
 from ptycho.reconstruction.estimate import Refine
@@ -73,5 +73,4 @@ NEAR = Fresnel(12.0, 12.0)
 def test_a_missing_near_field_probe_is_refined_by_default(fresnel, specified, learn, refined):
     scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if specified else None)
     prepared = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
-    config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=learn))
-    assert options_for(prepared, config).probe is refined
+    assert options_for(prepared, SolverConfig(), OwnProbe(learn=learn)).probe is refined

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptycho.networks.denoiser import ComplexConv, load_denoiser, new_denoiser
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.layers import get_weights, set_weights
 
 
 @pytest.fixture(scope="module")

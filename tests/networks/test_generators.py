@@ -47,7 +47,7 @@ def clean(probe_name, small_config, tmp_path_factory):
     path = tmp_path_factory.mktemp("probe") / "probe.npz"
     np.savez(path, probeGuess=wave)
     probes = {"ideal_disk": IdealDiskProbe(), "zone_plate": ZonePlateProbe(), "npz": FileProbe(str(path))}
-    return noise_free(simulate(small_config(probe=probes[probe_name]))["train"])
+    return noise_free(simulate(small_config(probe=probes[probe_name]))[0]["train"])
 
 
 def test_the_true_object_explains_the_data_through_unrolled(clean, build_network):
@@ -115,7 +115,7 @@ def test_the_true_object_explains_its_neighbours(clean, build_network, within):
 
 @pytest.mark.parametrize("name", ["unrolled", "unet_big"])
 def test_projective_translation_gives_the_same_regions(build_network, small_config, name):
-    data = simulate(small_config(scan=ScanConfig(0.8)))["train"]
+    data = simulate(small_config(scan=ScanConfig(0.8)))[0]["train"]
     plain, projective = (
         build_network(name, data, scan=ScanConfig(0.8), xla=XlaConfig(compile=False, translate=translate))[0]
         for translate in (True, False)

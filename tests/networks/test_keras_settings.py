@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from ptycho.config import TrainConfig
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.scan.batches import batch_of
 from ptycho.training.fitting import FitSettings, build_optimizer, make_train_step
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.networks.losses import amplitude_mae, poisson_deviance, total_variation
+from ptycho.networks.pinn import amplitude_mae, poisson_deviance, total_variation
 
 
 def deviance(rate, counts, f):

@@ -12,7 +12,7 @@ from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, read_history, read_network, write_network
 from ptycho.run.record import damaged, problem, read_record
-from ptycho.run.stored_config import is_finished, read_config
+from ptycho.run.stored_run import is_finished, read_config
 from ptycho.scan.probe import make_probe
 
 # ---- config.yaml

@@ -7,9 +7,8 @@ from helpers import reference
 
 from ptycho.config import BaselineConfig, FourierModel, UNetModel, UnrolledModel
 from ptycho.networks.fno import SpectralConvolution
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry, get_weights, set_weights
 from ptycho.networks.unrolled import ResidualCNN
-from ptycho.networks.weights import get_weights, set_weights
 from ptycho.scan.batches import batch_of
 from ptycho.training.competitors import COMPETITORS
 

@@ -128,7 +128,7 @@ def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
     config = RunConfig(N=32, size=128, model=UnrolledModel(stages=1, width=4), batch_size=4)
     geometry = geometry_of(data)
     assert (geometry.masked, geometry.exact, geometry.support) == (True, True, N)
-    pinn = build_pinn(config, geometry)
+    pinn = build_pinn(config.model, geometry, config.xla, config.loss_weights, config.seed)
     batch = batch_of(data, np.arange(4))
     assert float(tf.reduce_min(batch["x"])) == -1
     probe = tf.constant(data.model_probe)

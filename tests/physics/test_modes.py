@@ -12,7 +12,7 @@ from helpers.measurement import diffract, exit_waves
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 
 N, K = 7, 3  # odd; three modes
 B, C = 2, 3
@@ -117,7 +117,8 @@ def test_the_ramp_by_its_formula():
 def network_case(exact):
     rng, side = np.random.default_rng(14), 16
     config = RunConfig(N=32, size=128, model=UnrolledModel(stages=2, width=4), batch_size=2)
-    pinn = build_pinn(config, Geometry(side, side + 4, 3, side, exact, False))
+    geometry = Geometry(side, side + 4, 3, side, exact, False)
+    pinn = build_pinn(config.model, geometry, config.xla, config.loss_weights, config.seed)
     for weight in pinn.generator.trainable_variables:  # its CNNs start at zero
         weight.assign_add(0.02 * rng.normal(size=weight.shape).astype(np.float32))
     axis = np.arange(side) - side / 2

@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ConfigError
-from ptycho.preparation.centre import find_centre
+from ptycho.preparation.window import find_centre
 
 H, W = 101, 116
 TRUE = (47, 61)

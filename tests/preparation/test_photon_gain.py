@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.photon_gain import photon_gain, quantum
+from ptycho.preparation.numbers import photon_gain, quantum
 from ptycho.preparation.prepare import interpret
 
 N, J = 64, 40

@@ -12,7 +12,7 @@ from ptycho.preparation.detector import Detector
 from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
-from ptycho.scan.split import split_patterns
+from ptycho.scan.comparison import split_patterns
 
 H, W, J = 45, 52, 60
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptycho.files.file_array import FileArray
-from ptycho.preparation.zingers import Zingers
+from ptycho.preparation.marks import Zingers
 
 N, J = 24, 30
 

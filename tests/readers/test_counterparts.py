@@ -7,8 +7,7 @@ from helpers.hdf5 import J, cxi_arrays, made_up, written
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.readers.frames import checked_frames
-from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.raw_scan import ReadOptions, checked_frames
 from ptycho.readers.table import open_raw, open_scan
 
 

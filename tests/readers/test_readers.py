@@ -14,7 +14,7 @@ from ptycho.networks import build_pinn
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.batches import batch_of
-from ptycho.training.competitors import training_geometry
+from ptycho.training.competitors import geometry_of
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_spot_is_reconstructed_where_it_is(save, disk, small_config):
     found = load_dataset(save(published([spot(*where) for where in SPOTS], disk, STARTS)))
     found = replace(found, photon_scale=1 / 3)  # the factor of probeGuess
     config = small_config(model=UnrolledModel(stages=8, width=1))
-    model = build_pinn(config, training_geometry(config, found))
+    model = build_pinn(config.model, geometry_of(found), config.xla, config.loss_weights, config.seed)
     stitched = stitch(predict_regions(model, found, 4, compile_xla=False), found, "probe")
     for image, mask, where in zip(stitched.objects, stitched.mask, SPOTS, strict=True):
         amplitude = np.where(mask, np.abs(image), 0)[12:-12, 12:-12]

@@ -8,7 +8,7 @@ import tifffile
 from helpers.scans import J, Made, equal
 
 from ptycho.config import ConfigError
-from ptycho.readers.mask_file import read_mask
+from ptycho.preparation.good_pixels import read_mask
 from ptycho.readers.positions_table import read_table
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan

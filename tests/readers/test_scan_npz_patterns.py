@@ -6,8 +6,8 @@ from helpers.scans import Made, equal, save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
-from ptycho.readers.domain import tell_domain
 from ptycho.readers.npz import NpzPatterns
+from ptycho.readers.values import tell_domain
 
 
 @pytest.fixture(scope="module")

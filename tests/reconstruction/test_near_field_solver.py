@@ -10,8 +10,8 @@ from ptycho import Scan as ApiScan
 from ptycho.align.orientation import Orientation, better, orientations
 from ptycho.config import ScanRunConfig
 from ptycho.config.waves import Fresnel, wavelength_m
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
-from ptycho.evaluation.registration import in_frame
 from ptycho.preparation.dataset import make_dataset
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.misfit import misfit, predictions

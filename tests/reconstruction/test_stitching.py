@@ -23,13 +23,13 @@ VARIANTS = {
 @pytest.fixture(scope="module", params=VARIANTS)
 def scan(request, small_config):
     """A test dataset and its true regions."""
-    data = simulate(small_config(**VARIANTS[request.param]))["test"]
+    data = simulate(small_config(**VARIANTS[request.param]))[0]["test"]
     return data, true_regions(data)
 
 
 def test_disagreement_by_a_loop(small_config):
     """Regions with independent noise: the spread about their weighted mean over the contrast of the mean."""
-    data = simulate(small_config(gridsize=1))["test"]
+    data = simulate(small_config(gridsize=1))[0]["test"]
     rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
     regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
     made, layout, factors = (
@@ -117,7 +117,7 @@ def test_grid_takes_every_pixel_from_the_group_whose_centre_is_nearest(datasets)
 
 
 def test_probe_mask_and_weights_by_loops(small_config):
-    data = simulate(small_config(size=48, scan=ScanConfig(0.6), max_groups_train=1, batch_size=1))["test"]
+    data = simulate(small_config(size=48, scan=ScanConfig(0.6), max_groups_train=1, batch_size=1))[0]["test"]
     rng = np.random.default_rng(0)
     values = rng.uniform(0.5, 1, data.n_groups)
     regions = np.broadcast_to(values[:, None, None], (data.n_groups, *[data.region_size] * 2))
@@ -183,7 +183,7 @@ def test_an_unknown_method_is_refused(datasets):
 
 
 def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):
-    data = simulate(small_config(probe=ZonePlateProbe()))["test"]  # a probe that reaches beyond the centre
+    data = simulate(small_config(probe=ZonePlateProbe()))[0]["test"]  # a probe that reaches beyond the centre
     regions = true_regions(data)
     centre_only = np.zeros_like(regions)
     inner = slice(data.N // 4, data.region_size - data.N // 4)

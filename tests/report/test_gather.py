@@ -11,7 +11,7 @@ from helpers.run_folders import write_run
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
 from ptycho.report.gather import ENDED, FINISHED, gather
-from ptycho.run.stored_config import read_job
+from ptycho.run.stored_run import read_job
 from workflows.command_line.config import run_config
 
 

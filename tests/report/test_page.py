@@ -9,8 +9,7 @@ from helpers.run_folders import J, assessment_arrays, positions_of, probe_modes,
 
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
-from ptycho.report.page import report_page
-from ptycho.report.views import view_of
+from ptycho.report.page import report_page, view_of
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from ptycho.evaluation.colours import ShownPhase
+from ptycho.evaluation.display import ShownPhase
 from ptycho.report.pictures import coloured_phase, palette_png, readable
 
 

@@ -11,13 +11,13 @@ import ptycho
 from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets import to_arrays
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.layers import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
-from ptycho.run.pretrained import check_prior_weights
+from ptycho.run.stored_run import check_prior_weights
 from ptycho.simulation.simulate import simulate
-from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.competitors import COMPETITORS, geometry_of
 
 TEST = "datasets/N32/gs2/test.npz"
 NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz")
@@ -36,7 +36,7 @@ def untrained(folder, data, rng=None, name="pinn", **changes):
     """Write a run with one network, initial or random, as it would be stored after training on ``data``."""
     config, run = small_run(models=(name,), **changes), RunFolder(folder)
     view = COMPETITORS[name].view(config, data)
-    geometry = training_geometry(config, view)
+    geometry = geometry_of(view)
     network = COMPETITORS[name].build(config, geometry)
     if rng is not None:
         noise = {k: rng.normal(0, 0.05, v.shape).astype(v.dtype) for k, v in get_weights(network).items()}
@@ -128,9 +128,9 @@ OTHER_SIZES = [{"gridsize": 3, "offset": 5}, {"gridsize": 1, "N": 64, "size": 12
 @pytest.mark.parametrize("changes", OTHER_SIZES, ids=str)
 def test_weights_that_fit_any_scan(trained_run, loaded, changes):
     """An unrolled network trained on N = 32 and groups of four, on another N and on other groups."""
-    scan, model = simulate(small_run(**changes))["val"], loaded["pinn"]
+    scan, model = simulate(small_run(**changes))[0]["val"], loaded["pinn"]
     assert model.fixed == {}
-    network = COMPETITORS["pinn"].build(model.config, training_geometry(small_run(), scan))
+    network = COMPETITORS["pinn"].build(model.config, geometry_of(scan))
     set_weights(network, read_network(trained_run, "pinn").weights)
     regions = np.empty((scan.n_groups, scan.region_size, scan.region_size), np.complex64)
     model.predict_regions(model.view(scan), regions)
@@ -156,13 +156,13 @@ def test_weights_that_are_bound_to_sizes(tmp_path, datasets, name, changes, fixe
     assert tuple(model.fixed) == fixed
     own = ", ".join(f"{key}={value}" for key, value in model.fixed.items())
     with pytest.raises(ConfigError, match=rf"the data have N=64.*; {name} was trained for {own}$"):
-        model.reconstruct(simulate(small_run(N=64, size=128))["val"])
+        model.reconstruct(simulate(small_run(N=64, size=128))[0]["val"])
     C = model.setup.group_size
     with pytest.raises(ConfigError, match=r"patterns has shape .*; must be \(G, .*, 32, 32\)"):
         model.predict(np.ones((2, C, 64, 64), np.float32))
     if "group_size" in fixed:
         with pytest.raises(ConfigError, match=r"the data have N=32, group_size=1; pinn was trained for"):
-            model.reconstruct(simulate(small_run(gridsize=1))["val"])
+            model.reconstruct(simulate(small_run(gridsize=1))[0]["val"])
         with pytest.raises(ConfigError, match=r"must be \(G, 4, 32, 32\)"):
             model.predict(np.ones((2, 3, 32, 32), np.float32))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.scan.bands import bands, inner_product
+from ptycho.scan.windows import bands, inner_product
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_batch_holds_the_patterns_of_its_groups_in_order(plain):
 @pytest.mark.parametrize("jitter", [0.0, 0.9])
 def test_targets_are_the_true_patches(datasets, small_config, jitter):
     data = (
-        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))["train"]
+        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))[0]["train"]
         if jitter
         else datasets["train"]
     )

@@ -8,7 +8,7 @@ import pytest
 from ptycho.config import AberratedProbe, ConfigError, ZonePlateProbe
 from ptycho.preparation.dataset import choose_probe
 from ptycho.preparation.geometry import PixelSize
-from ptycho.scan.electron_probe import aberration, electron_probe
+from ptycho.scan.optics import aberration, electron_probe
 from ptycho.scan.probe import HC_KEV_NM, zone_plate
 
 WAVELENGTH = 4.1757e-12  # of 80 keV

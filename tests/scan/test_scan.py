@@ -16,11 +16,13 @@ from ptycho.scan.groups import (
     tiled_groups,
 )
 from ptycho.scan.positions import nested_grid
-from ptycho.simulation.simulate import make_scan
+from ptycho.simulation.simulate import scan_images
 
 
 def scan_of(config, role, n_images=1):
-    return make_scan(config, role, n_images, [np.random.default_rng(i) for i in range(n_images)])
+    grid = nested_grid(config.size, config.N, config.gridsize, config.offset, config.outer_pitch(role))
+    rngs = [np.random.default_rng(i) for i in range(n_images)]
+    return scan_images(*grid, config.size - config.N, config.scan.jitter, rngs)
 
 
 @pytest.mark.parametrize("gridsize", [1, 2, 3])

@@ -5,17 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptycho.config import ConfigError, RunConfig, ScanConfig
+from ptycho.config import ConfigError, RunConfig
 from ptycho.datasets import load_dataset, to_arrays
-from ptycho.scan.tiling import Tiling, estimated_tiling
-from ptycho.simulation.simulate import make_scan, nested_tiling
+from ptycho.scan.groups import Tiling, estimated_tiling
+from ptycho.scan.positions import nested_grid
+from ptycho.simulation.simulate import nested_tiling, scan_images
 
 N = 32
 
 
 def scan_data(dataset_of, config, n_images=1, seed=0):
     rngs = [np.random.default_rng([seed, i]) for i in range(n_images)]
-    scan = make_scan(config, "test", n_images, rngs)
+    grid = nested_grid(config.size, config.N, config.gridsize, config.offset, config.outer_pitch("test"))
+    scan = scan_images(*grid, config.size - config.N, config.scan.jitter, rngs)
     return dataset_of(
         scan.positions,
         scan.groups,
@@ -37,10 +39,9 @@ def estimate(scans, region_size, object_size=200):
 
 def test_the_published_test_scan_by_hand():
     """Groups of side 64 + 4 start at 0, 10 … 320; squares of side 10 in their middle begin at 34 − 5."""
-    assert nested_tiling(RunConfig(), "test") == Tiling(pitch=10, top=29, left=29, height=330, width=330)
-    assert nested_tiling(RunConfig(), "test").rectangle == (29, 29, 330, 330)
-    assert nested_tiling(RunConfig(), "train").pitch == 4
-    assert nested_tiling(RunConfig(scan=ScanConfig(2.0)), "test") == nested_tiling(RunConfig(), "test")
+    tiling = nested_tiling(392, 68, 10)
+    assert tiling == Tiling(pitch=10, top=29, left=29, height=330, width=330)
+    assert tiling.rectangle == (29, 29, 330, 330)
 
 
 @pytest.mark.parametrize("gridsize, offset", [(1, 4), (2, 4), (2, 3)])
@@ -51,7 +52,8 @@ def test_the_estimate_is_exact_on_the_nested_grid(dataset_of, gridsize, offset, 
         N=N, size=size, gridsize=gridsize, offset=offset, outer_offset_test=2 * pitch, max_groups_train=16
     )
     data = scan_data(dataset_of, config, n_images)
-    assert data.stated_tiling is None and data.tiling == nested_tiling(config, "test")
+    assert data.stated_tiling is None
+    assert data.tiling == nested_tiling(config.size, config.group_extent, pitch)
 
 
 @pytest.mark.parametrize("region_size, first", [(32, 8), (36, 10)])
@@ -76,7 +78,9 @@ def saved(tmp_path):
 
 def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, saved):
     for role, data in datasets.items():
-        assert data.stated_tiling == nested_tiling(small_config(), role)
+        config = small_config()
+        tiling = nested_tiling(config.size, config.group_extent, config.outer_pitch(role))
+        assert data.stated_tiling == tiling
         assert load_dataset(saved(to_arrays(data))).stated_tiling == data.stated_tiling
 
 

@@ -22,7 +22,7 @@ from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.simulate import simulate, simulate_with_truth
+from ptycho.simulation.simulate import simulate
 from ptycho.simulation.truth import read_truth
 from workflows.reconstruct import grid_lines
 
@@ -58,7 +58,7 @@ def hard(small_config):
         imperfections=HARD,
         seed=1,
     )
-    return config, *simulate_with_truth(config)
+    return config, *simulate(config)
 
 
 def expected(truth, chosen, image):
@@ -98,8 +98,8 @@ def test_without_pty_chi_it_is_said_before_anything_runs(in_process, tmp_path):
 
 
 def test_a_wrong_probe_changes_nothing_but_the_probe(small_config):
-    clean = simulate(small_config(probe=ZonePlateProbe()))
-    wrong = simulate(imperfect(small_config, defocus_um=9.0))
+    clean = simulate(small_config(probe=ZonePlateProbe()))[0]
+    wrong = simulate(imperfect(small_config, defocus_um=9.0))[0]
     nu = np.fft.fftfreq(N) / 20e-9  # pixels of 640/32 nm
     wavelength = 6.62607015e-34 * 299792458 / (8e3 * 1.602176634e-19)
     kernel = np.exp(-1j * np.pi * wavelength * 9e-6 * (nu[:, None] ** 2 + nu**2))
@@ -112,8 +112,8 @@ def test_a_wrong_probe_changes_nothing_but_the_probe(small_config):
 
 
 def test_wrong_positions_change_nothing_but_the_positions(small_config):
-    clean = simulate(small_config(probe=ZonePlateProbe()))
-    wrong, truth = simulate_with_truth(imperfect(small_config, position_px=0.7))
+    clean = simulate(small_config(probe=ZonePlateProbe()))[0]
+    wrong, truth = simulate(imperfect(small_config, position_px=0.7))
     for role, data in wrong.items():
         np.testing.assert_array_equal(data.amplitudes, clean[role].amplitudes)
         np.testing.assert_array_equal(data.probe, clean[role].probe)

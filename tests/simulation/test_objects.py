@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ConfigError
-from ptycho.simulation.objects import line_amplitude
+from ptycho.simulation.measured_like import line_amplitude
 
 
 def test_canvas_is_cropped_to_its_centre_rows_before_columns():

@@ -51,7 +51,7 @@ def test_counts_are_poisson_about_the_reference(datasets):
 
 @pytest.mark.parametrize("nphotons", [1e4, 1e9])
 def test_mean_energy_of_the_training_scan_is_nphotons(small_config, nphotons):
-    train = simulate(small_config(nphotons=nphotons, probe=ZonePlateProbe()))["train"]
+    train = simulate(small_config(nphotons=nphotons, probe=ZonePlateProbe()))[0]["train"]
     assert train.photon_scale**2 * energies(train).mean() == pytest.approx(nphotons, rel=1e-5)
     counted = np.sum(np.asarray(train.amplitudes, float) ** 2, axis=(1, 2))
     noise = np.sqrt(nphotons / len(counted))
@@ -60,7 +60,7 @@ def test_mean_energy_of_the_training_scan_is_nphotons(small_config, nphotons):
 
 def test_another_probe_for_the_test_scan_alone(small_config, datasets):
     """The photon scale is that of the training; the training scan does not depend on the other probe."""
-    changed = simulate(small_config(test_probe=IdealDiskProbe(diameter_px64=30.0)))
+    changed = simulate(small_config(test_probe=IdealDiskProbe(diameter_px64=30.0)))[0]
     for role in ("train", "val"):
         assert_same(changed[role], datasets[role])
     np.testing.assert_array_equal(changed["test"].objects, datasets["test"].objects)
@@ -82,7 +82,7 @@ def test_another_probe_for_the_test_scan_alone(small_config, datasets):
     ids=lambda c: next(iter(c)),
 )
 def test_the_test_object_does_not_depend_on_training(datasets, small_config, changes):
-    changed = simulate(small_config(**changes))
+    changed = simulate(small_config(**changes))[0]
     for role in ("val", "test"):
         np.testing.assert_array_equal(changed[role].objects, datasets[role].objects)
         np.testing.assert_array_equal(changed[role].groups, datasets[role].groups)
@@ -94,7 +94,7 @@ def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, 
     tf.random.set_seed(3)
     first = tf.random.uniform(()).numpy()
     tf.random.set_seed(3)
-    again = simulate(small_config())
+    again = simulate(small_config())[0]
     assert tf.random.uniform(()).numpy() == first
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
     assert random.getstate() == python_state

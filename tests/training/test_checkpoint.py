@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError
-from ptycho.training.checkpoint import Checkpoints, Snapshot
-from ptycho.training.history import History
+from ptycho.training.checkpoint import Checkpoints, History, Snapshot
 
 CONFIG = {"N": 64, "train": {"learning_rate": 1e-3}, "models": ["pinn"], "max_groups_train": None}
 

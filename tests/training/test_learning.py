@@ -22,16 +22,15 @@ from ptycho.config import (
 )
 from ptycho.datasets import load_dataset
 from ptycho.networks import build_pinn
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
 from ptycho.scan.probe import probe_support
-from ptycho.training.checkpoint import Checkpoints, Snapshot
-from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.checkpoint import Checkpoints, History, Snapshot
+from ptycho.training.competitors import COMPETITORS, geometry_of
 from ptycho.training.fitting import FitSettings, train
-from ptycho.training.history import History
 from workflows.reconstruct import grid_lines
 
 MODEL = UnrolledModel(stages=4, width=16)
@@ -167,7 +166,8 @@ def test_gradients_are_clipped(datasets, small_config, eagerly):
     config = small_config(model=UnrolledModel(stages=1, width=4))
     moved = {}
     for bound in (1e-14, 1.0):
-        model = build_pinn(config, training_geometry(config, datasets["train"]))
+        geometry = geometry_of(datasets["train"])
+        model = build_pinn(config.model, geometry, config.xla, config.loss_weights, config.seed)
         before = get_weights(model)
         adam = TrainConfig(clip_norm=bound, warmup_fraction=0)
         settings = FitSettings(adam=adam, epochs=1, batch_size=4, learning_rate=1e-2, compile_xla=False)
@@ -182,7 +182,7 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, 
     """Bare objects are of order 0.3 and their updates of 0.03; unscaled, they train several times slower."""
     config = small_config(model=UnrolledModel(stages=1, width=4))
     data = datasets["train"]
-    pinn = build_pinn(config, training_geometry(config, data))
+    pinn = build_pinn(config.model, geometry_of(data), config.xla, config.loss_weights, config.seed)
     seen = []
     cnn = pinn.generator.cnns[0]
 

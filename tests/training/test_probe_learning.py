@@ -13,9 +13,8 @@ from ptycho.networks import build_pinn
 from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
-from ptycho.training.competitors import add_neighbours, training_geometry
-from ptycho.training.fitting import FitSettings, TwoOptimizers, train
-from ptycho.training.probe_learning import ProbeLearner, find_ambiguities
+from ptycho.training.competitors import add_neighbours, geometry_of
+from ptycho.training.fitting import FitSettings, ProbeLearner, TwoOptimizers, find_ambiguities, train
 
 CONFIG = RunConfig(
     N=32,
@@ -33,13 +32,13 @@ CONFIG = RunConfig(
 
 
 def learner_of(data, **changes):
-    network = build_pinn(CONFIG, training_geometry(CONFIG, data))
+    network = build_pinn(CONFIG.model, geometry_of(data), CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
     return ProbeLearner(network=network, probe=data.model_probe, name="pinn", **changes)
 
 
 @pytest.fixture(scope="module")
 def data():
-    return simulate(CONFIG)
+    return simulate(CONFIG)[0]
 
 
 def in_span(columns, change):
@@ -110,7 +109,7 @@ def test_modes_come_out_orthogonal_and_ordered(data):
 
 
 def test_the_gradient_of_the_probe_by_differences(data):
-    training = add_neighbours(CONFIG, data["train"])
+    training = add_neighbours(data["train"], CONFIG.model, CONFIG.seed)
     learner, rng = learner_of(training), np.random.default_rng(3)
     batch = batch_of(training, np.arange(8))
     probe = tf.constant(training.model_probe)
@@ -167,7 +166,7 @@ def test_a_wrong_probe_becomes_right(data, within):
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
     specified = wrong(data, given)
-    views = [add_neighbours(CONFIG, specified[role]) for role in ("train", "val")]
+    views = [add_neighbours(specified[role], CONFIG.model, CONFIG.seed) for role in ("train", "val")]
     values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):

@@ -13,12 +13,12 @@ from helpers.datasets import single_patterns
 
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
-from ptycho.training.competitors import training_geometry
+from ptycho.training.competitors import geometry_of
 from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError
 
@@ -39,7 +39,7 @@ CONSTANT_RATE = TrainConfig(warmup_fraction=0.0, final_learning_rate_fraction=1.
 
 @pytest.fixture(scope="module")
 def data():
-    return simulate(CONFIG)
+    return simulate(CONFIG)[0]
 
 
 def fit(model, train_data, val, epochs=1, config=CONFIG.train, compile_xla=False, **changes):
@@ -49,7 +49,7 @@ def fit(model, train_data, val, epochs=1, config=CONFIG.train, compile_xla=False
 
 
 def untrained_pinn(training):
-    return build_pinn(CONFIG, training_geometry(CONFIG, training))
+    return build_pinn(CONFIG.model, geometry_of(training), CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
 
 
 def trained_pinn(data, compile_xla=False, **changes):
@@ -175,7 +175,7 @@ def test_only_a_supervised_model_is_given_the_truth():
 
 def test_the_baseline_learns(data, within):
     single = {role: part.single_patterns(1) for role, part in data.items()}
-    model = build_baseline(CONFIG, training_geometry(CONFIG, single["train"]))
+    model = build_baseline(CONFIG.baseline, geometry_of(single["train"]), CONFIG.xla, CONFIG.seed)
     history = fit(model, single["train"], single["val"], epochs=3, supervised=True)
     fall = history.rows[-1]["loss"] / history.rows[0]["loss"]
     within("third over first loss of the baseline", fall, below=0.7)
@@ -205,7 +205,7 @@ from pathlib import Path
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}, {str(ROOT / "tests" / "training")!r}]
 from test_training import CONFIG, digest, get_weights, predict_regions, simulate, trained_pinn
 
-data = simulate(CONFIG)
+data = simulate(CONFIG)[0]
 def modules():
     return sorted({{".".join(path.name.split(".")[:2]) for path in Path("dump").glob("module_*")}})
 def work(compile_xla):

@@ -4,7 +4,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
-from workflows.command_line.published_flags import translate
+from workflows.command_line.words import translate
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import tensorflow as tf
 from helpers.cli import INFER, SCRIPT, TINY, files
 
 from ptycho.config import ConfigError, RunConfig, TrainConfig
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset

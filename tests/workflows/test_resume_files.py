@@ -43,7 +43,7 @@ def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, traine
     The network would be trained on that data set; only its hash shows the difference.
     """
     with (run / DATA / "train.npz").open("wb") as file:
-        np.savez(file, **to_arrays(simulate(small_run(seed=1))["train"]))
+        np.savez(file, **to_arrays(simulate(small_run(seed=1))[0]["train"]))
     damage(run / "recons/pinn/recon.npz")
     weights = run / "baseline/weights.npz"
     weights.write_bytes(weights.read_bytes()[:-9])

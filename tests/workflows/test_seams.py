@@ -109,8 +109,8 @@ def run_of(file, folder, patch, network=1.0, **settings):
     """Return the stand-ins after a run of the workflow, its folder and its metrics."""
     found, data = StandIns(patch, network), DataConfig(file=(file,), N=N)
     asked = ScanRunConfig(data=data, run="pretrained", holdout_fraction=0.1, **settings)
-    config, scan = interpret_scan(plan(asked))
-    workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
+    config = plan(asked)
+    workflows.reconstruct.scan.run(config, interpret_scan(config.data), RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
 
@@ -225,7 +225,8 @@ def test_the_product_is_our_own_before_that_of_others():
 
 def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
-    config, scan = interpret_scan(ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1))
+    config = ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1)
+    scan = interpret_scan(config.data)
     good = scan.detector.good_pixels
     assert not good.all()
     with pytest.raises(Trained):

@@ -22,7 +22,7 @@ from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig
 from ptycho.config.mapping import differences, flat, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.config.own_code import allow
-from ptycho.run.stored_config import read_job
+from ptycho.run.stored_run import read_job
 from workflows.command_line.words import key_of
 
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")

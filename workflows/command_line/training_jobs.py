@@ -24,11 +24,10 @@ from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT, training_files
-from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_links, damaged
 from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
-from ptycho.run.stored_config import is_finished, read_job
+from ptycho.run.stored_run import is_finished, read_job, run_folder
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.console import typed_words

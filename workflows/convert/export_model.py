@@ -15,10 +15,9 @@ from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
-from ptycho.run.pretrained import run_folder
-from ptycho.run.stored_config import read_config
-from ptycho_export.description import Description
+from ptycho.run.stored_run import read_config, run_folder
 from ptycho_export.formats import FORMATS, Format
+from ptycho_export.runtimes import Description
 
 
 @settings()

@@ -37,7 +37,7 @@ from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
 

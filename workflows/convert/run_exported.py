@@ -21,9 +21,8 @@ from ptycho.reconstruction.stitching import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
-from ptycho_export.description import Description
 from ptycho_export.formats import open_exported
-from ptycho_export.runtimes import Exported
+from ptycho_export.runtimes import Description, Exported
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
-from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.history import History
+from ptycho.training.checkpoint import History
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
 from ptycho.datasets import load_dataset, to_arrays
-from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
+from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
 from ptycho.iterative import lsqml
@@ -23,18 +23,18 @@ from ptycho.progress import Progress
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
 from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
+from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.simulate import simulate_with_truth
+from ptycho.simulation.simulate import simulate
 from ptycho.simulation.truth import Truth, read_truth
+from ptycho.training.checkpoint import History
 from ptycho.training.competitors import COMPETITORS
-from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_models, store_recon
 
@@ -102,7 +102,7 @@ def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]
 def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
     """Simulate the three datasets and store them, with the truth if they do not contain it."""
     with folder.timed("simulation"):
-        data, truth = simulate_with_truth(config)
+        data, truth = simulate(config)
         if config.hot_pixels:
             data = without_hot_pixels(data)
     for role, part in data.items():

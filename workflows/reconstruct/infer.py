@@ -30,9 +30,9 @@ from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel
+from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.run.replacing import undo
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths

@@ -22,9 +22,8 @@ from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_network
-from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_run import read_config, run_folder
 from ptycho.scan.probe import described_widths
 from ptycho.training.interrupt import StopRequest
 
@@ -181,7 +180,8 @@ def _memory(job: InferJob) -> Phases:
     C = job.group_size or values["groups"].shape[1]
     shape, images = (C, job.data.shape[-1], values["region_size"]), int(values["image"].max()) + 1
     truth = values.get("objects") is not None
-    return inference_memory(job.run, job.batch_size, shape, images, values["object_size"], truth)
+    models = map(job.run.architecture, job.run.networks)
+    return inference_memory(models, job.batch_size, shape, images, values["object_size"], truth)
 
 
 def describe_probe(data: Measurement, trained: np.ndarray) -> str:

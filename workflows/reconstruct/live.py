@@ -11,22 +11,20 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.config.data import KeyMap
-from ptycho.config.mapping import to_dataclass, to_mapping
+from ptycho.config.mapping import to_dataclass
 from ptycho.files.atomic import write_text
-from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
+from ptycho.files.text import read_json, read_yaml
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
 from ptycho.run import names
-from ptycho.run.folder import RunFolder, check_free, check_writable
+from ptycho.run.folder import RunFolder, check_free, check_writable, config_text
 from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
-from ptycho.run.stored_config import is_finished, read_job
+from ptycho.run.stored_run import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
@@ -53,7 +51,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
-            write_text(place / KEYS, yaml.safe_dump(to_mapping(config), sort_keys=False))  # type: ignore[arg-type]
+            write_text(place / KEYS, config_text(config))
             scan = _watched(config, folder, place)
     if scan is None:
         return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
@@ -80,7 +78,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
-    if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
+    if config != LiveConfig(resume=config.resume):
         raise ConfigError(f"resume={folder}: is resumed with its own keys; remove all others")
     return to_dataclass(LiveConfig, stored), folder
 
@@ -137,7 +135,8 @@ def _reconstruct(config: JobConfig, folder: RunFolder, stop: StopRequest) -> Non
     from ptycho.run.scan_plan import interpret_scan
     from workflows.reconstruct import scan as workflow
 
-    workflow.run(*interpret_scan(config), folder, stop)
+    assert isinstance(config, ScanRunConfig)  # as planned
+    workflow.run(config, interpret_scan(config.data, config.output_dir), folder, stop)
 
 
 def _show_verdict(folder: Path) -> None:

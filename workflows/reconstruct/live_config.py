@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptycho.config import ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.errors import ConfigError
+from ptycho.config.messages import ConfigError
 from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import AberratedProbe, OwnProbe, Shape

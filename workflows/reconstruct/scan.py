@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
-from ptycho.evaluation.charts import quality
+from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
 from ptycho.exports.exported_scan import product_of
@@ -26,17 +27,17 @@ from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.run import names
-from ptycho.run.environment import device_facts, prepare_tensorflow
 from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scan, train_network
-from ptycho.run.pretrained import run_folder
+from ptycho.run.record import device_facts, prepare_tensorflow
+from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.history import History
+from ptycho.training.checkpoint import History
 from ptycho.training.interrupt import StopRequest
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,8 @@ def run(
 def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
     log.info("%s: %s", config.data.paths, scan.raw.format)
     report(scan.decisions, log)
-    return prepare(config.data.name, scan, config, context)
+    aligned = align(scan, config, context)
+    return prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
 
 
 def network(

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
-from ptycho_export.description import ENTRY, KEY
-from ptycho_export.runtimes import Exported, open_litert, open_onnx
+from ptycho_export.runtimes import ENTRY, KEY, Exported, open_litert, open_onnx
 
 if TYPE_CHECKING:
     from ptycho_export.network import Portable

@@ -11,13 +11,11 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from ptycho.config import ConfigError, NetworkConfig, XlaConfig
-from ptycho.networks.geometry import Geometry
-from ptycho.networks.weights import set_weights
+from ptycho.networks.layers import Geometry, set_weights
 from ptycho.physics import Pair
 from ptycho.run.network import StoredNetwork
 from ptycho.training.competitors import COMPETITORS
-from ptycho_export.description import Description
-from ptycho_export.runtimes import INPUTS, OUTPUT
+from ptycho_export.runtimes import INPUTS, OUTPUT, Description
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,13 +17,13 @@ from helpers.measurement import diffract
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
 from ptycho.datasets import load_dataset
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 from ptycho.physics import Pair
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
-from ptycho_export.description import ENTRY
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator
+from ptycho_export.runtimes import ENTRY
 from workflows.convert.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,11 +78,12 @@ CASES = {
 
 def case_of(name, small_config):
     model, sizes, data = CASES[name]
+    config, xla = small_config(), XlaConfig(compile=False)
     geometry = Geometry(**({"N": N, "region_size": R, "group_size": C, "support": N, "masked": True} | sizes))
     if model is None:
-        network = build_baseline(small_config(), geometry)
+        network = build_baseline(config.baseline, geometry, xla, config.seed)
     else:
-        network = build_pinn(small_config(model=model, xla=XlaConfig(compile=False)), geometry)
+        network = build_pinn(model, geometry, xla, config.loss_weights, config.seed)
     return with_random_weights(network), inputs(np.random.default_rng(1), **data)
 
 

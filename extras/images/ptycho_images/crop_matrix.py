@@ -21,10 +21,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from ptycho.xla.precision import matmul
-from ptycho.xla.resample import resample, resample_adjoint
-from ptycho.xla.taps import TAPS, Tap, apply_taps, dense_weights, sum_of_taps
-from ptycho_images.boxes import Samples, points_at
+from ptycho.xla.resample import Tap, apply_taps, resample, resample_adjoint, sum_of_taps
 from ptycho_images.channels import sizes_of
+from ptycho_images.samples import TAPS, Samples, dense_weights, points_at
 
 REACH = 5
 """Consecutive samples read for each pixel row."""

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ptycho.xla.fusion import materialised
-from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES, check_image_dtype, compute_dtype
-from ptycho.xla.taps import round_half_away
-from ptycho_images.boxes import rounded
+from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES, check_image_dtype, compute_dtype, materialised
 from ptycho_images.channels import channels_as_complex, channels_as_real, fill_as_real, read_pixels, sizes_of
+from ptycho_images.samples import round_half_away, rounded
 
 INTERPOLATIONS = ("bilinear", "nearest")
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))

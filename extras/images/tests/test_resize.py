@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ptycho_images import resize
-from ptycho_images.resize_weights import METHODS, resize_weights
+from ptycho_images.resize import METHODS, resize_weights
 
 CASES = sorted(METHODS)
 DIFFERENT = [case for case in CASES if case[0] not in ("nearest", "area") or not case[1]]

@@ -11,7 +11,7 @@ from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import FLOATS
 from ptycho.xla.precision import _leading_bits, split_matmul
 from ptycho_images import Translation, projective_warp, translate
-from ptycho_images.noise import threefry2x32
+from ptycho_images.layers import threefry2x32
 
 PATHS = ("taps", "matrix")
 graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here

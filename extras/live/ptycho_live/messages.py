@@ -21,7 +21,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, MinLen, Predicate
 from pydantic import BaseModel, BeforeValidator, FailFast, Strict, ValidationError
 
-from ptycho.files.json_file import parse_json
+from ptycho.files.text import parse_json
 from ptycho.readers.hdf5_checks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions

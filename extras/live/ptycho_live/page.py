@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ptycho.evaluation.lengths import length_text
+from ptycho.evaluation.display import length_text
 from ptycho.evaluation.scan_figures import Picture, show_channel, show_probe
 from ptycho.files.atomic import write_atomically, write_text
 

@@ -21,7 +21,7 @@ from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
 from ptycho.reconstruction.learned import VIEW, Learned, compiled
 from ptycho.run import names
-from ptycho.training.history import History, Losses
+from ptycho.training.checkpoint import History, Losses
 from ptycho.training.loop import LossTensors
 from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.pretraining import KindsTraining

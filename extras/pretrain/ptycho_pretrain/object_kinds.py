@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from skimage import color, data
 from skimage.draw import disk, ellipse, line_aa, polygon
 
-from ptycho.simulation.objects import line_amplitude
+from ptycho.simulation.measured_like import line_amplitude
 from ptycho_pretrain.kinds import Kind, Parameter, rotation
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")

@@ -14,14 +14,14 @@ from scipy.stats import gmean
 from ptycho.config import AdamConfig
 from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho.networks import build_pinn
-from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Geometry
 from ptycho.networks.unrolled import Unrolled
+from ptycho.physics import scaled
 from ptycho.run.network import Setup
 from ptycho.scan.batches import Batch
+from ptycho.training.checkpoint import History, Losses
 from ptycho.training.fitting import learning_rate_schedule
-from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
-from ptycho_pretrain.example_losses import amplitude_error, object_error
 from ptycho_pretrain.examples import Example, Examples
 from ptycho_pretrain.kinds import choose_entry
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
@@ -93,7 +93,7 @@ class Pretraining(KindsTraining):
     """A training of the network of groups on examples that are drawn anew.
 
     The loss is the mean of ``log(e + 0.01) + log(a + 0.01) / 2`` with e and a of
-    ``object_error`` and ``amplitude_error`` (:mod:`ptycho_pretrain.example_losses`): what is
+    ``object_error`` and ``amplitude_error`` (:mod:`ptycho_pretrain.pretraining`): what is
     nearly right is worth as much as what is still wrong. The loss of a step is e, under the name of its form.
     """
 
@@ -102,7 +102,8 @@ class Pretraining(KindsTraining):
 
     def __init__(self, config: PretrainConfig) -> None:
         self.config, self.examples = config, Examples(config)
-        pinn = build_pinn(config, geometry_of_form(self.examples.forms[0]))
+        geometry = geometry_of_form(self.examples.forms[0])
+        pinn = build_pinn(config.model, geometry, config.xla, config.loss_weights, config.seed)
         super().__init__(config, pinn, pinn.generator)
         self.setup = draw_setup(self.examples)
         self._steps: dict[BatchConfig, Step] = {}
@@ -199,3 +200,55 @@ def schedule_to_horizon(
     whole = horizon or steps
     schedule = learning_rate_schedule(config, config.learning_rate, whole)
     return Cooled(schedule, steps, max(1, round(cooldown * steps))) if steps < whole else schedule
+
+
+def object_error(
+    objects: tf.Tensor, target: tf.Tensor, illumination: tf.Tensor, blank: float = 3e-3
+) -> tf.Tensor:
+    """Return the error of objects relative to their contrast, whatever their global phase.
+
+        Σ w |O e^{−iφ} − T| / (Σ w |T − T̄| + blank),   φ = arg Σ w O T*,   w of :func:`dose_weights`
+
+    For networks that are trained on simulations only: it uses the truth.
+
+    Args:
+        objects, target: O and T, ``(B, R, R)`` complex64.
+        illumination: illumination of the regions, its maximum one, ``(B, R, R)`` float32.
+        blank: added to the contrast: an object may be constant where it is illuminated.
+
+    Returns:
+        ``(B,)`` float32; one for the best constant.
+    """
+    weights = dose_weights(illumination)
+    weighted = scaled(tf.math.conj(target), weights)
+    product = tf.reduce_sum(weighted * objects, axis=(1, 2), keepdims=True)
+    phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + 1e-6))
+    mean = tf.math.conj(tf.reduce_sum(weighted, axis=(1, 2), keepdims=True))
+    contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
+    wrong = tf.reduce_sum(weights * tf.abs(objects * phase - target), axis=(1, 2))
+    return wrong / (contrast + blank)
+
+
+def amplitude_error(
+    objects: tf.Tensor, target: tf.Tensor, illumination: tf.Tensor, blank: float = 0.03
+) -> tf.Tensor:
+    """Return the error ``(B,)`` of the amplitudes of ``objects (B, H, W)`` relative to their contrast.
+
+        Σ w ||O| − |T|| / (Σ w ||T| − mean| + blank),   w as in :func:`object_error`
+
+    In a strongly phase-shifting object the complex error hardly depends on the amplitude. ``blank`` is
+    larger, as many objects absorb next to nothing. Arguments and result as there.
+    """
+    weights, objects, target = dose_weights(illumination), tf.abs(objects), tf.abs(target)
+    mean = tf.reduce_sum(weights * target, axis=(1, 2), keepdims=True)
+    contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
+    wrong = tf.reduce_sum(weights * tf.abs(objects - target), axis=(1, 2))
+    return wrong / (contrast + blank)
+
+
+def dose_weights(illumination: tf.Tensor, half: float = 0.1, least: float = 1e-3) -> tf.Tensor:
+    """Return ``l / (l + half)``, zero where l is below ``least``, their sum one for each of ``(B, R, R)``."""
+    weights = tf.where(
+        illumination > least, illumination / (illumination + half), tf.zeros_like(illumination)
+    )
+    return weights / tf.reduce_sum(weights, axis=(1, 2), keepdims=True)

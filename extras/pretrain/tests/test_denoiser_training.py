@@ -11,7 +11,7 @@ from ptycho.config import DenoiserConfig, XlaConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
 from ptycho.networks.denoiser import load_denoiser, new_denoiser
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints

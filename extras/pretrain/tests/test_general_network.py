@@ -9,10 +9,9 @@ from helpers import reference
 from helpers.pretraining import CLEAN, FORMS, batch_of
 
 from ptycho.config import UnrolledModel
+from ptycho.networks.layers import get_weights
 from ptycho.networks.unrolled import Unrolled
-from ptycho.networks.weights import get_weights
-from ptycho_pretrain.example_losses import amplitude_error, object_error
-from ptycho_pretrain.pretraining import geometry_of_form
+from ptycho_pretrain.pretraining import amplitude_error, geometry_of_form, object_error
 
 
 def network_of(geometry, seed=0, trained=False, **settings):

@@ -11,13 +11,12 @@ import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
-from ptycho.networks.weights import get_weights
+from ptycho.networks.layers import get_weights
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
-from ptycho_pretrain.example_losses import object_error
-from ptycho_pretrain.pretraining import Pretraining, form_name
+from ptycho_pretrain.pretraining import Pretraining, form_name, object_error
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import assess_fit
@@ -48,5 +49,6 @@ class Bench:
         key = repr((config.data, probe, config.seed, config.holdout_fraction))
         if key not in self._ready:
             scan = interpret(open_raw(config.data), config.data)
-            self._ready = {key: prepare("scan", scan, config, context)}
+            aligned = align(scan, config, context)
+            self._ready = {key: prepare("scan", aligned, config.holdout_fraction, config.seed)}
         return self._ready[key]

@@ -8,7 +8,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from ptycho.config import ConfigError
 from ptycho.progress import Event
 from ptycho.scan.comparison import Comparison
-from ptycho_tune import results, study
+from ptycho_tune import study
 from ptycho_tune.space import read_space
 from ptycho_tune.study import Outcome
 
@@ -125,7 +125,7 @@ def test_the_best_of_many_needs_two_standard_errors(error, better):
 
 def test_a_run_takes_the_best_settings(tuned):
     made, folder = tuned
-    lines = results.write_results(made, folder, ["data.file=x"])
+    lines = study.write_results(made, folder, ["data.file=x"])
     text = (folder / "tuned" / "best.yaml").read_text()
     assert text.startswith("# @package _global_\n")
     assert yaml.safe_load(text)["kind"] == "a"
@@ -135,6 +135,6 @@ def test_a_run_takes_the_best_settings(tuned):
 
 def test_without_evidence_the_defaults_are_kept(tmp_path):
     made = run(tmp_path, Valley(slope=1e-9, defaults=1.0), 4)
-    lines = results.write_results(made, tmp_path, [])
+    lines = study.write_results(made, tmp_path, [])
     assert "that is not more than twice its error: the defaults are kept" in lines
     assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}

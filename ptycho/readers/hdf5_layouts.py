@@ -5,6 +5,13 @@ count; a chunk may lie in a part file, an external link. ``meta/center`` is (row
 or ``fftshift``: (H//2, W//2), ``geometric``: between the middle pixels, ``fft``: sample 0. ``info``, the
 parameters of the preparation, stands in for what ``meta`` lacks. Signs are those of the loader that prepared
 the data. Source: ptypy, ``doc/rst/ptyd.rst`` and ``utils/array_utils.py``.
+
+HDF5 of PtyLab (``preprocess`` scripts; PtyLab.py, PtyLab.m).
+
+``encoder`` is **(y, x)** of the probe, increasing with the object's row and column; ``zo`` the distance,
+``dxd`` the pitch. ``orientation``, 0 to 7, is how PtyLab turns its patterns: 4 transposes, then 2 flips rows
+and 1 columns; a warning names the keys that do it. Files of Fourier ptychography have the same keys, with
+lamps in place of positions: they are refused.
 """
 
 from __future__ import annotations
@@ -16,9 +23,9 @@ import numpy as np
 
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.layout import Layout
-from ptycho.readers.positions import Placement, read_rows
+from ptycho.readers.positions import Placement, in_axes, read_rows
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.values import check_centre
+from ptycho.readers.values import check_centre, read_plain
 
 CENTRES = {"fftshift": "centre", "fft": "corner"}
 
@@ -61,7 +68,7 @@ def _numbers(file: Archive) -> Layout:
         both = (f"{group}/{name}" for group in ("meta", "info"))
         return tuple(key for key in both if file.holds(key) and file.text(key) is None)
 
-    return replace(LAYOUT, energy=keys("energy"), distance=keys("distance"), pixel=keys("psize")[:1])
+    return replace(PTYD, energy=keys("energy"), distance=keys("distance"), pixel=keys("psize")[:1])
 
 
 def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +104,7 @@ def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
     return np.logical_and.reduce([weight != 0 for weight in weights])
 
 
-LAYOUT = Layout(
+PTYD = Layout(
     name="ptyd",
     detect=lambda file: file.holds("chunks", "meta"),
     patterns=lambda file: [f"{chunk}/data" for chunk in _chunks(file)],
@@ -108,4 +115,39 @@ LAYOUT = Layout(
     variant=_numbers,
     more=_more,
     options=("unit",),
+)
+
+
+FOURIER = ("magnification", "NA", "Nled", "zled")
+TURNS = {4: "data.transpose=true", 2: "data.flip_rows=true", 1: "data.flip_cols=true"}
+
+
+def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    placement = read_rows(file, file.need("positions", "encoder"), options, source.counts)
+    return None if placement is None else in_axes(file, "encoder", placement, options, ", the probe's")
+
+
+def _ptylab_check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    lamps = [key for key in FOURIER if file.holds(key)]
+    if "zled" in lamps or len(lamps) > 1:
+        file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
+    code = int(read_plain(file, "orientation") or 0)
+    if 0 < code < 8:
+        keys = " ".join(key for bit, key in TURNS.items() if code & bit)
+        file.warnings.append(f"orientation is {code}: PtyLab turns the patterns; add {keys}")
+    return {}
+
+
+PTYLAB = Layout(
+    name="ptylab",
+    detect=lambda file: file.holds("ptychogram", "encoder"),
+    patterns=("ptychogram",),
+    domain="intensity",
+    zero_frequency="centre",
+    wavelength=("wavelength",),
+    distance=("zo",),
+    pixel=("dxd",),
+    positions=_encoder,
+    more=_ptylab_check,
+    options=("unit", "axes"),
 )

@@ -1,10 +1,16 @@
-"""Colours of complex waves and of phases: hues of equal lightness, and phases without jumps of 2π."""
+"""How arrays are displayed: colours of waves, phases without jumps of 2π, downsampled images, round lengths.
+
+Hues are of equal lightness. Large images are downsampled to means of square blocks of pixels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from ptycho.scan.windows import bands
 
 SEQUENTIAL, CYCLIC = "viridis", "twilight"  # maps of Matplotlib for phases; both are perceptually uniform
 WRAPPED, UNWRAPPED = "wrapped", "unwrapped"
@@ -146,3 +152,68 @@ def residues(phase: np.ndarray) -> np.ndarray:
     charge = np.rint(np.nan_to_num(loop) / (2 * np.pi))
     rows, cols = np.nonzero(charge)
     return np.stack([rows + 0.5, cols + 0.5, charge[rows, cols]], axis=1)
+
+
+def shrink(
+    values: np.ndarray, side: int, channel: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> tuple[np.ndarray, int]:
+    """Return means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than ``side``.
+
+    Values that are not finite are ignored; a block without finite values is NaN.
+
+    Returns:
+        The means, and the side of a block.
+    """
+    factor = max(1, -(-max(values.shape) // side))
+    if factor == 1:
+        return channel(values), 1
+    rows, cols = (-(-n // factor) for n in values.shape)
+    blocks = bands((rows, cols, factor, factor))
+    parts = (values[block.start * factor : block.stop * factor] for block in blocks)
+    means = [_means(channel(part), factor, cols) for part in parts]
+    return np.concatenate(means), factor
+
+
+def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
+    rows = -(-len(band) // factor)
+    whole = np.full((rows * factor, cols * factor), np.nan, band.dtype)
+    whole[: band.shape[0], : band.shape[1]] = band
+    blocks = whole.reshape(rows, factor, cols, factor)
+    known = np.isfinite(blocks)
+    count = known.sum(axis=(1, 3))
+    total = np.where(known, blocks, 0).sum(axis=(1, 3))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def shrink_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
+    """Shrink a phase ``(h, w)`` as :func:`shrink` does; a wrapped one as angles: of −3 and 3 it is π."""
+    if phase.kind != WRAPPED or max(phase.values.shape) <= side:
+        return shrink(phase.values, side)
+    waves, factor = shrink(phase.values, side, lambda band: np.exp(1j * band))
+    return np.angle(waves), factor
+
+
+def round_down(value: float) -> float:
+    """Return the largest of 1, 2, 5 times a power of ten that is not above a positive ``value``."""
+    value = max(value, 1e-300)
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(power * max(step for step in (1, 2, 5) if step * power <= value * (1 + 1e-9)))
+
+
+def scale_length(width: int, pixel_nm: float | None) -> tuple[float, str]:
+    """Return a round length, about a fifth of the width of a picture: in pixels, and as text."""
+    per_pixel = pixel_nm or 1.0
+    length = round_down(width * per_pixel / 5)
+    return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
+
+
+def unit_of(nanometres: float) -> tuple[float, str]:
+    """Return a unit in which a length is no long number: its size in nm, and its name."""
+    units = (1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")
+    return next(((size, unit) for limit, size, unit in units if nanometres < limit), (1e6, "mm"))
+
+
+def length_text(nanometres: float) -> str:
+    """Return a length with a unit in which it is no long number."""
+    size, unit = unit_of(nanometres)
+    return f"{nanometres / size:.4g} {unit}"

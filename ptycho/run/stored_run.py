@@ -1,14 +1,18 @@
-"""The configuration that a run was made with, read back; nothing is guessed."""
+"""A run that was made before: its folder and its configuration, read back; nothing is guessed."""
 
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
+
+import numpy as np
 
 from ptycho.config import ConfigError, DenoiserConfig
 from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
-from ptycho.files.json_file import read_json, read_yaml
+from ptycho.config.run_config import PRETRAINED
+from ptycho.files.text import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 REMOVED = {("object", "kind"): "lines", ("denoise",): False}
@@ -66,3 +70,32 @@ def is_finished(run: Path) -> bool:
         return all(read_json(run / name) for name in (METRICS, MANIFEST))
     except (OSError, ValueError):
         return False
+
+
+FOLDER = Path(__file__).resolve().parent.parent / PRETRAINED
+
+
+def run_folder(run: str | Path) -> Path:
+    """Return the folder that ``run=…`` names: ``pretrained`` is the network that comes with the program.
+
+    A folder of that name is ``./pretrained``.
+    """
+    return FOLDER if str(run) == PRETRAINED else Path(run)
+
+
+def check_prior_weights(file: str | None) -> None:
+    """Raise unless ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
+
+    Raises:
+        ConfigError: there is no such file, or it is another.
+    """
+    if file is None:
+        return
+    wanted = "must be prior/weights.npz of a folder that ptycho pretrain network=denoiser made"
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            ours = bool(stored.files) and all(name.startswith("denoiser/") for name in stored.files)
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"solver.denoiser_weights={file}: cannot be read ({error}); {wanted}") from error
+    if not ours:
+        raise ConfigError(f"solver.denoiser_weights={file}: holds no weights of a prior; {wanted}")
