@@ -61,9 +61,7 @@ def select_regulariser(selection: Selection) -> Regularisation:
     learned = options.learned and selection.estimate.slices == 1  # the denoiser knows thin objects
     if learned and options.strength is None:
         beside = _try_learned(selection, chosen)
-        tried, best = [*tried, *beside], lowest(none, beside)
-        if not chosen.gain_over(best).passes(CLEAR):
-            chosen = best
+        tried, chosen = [*tried, *beside], unless_clearly_worse(lowest(none, beside), chosen)
     if selection.estimate.slices > 1:
         deep = _try_depth(selection, chosen)
         tried, chosen = [*tried, *deep], lowest(chosen, deep)
@@ -82,6 +80,11 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
     """Return the trial of lowest score, if it is clearly better than the simplest."""
     best = best_of(others)
     return best if best.gain_over(simplest).passes(CLEAR) else simplest
+
+
+def unless_clearly_worse(learned: Trial, classical: Trial) -> Trial:
+    """Return the trial of the learned regulariser, unless that of the classical one is clearly better."""
+    return classical if classical.gain_over(learned).passes(CLEAR) else learned
 
 
 def strongest_of_equals(best: Trial, others: Sequence[Trial]) -> Trial:

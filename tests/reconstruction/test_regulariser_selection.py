@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.regulariser_selection import Regularisation, strongest_of_equals
+from ptycho.reconstruction.regulariser_selection import (
+    Regularisation,
+    strongest_of_equals,
+    unless_clearly_worse,
+)
 from ptycho.reconstruction.trial import Trial
 
 
@@ -25,3 +29,12 @@ def test_the_strongest_of_weights_within_a_tenth_of_a_per_cent(third, strongest)
 def test_no_regulariser_has_no_stronger_one():
     none = trial(0.0, "none", 0.0)
     assert strongest_of_equals(none, [trial(0.0, "second_order", 3.0)]) is none
+
+
+@pytest.mark.parametrize("difference, kept", [(-0.01, False), (0.002, False), (0.01, True)])
+def test_a_classical_regulariser_is_kept_only_if_it_is_clearly_better(difference, kept):
+    """The standard error of the mean of these ten differences is 0.005."""
+    scatter = 0.015 * np.tile([1.0, -1.0], 5)  # of √(n − 1) · 0.005
+    classical = trial(0.0, "second_order", 10.0)
+    learned = Trial(None, None, np.zeros(0), np.exp(difference + scatter))
+    assert (unless_clearly_worse(learned, classical) is classical) == kept
