@@ -47,9 +47,9 @@ class Regularisation:
 def select_regulariser(selection: Selection) -> Regularisation:
     """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better; of nearly equal weights the strongest is. A learned one is
-    tried beside the best of the others, and taken unless that is clearly better: it gains more in the rounds
-    of the last fit than in the one of its trial. The beam stays as it is.
+    None is taken unless another is clearly better; of nearly equal weights the strongest is
+    taken. A learned one is tried beside the best of the others, and taken unless that is clearly better: it
+    gains more in the rounds of the last fit than in the single one of its trial. The beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":

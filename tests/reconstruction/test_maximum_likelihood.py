@@ -271,6 +271,8 @@ def test_a_zero_frequency_that_is_off_takes_no_more_steps():
         start = Estimate.of(data, flat_object(data))
         steps.append(len(fit(objective, start, OBJECT_ALONE, 300, FIT.preliminary).course))
     assert steps[1] < 1.3 * steps[0]
+    assert (ModelOptions(probe=False).start_object(data) == 1).all()  # a known probe has the right frequency
+    assert np.array_equal(ModelOptions().start_object(data), flat_object(data))
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of):
