@@ -69,6 +69,19 @@ def test_the_downsampled_beam_is_the_same_beam(scan: tuple[Dataset, np.ndarray])
     assert np.allclose(estimate.modes, modes, atol=1e-5 * np.abs(modes).max())
 
 
+def test_a_phase_ramp_turns_four_times_as_far_in_a_pixel_four_times_as_large(
+    scan: tuple[Dataset, np.ndarray],
+):
+    data, _ = scan
+    view, start = coarser(data), start_of(data)[1]
+    assert view is not None
+    row, col = np.indices(start.object.shape)
+    ramp = np.exp(0.01j * row - 0.02j * col).astype(np.complex64)
+    image = estimate_of(view, replace(start, object=ramp)).object
+    np.testing.assert_allclose(image[1:] / image[:-1], np.exp(0.04j), atol=1e-3)
+    np.testing.assert_allclose(image[:, 1:] / image[:, :-1], np.exp(-0.08j), atol=1e-3)
+
+
 def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:
     view = coarser(scan[0])
     assert view is not None
