@@ -27,7 +27,6 @@ from ptycho.scan.groups import smallest_region
 from ptycho.scan.optics import measured_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
-from ptycho.scan.ramp import flat_object
 
 
 @dataclass(frozen=True)
@@ -149,9 +148,9 @@ class Sample:
 
 
 def constant_object(data: Dataset, side: int) -> Estimate:
-    """Return :func:`~ptycho.scan.ramp.flat_object` ``(side, side)`` that gives the patterns' mean energy."""
+    """Return an object of ``(side, side)`` equal pixels that gives the patterns' mean energy."""
     bright = data.N / 2 / np.sqrt(measured_power(data.model_probe, data.fresnel, data.good))
-    return Estimate.of(data, bright * flat_object(data, side=side))
+    return Estimate.of(data, np.full((side, side), bright))
 
 
 def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> Dataset:

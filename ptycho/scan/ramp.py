@@ -91,24 +91,23 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return image
 
 
-def flat_object(data: Dataset, probe: np.ndarray | None = None, side: int | None = None) -> np.ndarray:
+def flat_object(data: Dataset, probe: np.ndarray | None = None) -> np.ndarray:
     """Return an object of amplitude one whose phase ramp shifts the probe's far field onto the patterns.
 
         O(r) = exp(iq·r),   q = 2π/N · (centre of mass of the patterns − that of the probe's far field)
 
     The centre of mass of a far field moves by the mean phase gradient of the object, weighted by the exit
-    wave (Ehrenfest's theorem). A fit from a constant spends most of its steps on such a ramp.
+    wave (Ehrenfest's theorem). A fit from a constant spends most of its steps on such a ramp. Of few patterns
+    it is the slope of a small part of the object, so trials on some patterns begin constant.
 
     Args:
         data: of a near field the object is constant.
         probe: modes ``(K, N, N)`` in place of the dataset's.
-        side: M; None: that of the dataset.
 
     Returns:
         ``(M, M)`` complex64.
     """
-    side = data.object_size if side is None else side
-    flat = np.ones((side, side), np.complex64)
+    flat = np.ones((data.object_size,) * 2, np.complex64)
     if data.fresnel is not None:
         return flat
     good = np.ones((data.N,) * 2, bool) if data.good is None else data.good

@@ -74,13 +74,12 @@ def test_a_flat_object_shifts_the_far_field_of_the_probe_onto_the_patterns(rando
     counts = patterns(reconstruction(image, probe[None]), image)
     amplitudes = np.fft.fftshift(np.sqrt(counts + background * counts.mean()), axes=(-2, -1))
     data = single_patterns(amplitudes, probe[None], POSITIONS, SIDE)
-    for side in (SIDE, 5):
-        made = flat_object(data, side=side)
-        np.testing.assert_allclose(abs(made), 1, rtol=1e-6)
-        slope = np.angle([(made[1:] / made[:-1]).mean(), (made[:, 1:] / made[:, :-1]).mean()])
-        np.testing.assert_allclose(slope * N / (2 * np.pi), offset, atol=0.06)
+    made = flat_object(data)
+    np.testing.assert_allclose(abs(made), 1, rtol=1e-6)
+    slope = np.angle([(made[1:] / made[:-1]).mean(), (made[:, 1:] / made[:, :-1]).mean()])
+    np.testing.assert_allclose(slope * N / (2 * np.pi), offset, atol=0.06)
     assert made.dtype == np.complex64
     shifted = probe * made[0, 0] / np.abs(made[0, 0])
-    np.testing.assert_allclose(flat_object(data, shifted[None], SIDE), flat_object(data), atol=1e-5)
+    np.testing.assert_allclose(flat_object(data, shifted[None]), flat_object(data), atol=1e-5)
     near = replace(data, fresnel=Fresnel(0.1, 0.1))
     assert np.array_equal(flat_object(near), np.ones((SIDE, SIDE)))
