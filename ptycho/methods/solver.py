@@ -34,7 +34,7 @@ from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import intensity_at_edge, specified_support
-from ptycho.scan.ramp import phase_slope, tilted
+from ptycho.scan.ramp import phase_ramp, phase_slope
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
@@ -319,8 +319,7 @@ def half_object(
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(fitted, data=part, normalisation=part.normalisation)
         objective = Objective(likelihood, solved.objective.prior)
-        flat = tilted(np.ones((part.object_size,) * 2, np.complex64), slope)
-        image = fit_object(objective, part, flat, steps)
+        image = fit_object(objective, part, phase_ramp(part.object_size, slope), steps)
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
         if (count := solved.estimate.slices) > 1:
             start = replace(estimate, object=root_of(image, count))

@@ -43,7 +43,7 @@ from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.patterns import MiddleRows
 from ptycho.scan.probe import energy_diameter
-from ptycho.scan.ramp import phase_slope, tilted
+from ptycho.scan.ramp import phase_ramp, phase_slope
 
 Window = tuple[slice, slice]  # rows and columns
 
@@ -367,10 +367,9 @@ def multiresolution_start(
 
 def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
     """Return a flat object with the phase ramp of a finer one, under the beam of the finer estimate."""
-    flat = np.ones((view.data.object_size,) * 2, np.complex64)
     slope = phase_slope(fine.object, np.abs(fine.object))
     return Estimate(
-        tilted(flat, slope / view.ratio),
+        phase_ramp(view.data.object_size, slope / view.ratio),
         view.modes(fine.modes),
         fine.positions * view.ratio,
         fine.flux,

@@ -286,10 +286,10 @@ def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: Sel
     b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
     """
     data, f = likelihood.data, likelihood.normalisation
-    mean = data.amplitudes.statistics.mean_intensity
-    counted = np.sort(mean.ravel() if data.good is None else mean[data.good])
-    dark = counted[: max(1, round(limits.darkest * len(counted)))].mean()
-    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * counted.mean()), np.float32)
+    statistics, good = data.amplitudes.statistics, data.good
+    mean = statistics.mean_intensity.mean(where=True if good is None else good)
+    dark = statistics.darkest(good, limits.darkest) + 1e-6 * mean
+    background = np.full((data.N, data.N), f**2 * dark, np.float32)
     for _ in range(limits.background_steps):
         there = replace(estimate, background=background)
         slope = likelihood.evaluate(there, ("background",)).gradients["background"]

@@ -59,6 +59,11 @@ class Statistics:
         """``⟨Σ A²⟩``, the mean energy of a pattern: its photons where they are counted."""
         return float(self.energies.mean())
 
+    def darkest(self, good: np.ndarray | None, share: float = 0.02) -> float:
+        """Return the mean intensity of the darkest ``share`` of the ``good (N, N)`` pixels; None: of all."""
+        counted = np.sort(self.mean_intensity.ravel() if good is None else self.mean_intensity[good])
+        return float(counted[: max(1, round(share * len(counted)))].mean())
+
     def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
         """Return the statistics of patterns ``indices (n,)``; ``rows`` are read only if their mean is used.
 

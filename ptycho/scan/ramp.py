@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.ndimage import center_of_mass
 
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.probe import centred_axes, far_field, intensity_of
+from ptycho.scan.probe import far_field, intensity_of
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.scan.windows import bands, inner_product
 
@@ -107,28 +108,21 @@ def flat_object(data: Dataset, probe: np.ndarray | None = None) -> np.ndarray:
     Returns:
         ``(M, M)`` complex64.
     """
-    flat = np.ones((data.object_size,) * 2, np.complex64)
     if data.fresnel is not None:
-        return flat
-    good = np.ones((data.N,) * 2, bool) if data.good is None else data.good
-    measured = np.where(good, data.amplitudes.statistics.mean_intensity, 0)
-    expected = np.where(good, intensity_of(far_field(data.probe if probe is None else probe)), 0)
-    offset = _centre_of_mass(_above_the_darkest(measured, good)) - _centre_of_mass(expected)
-    return tilted(flat, 2 * np.pi / data.N * offset)
+        return phase_ramp(data.object_size, np.zeros(2))
+    good, statistics = data.good, data.amplitudes.statistics
+    measured = statistics.mean_intensity - statistics.darkest(good)  # without a background
+    expected = intensity_of(far_field(data.probe if probe is None else probe))
+    images = [np.where(True if good is None else good, image, 0) for image in (measured, expected)]
+    if min(image.sum() for image in images) <= 0:
+        return phase_ramp(data.object_size, np.zeros(2))
+    here, there = (np.array(center_of_mass(image)) for image in images)
+    return phase_ramp(data.object_size, 2 * np.pi / data.N * (here - there))
 
 
-def _above_the_darkest(intensity: np.ndarray, good: np.ndarray, share: float = 0.02) -> np.ndarray:
-    """Return ``intensity (N, N)`` without a background: the mean of the darkest ``share`` of the pixels."""
-    counted = np.sort(intensity[good])
-    return np.where(good, intensity - counted[: max(1, round(share * len(counted)))].mean(), 0)
-
-
-def _centre_of_mass(intensity: np.ndarray) -> np.ndarray:
-    """Return where the centre of mass of ``intensity (N, N)`` is, from the zero frequency; 0: it is dark."""
-    total = intensity.sum()
-    if not total > 0:
-        return np.zeros(2)
-    return np.array([np.sum(intensity * axis) for axis in centred_axes(len(intensity))]) / total
+def phase_ramp(side: int, slope: np.ndarray) -> np.ndarray:
+    """Return ``exp(i slope·r)``, ``(side, side)`` complex64; ``slope (2,)`` in rad/px."""
+    return tilted(np.ones((side, side), np.complex64), slope)
 
 
 def move_ramp(reconstruction: Reconstruction, least_px: float = 0.02) -> Reconstruction:
