@@ -64,11 +64,37 @@ class Prior:
             return np.zeros(shape, np.float32)
         kind = kind_of(self.kind)
         if isinstance(kind.term, Differences):
-            weight, order = kind.term.weight(image), kind.term.order
+            weight, order = float(np.mean(kind.term.weights(image))), kind.term.order
         else:
             weight, order = kind.curvature / 4, 1  # as a term of |∇O|², whose ∇ᵀ∇ has the diagonal 4
         rows, columns = (4 * np.sin(np.pi * np.fft.fftfreq(side)) ** 2 for side in shape)
         return (self.strength * weight * (rows[:, None] + columns) ** order).astype(np.float32)
+
+    def curvature(self, image: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return R, a positive operator on waves of the object's shape: the term's Hessian, or more.
+
+        The weights that differences have in the gradient at ``image (M, M)``, or slices, are held:
+        ``R v = λ ∇ᵀ (w ∇v)``. Of slices, ``2 λ_z`` times the differences along the beam are added.
+        """
+        planes = list(map(self._curvature, image.reshape(-1, *image.shape[-2:])))
+
+        def apply(wave: np.ndarray) -> np.ndarray:
+            waves = wave.reshape(-1, *wave.shape[-2:])
+            total = np.stack([plane(one) for plane, one in zip(planes, waves, strict=True)])
+            along = np.float32(2 * self.depth) * np.diff(waves, axis=0)
+            total[1:] += along
+            total[:-1] -= along
+            return total.reshape(wave.shape)
+
+        return apply
+
+    def _curvature(self, image: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        if not self._in_planes:
+            return np.zeros_like
+        kind = kind_of(self.kind)
+        if isinstance(kind.term, Differences):
+            return kind.term.weighted(self.strength * kind.term.weights(image))
+        return Differences(_quadratic).weighted(np.float32(self.strength * kind.curvature / 4))
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64, or slices."""
@@ -121,14 +147,17 @@ class Differences:
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``."""
-        parts = self._of(image)
-        value, weight = self.function(_square(parts))
-        adjoint = _adjoint if self.order == 1 else _second_adjoint
-        return value, adjoint(*(weight * part for part in parts))
+        value, weight = self.function(_square(self._of(image)))
+        return value, self.weighted(weight)(image)
 
-    def weight(self, image: np.ndarray) -> float:
-        """Return the mean weight over the pixels of ``image (M, M)``."""
-        return float(np.mean(self.function(_square(self._of(image)))[1]))
+    def weights(self, image: np.ndarray) -> np.ndarray | np.float32:
+        """Return w, ``(M, M)`` or a number, by which the differences of ``image (M, M)`` are multiplied."""
+        return self.function(_square(self._of(image)))[1]
+
+    def weighted(self, weight: np.ndarray | np.float32) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the operator ``v → ∇ᵀ (w ∇v)`` of images ``(M, M)``."""
+        adjoint = _adjoint if self.order == 1 else _second_adjoint
+        return lambda image: adjoint(*(weight * part for part in self._of(image)))
 
     def _of(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
         return _differences(image) if self.order == 1 else _second_differences(image)

@@ -96,3 +96,17 @@ def test_stiffness_is_the_curvature_along_a_wave(kind, order):
     assert prior.stiffness(np.ones_like(wave))[3, 5] == pytest.approx(7 * weight * s**order, rel=1e-5)
     slope = np.vdot(prior(1 + h * wave)[1], wave).real / h
     assert slope == pytest.approx(7 * weight * s**order * np.sum(wave.real**2), rel=0.15)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "none"])
+@pytest.mark.parametrize("depth", [0.0, 5.0])
+def test_curvature_is_symmetric_and_above_the_hessian(kind, depth):
+    """At the object itself it gives the gradient; along any direction no less than second differences do."""
+    rng, prior = np.random.default_rng(4), Prior(kind, 2.0, depth)
+    image, a, b = (np.stack([image_of(rng), image_of(rng)]) for _ in range(3))
+    curvature, gradient = prior.curvature(image), prior(image)[1]
+    np.testing.assert_allclose(curvature(image), gradient, rtol=1e-4, atol=1e-4)
+    assert np.vdot(a, curvature(b)).real == pytest.approx(np.vdot(curvature(a), b).real, rel=1e-4, abs=1e-3)
+    step = np.float32(1e-3)
+    up, down = (np.vdot(a, prior(image + sign * step * a)[1]).real for sign in (1, -1))
+    assert np.vdot(a, curvature(a)).real >= (up - down) / (2 * step) - 1e-2
