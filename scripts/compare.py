@@ -11,7 +11,7 @@ than the error of the difference, and their pictures aligned to each other, with
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.pages import CompareConfig, write_comparison
 
 if __name__ == "__main__":

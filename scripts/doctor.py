@@ -11,7 +11,7 @@ All keys: conf/doctor.yaml.
 Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.doctor import DoctorConfig, report
 
 if __name__ == "__main__":

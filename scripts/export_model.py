@@ -10,8 +10,8 @@ scripts/run_exported.py runs it without TensorFlow. All keys: conf/lite/export_m
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import run_program
 
 require("ptycho_export")
 

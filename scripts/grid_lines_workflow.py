@@ -34,6 +34,9 @@ from __future__ import annotations
 
 import sys
 
+from ptycho.command_line.jobs import fail, leave
+from ptycho.command_line.training_jobs import Workflow, main
+from ptycho.command_line.words import translate
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
@@ -42,9 +45,6 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import fail, leave
-from workflows.command_line.training_jobs import Workflow, main
-from workflows.command_line.words import translate
 
 
 def check(config: JobConfig) -> JobConfig:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from ptycho.command_line.jobs import leave, perform
+from ptycho.command_line.words import quote_paths
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave, perform
-from workflows.command_line.words import quote_paths
 from workflows.reconstruct.infer_config import InferConfig, infer
 
 

@@ -10,7 +10,7 @@ size: short (about ten keys), usual (those that some need, too), all. All keys: 
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.convert.init_scan import InitConfig, write_settings
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import leave, perform
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.console import require
-from workflows.command_line.jobs import leave, perform
 
 require("ptycho_live")
 

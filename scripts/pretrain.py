@@ -19,12 +19,12 @@ Exit code: 0 done, 1 the run failed, 2 the configuration cannot be used, 130, 14
 
 from __future__ import annotations
 
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import leave
+from ptycho.command_line.training_jobs import Workflow, main
 from ptycho.config import ConfigError, JobConfig, KindsConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.console import require
-from workflows.command_line.jobs import leave
-from workflows.command_line.training_jobs import Workflow, main
 
 require("ptycho_pretrain")
 

@@ -12,8 +12,8 @@ Watch it with scripts/live.py.
 Exit code: 0 played, 1 it could not be written, 2 the keys or the scan cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import run_program
 
 require("ptycho_live")
 

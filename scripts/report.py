@@ -12,7 +12,7 @@ versions, and the command that repeats the run. Of a run that did not end it sho
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.pages import ReportConfig, write_report
 
 if __name__ == "__main__":

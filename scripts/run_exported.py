@@ -11,8 +11,8 @@ keys: conf/lite/run_exported.yaml.
 Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import run_program
 
 require("ptycho_export")
 

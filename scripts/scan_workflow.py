@@ -35,14 +35,14 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ptycho.command_line.jobs import leave
+from ptycho.command_line.training_jobs import Workflow, main
+from ptycho.command_line.words import place_words
 from ptycho.config import JobConfig, ScanRunConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
 from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave
-from workflows.command_line.training_jobs import Workflow, main
-from workflows.command_line.words import place_words
 from workflows.reconstruct.scan_pattern import split
 
 if TYPE_CHECKING:

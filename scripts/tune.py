@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import sys
 
+from ptycho.command_line.config import explained
+from ptycho.command_line.console import require
+from ptycho.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
+from ptycho.command_line.words import place_words
 from ptycho.files.text import printable
-from workflows.command_line.config import explained
-from workflows.command_line.console import require
-from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
-from workflows.command_line.words import place_words
 
 require("ptycho_tune")
 

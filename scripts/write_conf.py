@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from workflows.command_line.write_conf import write
+from workflows.write_conf import write
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from helpers.cli import ROOT
 from helpers.keys import sections
 
 from ptycho.config.messages import fields_of
-from workflows.command_line.write_conf import PROGRAMS
+from workflows.write_conf import PROGRAMS
 
 PARTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("extras/*/ptycho_*"))
 FOLDERS = ["ptycho", "workflows", *PARTS, "scripts", "examples", "benchmarks"]

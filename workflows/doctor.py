@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.command_line.console import missing
+from ptycho.command_line.jobs import Unfit
 from ptycho.config.memory import cores, in_words, physical_memory
 from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.lock import locked
 from ptycho.run.record import damaged
 from ptycho.run.stored_run import run_folder
-from workflows.command_line.console import missing
-from workflows.command_line.jobs import Unfit
 
 GOOD, NOTE, BAD = "ok", "note", "FAIL"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")

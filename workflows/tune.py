@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 
+from ptycho.command_line.config import COMMANDS, check_programs, plain
+from ptycho.command_line.jobs import CONF, config_of, plan_all
+from ptycho.command_line.words import split_flags
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.scan_plan import plan
-from workflows.command_line.config import COMMANDS, check_programs, plain
-from workflows.command_line.jobs import CONF, config_of, plan_all
-from workflows.command_line.words import split_flags
 
 if TYPE_CHECKING:
     from ptycho_tune.space import Space

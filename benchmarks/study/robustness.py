@@ -19,14 +19,14 @@ from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.processes import quoted, run_scripts
 from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
+from ptycho.command_line.config import explained, run_config
+from ptycho.command_line.jobs import CONF, config_of
 from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
 from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
 from ptycho.iterative.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
-from workflows.command_line.config import explained, run_config
-from workflows.command_line.jobs import CONF, config_of
 from workflows.convert.simulate_scan import SimulateConfig
 
 CLEAN, SCAN, RUN = "clean", "scan.cxi", "run"

@@ -12,14 +12,14 @@ from helpers.keys import sections
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
+from ptycho.command_line.config import run_config
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.config import run_config
-from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text, with_flags
+from workflows.write_conf import FILES, PROGRAMS, documentation, file_text, with_flags
 
 NAN, INF = float("nan"), float("inf")
 
@@ -259,7 +259,8 @@ def test_a_program_takes_its_own_keys_alone(values, message):
 # ---- nothing heavy
 
 
-def test_configuration_does_not_import_tensorflow(tmp_path):
-    code = "import sys, workflows.command_line.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
+def test_the_package_imports_no_hydra_and_the_command_line_no_tensorflow(tmp_path):
+    code = "import sys, ptycho.config; early = 'hydra' in sys.modules; import ptycho.command_line.config; "
+    code += "sys.exit(early or 'tensorflow' in sys.modules)"
     assert fresh(tmp_path, "-c", code).returncode == 0
-    assert sys.modules["workflows.command_line.config"].__file__.startswith(str(ROOT))
+    assert sys.modules["ptycho.command_line.config"].__file__.startswith(str(ROOT))

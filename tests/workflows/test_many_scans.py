@@ -12,11 +12,11 @@ from helpers.cli import ROOT, files
 from helpers.quick import NOTHING_SELECTED, words_of
 
 import workflows.reconstruct.scan
+from ptycho.command_line.training_jobs import row_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.scan_table import COLUMNS, check_table, write_table
-from workflows.command_line.training_jobs import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"

@@ -6,11 +6,11 @@ import sys
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line import console
+from ptycho.command_line import console
 
 WITHOUT = """
 import runpy, sys
-from workflows.command_line import console
+from ptycho.command_line import console
 
 found = console.find_spec
 console.find_spec = lambda name: None if name in console.PARTS else found(name)

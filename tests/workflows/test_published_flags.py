@@ -3,8 +3,8 @@
 import pytest
 from helpers.cli import ROOT
 
+from ptycho.command_line.words import translate
 from ptycho.config import ConfigError
-from workflows.command_line.words import translate
 
 
 @pytest.mark.parametrize(

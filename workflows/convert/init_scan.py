@@ -7,13 +7,13 @@ from typing import Literal
 
 import yaml
 
+from ptycho.command_line.jobs import CONF
+from ptycho.command_line.schema_text import COLUMN, yaml_lines
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.files.text import read_yaml
 from ptycho.run.record import check_no_file_of_a_run
-from workflows.command_line.jobs import CONF
-from workflows.command_line.schema_text import COLUMN, yaml_lines
 
 SIZES = dict(zip(("short", "usual", "all"), range(len(LEVELS)), strict=True))
 HEAD = """# @package _global_

@@ -11,6 +11,8 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from ptycho.command_line.config import check_programs
+from ptycho.command_line.training_jobs import Job, Workflow, execute
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass
@@ -30,8 +32,6 @@ from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
 from ptycho_live.sources import open_source
 from ptycho_live.store import Store
-from workflows.command_line.config import check_programs
-from workflows.command_line.training_jobs import Job, Workflow, execute
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)

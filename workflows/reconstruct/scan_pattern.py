@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ptycho.command_line.jobs import MAX_NAME
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.run.record import owner
 from ptycho.run.scan_plan import check_settings
-from workflows.command_line.jobs import MAX_NAME
 
 
 def split(config: JobConfig) -> dict[str, JobConfig]:

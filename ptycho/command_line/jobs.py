@@ -23,14 +23,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptycho.command_line.config import check_folder, explained, plain
+from ptycho.command_line.console import folder_of
+from ptycho.command_line.words import place_words, split_flags
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.files.atomic import WriteError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
-from workflows.command_line.config import check_folder, explained, plain
-from workflows.command_line.console import folder_of
-from workflows.command_line.words import place_words, split_flags
 
 log = logging.getLogger(__name__)
 

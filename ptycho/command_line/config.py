@@ -18,12 +18,12 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptycho.command_line.words import key_of
 from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import differences, flat, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.config.own_code import allow
 from ptycho.run.stored_run import read_job
-from workflows.command_line.words import key_of
 
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 from pydantic_core import PydanticUndefined
 
+from ptycho.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from ptycho.config import (
     GENERATORS,
     MEASURED_PROBES,
@@ -26,7 +27,6 @@ from ptycho.config import (
 from ptycho.config.messages import allowed, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
 from workflows.convert.init_scan import InitConfig

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 NAME = "ptycho"
 EXIT_USAGE = 2
-HERE = Path(__file__).resolve()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Program(NamedTuple):
@@ -50,9 +50,9 @@ GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-li
 
 
 def folder_of(name: str) -> Path:
-    """``scripts`` or ``conf``: beside this package in a checkout, and inside it where it is installed."""
-    installed = HERE.parents[1] / name
-    return installed if installed.is_dir() else HERE.parents[2] / name
+    """Return ``scripts`` or ``conf``: beside ``ptycho``, or where it is installed in ``ptycho_workflows``."""
+    installed = ROOT / "ptycho_workflows" / name
+    return installed if installed.is_dir() else ROOT / name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

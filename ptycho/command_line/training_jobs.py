@@ -16,6 +16,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from ptycho.command_line.config import SCHEMAS, explained, resumed_config, run_config
+from ptycho.command_line.console import typed_words
+from ptycho.command_line.jobs import fail, in_turn, job_path, log_to_stderr, plan_and_perform
+from ptycho.command_line.words import quote_paths, quoted, split_flags
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
@@ -29,10 +33,6 @@ from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
 from ptycho.run.stored_run import is_finished, read_job, run_folder
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
-from workflows.command_line.console import typed_words
-from workflows.command_line.jobs import fail, in_turn, job_path, log_to_stderr, plan_and_perform
-from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)
 
@@ -318,10 +318,11 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
 
 def write_page(run: Path) -> None:
     """Write the report of a run, and say where; a run without one is done nevertheless."""
-    from workflows.pages import ReportConfig, write_report
+    from ptycho.report import gather, page
 
     try:
-        write_report(ReportConfig(run=str(run)))
+        page.check_page(run / REPORT)
+        page.write_page(run / REPORT, page.report_page(gather.gather(run)))
     except Exception as error:  # of a page on what is stored already
         log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)
     else:
