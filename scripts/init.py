@@ -11,7 +11,14 @@ Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
 from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
+
+def read(words: list[str]) -> list[str]:
+    """Return words that are never none, as nothing must be specified."""
+    return place_words("file", ["size=short", *words])
+
+
 if __name__ == "__main__":
-    run_program("init", InitConfig, write_settings, __doc__, "file", ["size=short"])
+    run_program("init", InitConfig, write_settings, __doc__, read)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.command_line.words import key_of
-from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, RunConfig
 from ptycho.config.mapping import differences, flat, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.config.own_code import allow
@@ -84,12 +84,6 @@ def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not f"{key}.".startswith(own)}
 
 
-SCHEMAS: dict[str, type[JobConfig]] = {
-    "grid_lines": RunConfig,
-    "scan": ScanRunConfig,
-    "pretrain": PretrainConfig,
-    "network=denoiser": DenoiserConfig,
-}
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")

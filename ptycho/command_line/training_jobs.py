@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pkgutil
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.command_line.config import SCHEMAS, explained, resumed_config, run_config
+from ptycho.command_line.config import explained, resumed_config, run_config
 from ptycho.command_line.console import typed_words
-from ptycho.command_line.jobs import fail, in_turn, job_path, log_to_stderr, plan_and_perform
-from ptycho.command_line.words import quote_paths, quoted, split_flags
+from ptycho.command_line.jobs import MISTAKES, fail, in_turn, job_path, log_to_stderr, plan_all
+from ptycho.command_line.words import asks_help, quote_paths, quoted
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
@@ -36,6 +37,7 @@ from ptycho.training.interrupt import StopRequest, remove_traces
 
 log = logging.getLogger(__name__)
 
+Run = Callable[..., object]  # of a configuration, in its folder, until a request to stop
 WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
 
 
@@ -172,12 +174,18 @@ class Progress:
         return table
 
 
+def later(name: str) -> Run:
+    """Return the function ``module:function``, whose module, with TensorFlow, is imported by the call."""
+    return lambda *arguments, **keys: pkgutil.resolve_name(name)(*arguments, **keys)
+
+
 @dataclass(frozen=True)
 class Workflow:
     """A program that trains.
 
     Attributes:
         name: of its primary configuration in ``conf/``.
+        schema: of its keys.
         check: without TensorFlow; gives the configuration with what follows from other files filled in.
         run: does it in a folder.
         help_text: shown for ``--help``.
@@ -185,8 +193,9 @@ class Workflow:
     """
 
     name: str
+    schema: type[JobConfig]
     check: Callable[[JobConfig], JobConfig]
-    run: Callable[[JobConfig, RunFolder, StopRequest], object]
+    run: Run
     help_text: str | None = None
     split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
 
@@ -197,17 +206,18 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
     given = [*(sys.argv[1:] if arguments is None else arguments)]
-    if {"-h", "--help"} & {*split_flags(given)[0]}:
+    if asks_help(given):
         sys.stdout.write(f"{workflow.help_text}\n")
         return 0
     log_to_stderr()
-    schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
-    explain = partial(explained, schema=schema)
+    explain = partial(explained, schema=workflow.schema)
     with StopRequest() as stop:
+        try:
+            jobs = plan_all(workflow.name, quote_paths(given, "resume"), partial(plan_jobs, workflow))
+        except Exception as error:
+            return fail(error, MISTAKES, explain)
         again = format_command(*(text for text in given if text != "overwrite=true"))
-        do = partial(perform, workflow, stop=stop, again=again, explain=explain)
-        words = quote_paths(given, "resume")
-        return plan_and_perform(workflow.name, words, partial(plan_jobs, workflow), do, explain)
+        return perform(workflow, jobs, stop, again, explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:

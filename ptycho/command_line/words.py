@@ -42,6 +42,11 @@ def split_flags(words: Iterable[str]) -> tuple[list[str], list[str]]:
     return flags, others
 
 
+def asks_help(words: Iterable[str]) -> bool:
+    """Return whether ``-h`` or ``--help`` is among the flags."""
+    return not {"-h", "--help"}.isdisjoint(split_flags(words)[0])
+
+
 def quoted(text: str) -> str:
     """Return a text as Hydra's grammar wants it; backslashes before a quote are doubled."""
     escaped = re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + ('\\"' if match[2] else ""), text)

@@ -84,7 +84,7 @@ def answer(in_process):
 
 def known_keys(name):
     script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
-    _, cls = write_conf.PROGRAMS[script]
+    _, cls = write_conf.programs()[script]
     return {key.split(".")[0] for key in keys_of(cls)}
 
 

@@ -47,7 +47,7 @@ def started(monkeypatch):
     """Runs that only write their last files; their names in order."""
     names = []
 
-    def run(config, scan, folder, stop=None, executor=None):
+    def run(config, folder, stop=None, executor=None):
         names.append(config.data.name)
         folder.text("recons/solver/recon.npz", "")
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})
@@ -228,14 +228,14 @@ def test_several_processes_share_the_scans_of_a_pattern(command, started, batch,
     shutil.copy(batch / "s1.h5", batch / "s3.h5")
     run = workflows.reconstruct.scan.run
 
-    def run_beside_another(config, scan, folder, *others):
-        run(config, scan, folder, *others)
+    def run_beside_another(config, folder, *others, **keys):
+        run(config, folder, *others, **keys)
         if config.data.name == "s1":
             other = RunFolder(tmp_path / "out/s10")
             other.config(
                 replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
             )
-            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), scan, other)
+            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), other)
 
     monkeypatch.setattr(workflows.reconstruct.scan, "run", run_beside_another)
     (tmp_path / "out/s3").mkdir(parents=True)

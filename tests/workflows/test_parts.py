@@ -19,19 +19,15 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
-    ("script", "folder"),
-    [
-        ("live", "extras/live"),
-        ("replay", "extras/live"),
-        ("export_model", "extras/export"),
-        ("run_exported", "extras/export"),
-    ],
-)
-def test_a_command_without_its_part(script, folder):
-    words = [sys.executable, "-c", WITHOUT, str(ROOT / f"scripts/{script}.py")]
+COMMANDS = [program for program in console.PROGRAMS.values() if program.part]
+
+
+@pytest.mark.parametrize("program", COMMANDS, ids=lambda program: program.script)
+def test_a_command_without_its_part(program):
+    words = [sys.executable, "-c", WITHOUT, str(ROOT / f"scripts/{program.script}.py")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and f"pip install -c constraints.txt -e {folder}" in done.stderr
+    assert done.returncode == 2
+    assert f"pip install -c constraints.txt -e {console.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

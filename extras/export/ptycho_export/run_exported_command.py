@@ -8,10 +8,11 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import ConfigError, check
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
@@ -51,6 +52,11 @@ class RunExportedConfig:
     def __post_init__(self) -> None:
         check(bool(self.model), "model", show(self.model), "a .tflite or .onnx file of export_model.py")
         check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
+
+
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho run-exported``."""
+    run_program("lite/run_exported", RunExportedConfig, run_exported, help_text)
 
 
 def run_exported(config: RunExportedConfig) -> list[str]:

@@ -7,23 +7,23 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 
 from ptycho.command_line.config import COMMANDS, check_programs, plain
-from ptycho.command_line.jobs import CONF, config_of, plan_all
-from ptycho.command_line.words import split_flags
+from ptycho.command_line.jobs import CONF, answer, config_of, leave, plan_all
+from ptycho.command_line.words import place_words, split_flags
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.scan_plan import plan
-
-if TYPE_CHECKING:
-    from ptycho_tune.space import Space
+from ptycho_tune.space import Space, extremes, read_space, with_settings
+from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
 
 SPACE = "tune.space."
 
@@ -66,15 +66,18 @@ def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, scan
 
 
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho tune``."""
+    words = place_words("data.file", sys.argv[1:])
+    leave(partial(answer, words, help_text, partial(tune, words)))
+
+
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
     flags, keys = split_flags(words)
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
-    from ptycho_tune.space import extremes
-    from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
-
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)
     asked = {
@@ -109,8 +112,6 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
 
 def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig, dict[str, Any], Space]:
     """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
-    from ptycho_tune.space import extremes, read_space, with_settings
-
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = config_of(TuneConfig, compose("tune", own_words))
         values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))

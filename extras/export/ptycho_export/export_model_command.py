@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
@@ -59,6 +60,11 @@ class ExportModelConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
+
+
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho export-model``."""
+    run_program("lite/export_model", ExportModelConfig, export_model, help_text)
 
 
 def export_model(config: ExportModelConfig) -> list[str]:

@@ -7,7 +7,9 @@ import time
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
+from typing import NoReturn
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
@@ -47,6 +49,11 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.to), "to", self.to, f"an HDF5 file, a folder (ends with /), or {SOCKET}host:port")
+
+
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho replay``."""
+    run_program("lite/replay", ReplayConfig, replay, help_text)
 
 
 def replay(config: ReplayConfig) -> list[str]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from ptycho.command_line.config import check_programs
-from ptycho.command_line.training_jobs import Job, Workflow, execute
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.training_jobs import Job, Run, Workflow, execute
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass
 from ptycho.files.atomic import write_text
@@ -23,22 +26,37 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
 from ptycho.run import names
-from ptycho.run.folder import RunFolder, check_free, check_writable, config_text
+from ptycho.run.folder import check_free, check_writable, config_text
 from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
 from ptycho.run.stored_run import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
+from ptycho_live.config import LiveConfig
 from ptycho_live.sources import open_source
 from ptycho_live.store import Store
-from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
 PLACE, KEYS = LIVE, "live.yaml"
 
 
-def run(config: LiveConfig, stop: StopRequest) -> list[str]:
+def main(help_text: str | None, reconstruct: Run) -> NoReturn:
+    """End the process as ``ptycho live``; ``reconstruct``: does the run of the scan workflow that follows."""
+    with StopRequest() as stop:
+        do = partial(run, stop=stop, reconstruct=reconstruct)
+        run_program("live", LiveConfig, do, help_text, name_source)
+
+
+def name_source(words: list[str]) -> list[str]:
+    """Return words in which the section ``data`` has what is watched as its file."""
+    if not any("=" in word for word in words):
+        return words
+    watched = any(word.startswith("watch=") and word != "watch=" for word in words)
+    return [*words, "data.file=['${watch}']" if watched else "data.file=[-]"]
+
+
+def run(config: LiveConfig, stop: StopRequest, reconstruct: Run) -> list[str]:
     """Watch a scan, and reconstruct it; what was made, a line each.
 
     Raises:
@@ -47,7 +65,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     config, folder = _begun(config)
     place = folder / PLACE
     if (folder / CONFIG).is_file():
-        return _final(folder, None, stop)
+        return _final(folder, None, stop, reconstruct)
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
@@ -55,7 +73,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
             scan = _watched(config, folder, place)
     if scan is None:
         return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
-    return _final(folder, scan, stop)
+    return _final(folder, scan, stop, reconstruct)
 
 
 def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
@@ -114,7 +132,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         store.close()
 
 
-def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
+def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest, reconstruct: Run) -> list[str]:
     """Run ``scan_workflow.py`` on the received scan, or resume it; return the lines to print."""
     from ptycho.run.scan_plan import plan
 
@@ -126,17 +144,9 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> lis
     check_programs(job, (), f"resume={folder}")
     checked = Job(plan(replace(job, output_dir=str(folder))), folder, (), resumed)
     with stop.end_with(lambda: f"resume with resume={folder}"):
-        execute(Workflow("scan", plan, _reconstruct), checked, stop)
+        execute(Workflow("scan", ScanRunConfig, plan, reconstruct), checked, stop)
     _show_verdict(folder)
     return [f"results: {folder}"]
-
-
-def _reconstruct(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
-    from ptycho.run.scan_plan import interpret_scan
-    from workflows.reconstruct import scan as workflow
-
-    assert isinstance(config, ScanRunConfig)  # as planned
-    workflow.run(config, interpret_scan(config.data, config.output_dir), folder, stop)
 
 
 def _show_verdict(folder: Path) -> None:
