@@ -112,6 +112,23 @@ def missing() -> list[str]:
     return [folder for package, folder in PARTS.items() if find_spec(package) is None]
 
 
+def unmet(extra: str = "") -> list[str]:
+    """Return the packages that the program, or one of its extras, needs and that are not here as needed."""
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    from packaging.requirements import Requirement
+
+    wrong = []
+    for needed in map(Requirement, requires("ptychopinn") or []):
+        if needed.marker.evaluate({"extra": extra}) if needed.marker else not extra:
+            try:
+                if (installed := version(needed.name)) not in needed.specifier:
+                    wrong.append(f"{needed.name} {installed} (wanted: {needed.specifier})")
+            except PackageNotFoundError:
+                wrong.append(f"{needed.name} is missing")
+    return wrong
+
+
 def command_of(name: str) -> Any:
     """Return the module of a command of an optional part; without it, end with the remedy and the code 2."""
     script, _, part = PROGRAMS[name]
