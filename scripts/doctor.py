@@ -15,4 +15,4 @@ from ptycho.command_line.jobs import run_program
 from workflows.doctor import DoctorConfig, report
 
 if __name__ == "__main__":
-    run_program("doctor", DoctorConfig, report, __doc__, lambda words: ["xla=true", *words])
+    run_program("doctor", DoctorConfig, report, __doc__, usual=["xla=true"])

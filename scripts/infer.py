@@ -20,12 +20,7 @@ from ptycho.command_line.words import quote_paths
 from ptycho.training.interrupt import StopRequest
 from workflows.reconstruct.infer_config import InferConfig, infer
 
-
-def read(words: list[str]) -> list[str]:
-    """Return words whose paths may hold any sign."""
-    return quote_paths(words, "run", "data", "output_dir")
-
-
 if __name__ == "__main__":
+    read = partial(quote_paths, ["run", "data", "output_dir"])
     with StopRequest() as stop:
         run_program("lite/infer", InferConfig, partial(infer, stop=stop), __doc__, read)

@@ -15,4 +15,4 @@ from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 SMALL = ("output=sample.cxi", "n_positions=200", "nphotons=1e6", "N=64")
 
 if __name__ == "__main__":
-    run_program("simulate", SimulateConfig, simulate_scan, __doc__, lambda words: [*SMALL, *words])
+    run_program("simulate", SimulateConfig, simulate_scan, __doc__, usual=SMALL)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from ptycho.config import ConfigError
+from ptycho.config import ConfigError, check
 from ptycho.config.schema import Text, Texts, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.report.entries import Entry, differing, find_entries
@@ -33,10 +33,9 @@ class ReportConfig:
 
 def write_report(config: ReportConfig) -> list[str]:
     """Write the page of a run, or the index of a folder of runs; return a line on it."""
-    if not config.run:
-        raise ConfigError("run=null: must be the folder of a run")
-    folder = Path(config.run)
-    runs = find_entries([config.run]).entries if folder.is_dir() and not is_run(folder) else ()
+    check(bool(config.run), "run", "null", "the folder of a run")
+    folder = Path(str(config.run))
+    runs = find_entries([str(folder)]).entries if folder.is_dir() and not is_run(folder) else ()
     path = Path(config.output) if config.output else folder / (INDEX if runs else names.REPORT)
     check_page(path)
     if not runs:
@@ -66,8 +65,7 @@ class CompareConfig:
 
 def write_comparison(config: CompareConfig) -> list[str]:
     """Write page and table of some runs; return the table as lines, and the skipped folders."""
-    if not config.runs:
-        raise ConfigError("runs=[]: must be folders of runs")
+    check(bool(config.runs), "runs", "[]", "folders of runs")
     path = Path(config.output)
     table = path.with_suffix(".csv")
     check_page(path)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.command_line.words import key_of
-from ptycho.config import ConfigError, JobConfig, RunConfig
+from ptycho.config import ConfigError, JobConfig, RunConfig, check
 from ptycho.config.mapping import differences, flat, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.config.own_code import allow
@@ -136,17 +136,14 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
     """Set ``xla.*`` from the environment; an explicit override that says otherwise is an error."""
     explicit = {key_of(override) for override in overrides}
-    section = values.get("xla")
+    section: Any = values.get("xla")
     for variable, key in SWITCHES.items():
         text = environ.get(variable, "").strip().lower()
         if not text:
             continue
-        if text not in TRUE + FALSE:
-            allowed = f"one of {', '.join(TRUE + FALSE)}, or empty"
-            raise ConfigError(f"{variable}={environ[variable]}: must be {allowed}")
-        wanted, name = text in TRUE, key.split(".")[1]
-        if not isinstance(section, dict):
-            raise ConfigError(f"xla={section}: must be a section with compile and translate")
+        allowed, wanted, name = (*TRUE, *FALSE), text in TRUE, key.split(".")[1]
+        check(text in allowed, variable, environ[variable], f"one of {', '.join(allowed)}, or empty")
+        check(isinstance(section, dict), "xla", section, "a section with compile and translate")
         if key in explicit and section[name] != wanted:
             raise ConfigError(
                 f"{variable}={environ[variable]} contradicts {key}={show(section[name])} on the command "

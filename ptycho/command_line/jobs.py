@@ -120,14 +120,6 @@ def job_path(output_dir: str) -> Path:
     return Path(output_dir) / name[:MAX_NAME]
 
 
-def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
-    """The jobs; each one of a sweep is announced."""
-    for number, job in enumerate(jobs):
-        if len(jobs) > 1:
-            log.info("job %d of %d: %s", number + 1, len(jobs), job.path.name)
-        yield job
-
-
 def fail(
     error: Exception,
     mistakes: tuple[type[Exception], ...],
@@ -172,7 +164,8 @@ def run_program(
     cls: type[Config],
     do: Callable[[Config], list[str]],
     help_text: str | None,
-    read: Callable[[list[str]], Sequence[str]] = list,
+    read: Callable[[list[str]], list[str]] = list,
+    usual: Sequence[str] = (),
 ) -> NoReturn:
     """End the process as the program of ``conf/<name>.yaml`` that the command line asks for something.
 
@@ -181,8 +174,9 @@ def run_program(
         do: does it, and returns the lines to print.
         help_text: as for :func:`answer`.
         read: makes overrides and flags of Hydra from the words of the user.
+        usual: overrides that stand before; without any, and without words, the help is shown.
     """
-    words = read(sys.argv[1:])
+    words = [*usual, *read(sys.argv[1:])]
 
     def plan(composed: DictConfig) -> list[Config]:
         if HydraConfig.get().mode == RunMode.MULTIRUN:

@@ -53,7 +53,7 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def quote_paths(words: Iterable[str], *keys: str) -> list[str]:
+def quote_paths(keys: Sequence[str], words: Iterable[str]) -> list[str]:
     """Return words with quotes around the values of some keys; folders of a sweep have ``=`` and ``,``."""
     parts = [word.partition("=") for word in words]
     plain = ("", "null")
@@ -78,20 +78,9 @@ def place_words(key: str, words: Sequence[str]) -> list[str]:
     return [*rest, *paths[1:], f"{key}={quoted(paths[0])}"]
 
 
-KEYS = {  # flag: key
-    "N": "N",
-    "gridsize": "gridsize",
-    "output-dir": "output_dir",
-    "nimgs-train": "nimgs_train",
-    "nimgs-test": "nimgs_test",
-    "nphotons": "nphotons",
-    "nepochs": "nepochs",
-    "batch-size": "batch_size",
-    "mae-weight": "mae_weight",
-    "nll-weight": "nll_weight",
-    "realspace-weight": "realspace_weight",
-    "probe-mask-diameter": "probe.mask_diameter_px",
-}
+KEYS = {"probe-mask-diameter": "probe.mask_diameter_px"}  # flag: key
+SAME = "N gridsize output-dir nimgs-train nimgs-test nphotons nepochs batch-size mae-weight nll-weight"
+KEYS |= {flag: flag.replace("-", "_") for flag in (*SAME.split(), "realspace-weight")}
 WORDS: dict[str, dict[str, list[str]]] = {  # flag: its values, or none, and the words for them
     "probe-source": {"custom": ["probe=npz"], "ideal_disk": ["probe=ideal_disk"]},
     "probe-scale-mode": {

@@ -7,6 +7,7 @@ import logging
 import tempfile
 import time
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -114,14 +115,11 @@ def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dat
 
 def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
-    start, announced = time.monotonic(), False
+    start, announce_once = time.monotonic(), cache(partial(log.info, "the first regions are there"))
 
     def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
-        nonlocal announced
         regions = exported(x, offsets, probe)
-        if not announced:
-            log.info("the first regions are there")
-            announced = True
+        announce_once()
         return regions
 
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)

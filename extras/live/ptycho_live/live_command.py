@@ -11,11 +11,11 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ptycho.command_line.config import check_programs
 from ptycho.command_line.jobs import run_program
-from ptycho.command_line.training_jobs import Job, Run, Workflow, execute
+from ptycho.command_line.training_jobs import Job, Run, execute
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass
@@ -114,15 +114,8 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         from ptycho_live.run import LiveRun
 
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
-        data = replace(  # without what the source has settled: axes, files, and where things are
-            config.data,
-            format=None,
-            keys=KeyMap(),
-            positions_file=None,
-            patterns_file=None,
-            position_axes=None,
-        )
-        job = config.run(data, str(folder))
+        settled: Any = dict.fromkeys(("format", "positions_file", "patterns_file", "position_axes"))
+        job = config.run(replace(config.data, keys=KeyMap(), **settled), str(folder))  # by the source
         live = LiveRun(collector, store, job, options, folder, str(config.watch))
         live.watch()
         live.complete()
@@ -144,7 +137,7 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest, recons
     check_programs(job, (), f"resume={folder}")
     checked = Job(plan(replace(job, output_dir=str(folder))), folder, (), resumed)
     with stop.end_with(lambda: f"resume with resume={folder}"):
-        execute(Workflow("scan", ScanRunConfig, plan, reconstruct), checked, stop)
+        execute(reconstruct, checked, stop)
     _show_verdict(folder)
     return [f"results: {folder}"]
 

@@ -91,10 +91,8 @@ def open_writer(config: ReplayConfig, played: Played) -> Writer:
             raise ConfigError(f"to={to}: is a folder that holds files; choose another")
         return FolderWriter(path, played)
     check_no_file_of_a_run("to", path)
-    if path.suffix.lower() not in (".h5", ".hdf5", ".cxi", ".nxs"):
-        raise ConfigError(
-            f"to={to}: must be a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port"
-        )
+    known = path.suffix.lower() in (".h5", ".hdf5", ".cxi", ".nxs")
+    check(known, "to", to, f"a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port")
     if path.exists() and (not config.overwrite or path.samefile(config.data.path)):
         raise ConfigError(f"to={to}: is there already; choose another file, or overwrite=true")
     path.parent.mkdir(parents=True, exist_ok=True)
