@@ -12,7 +12,7 @@ from ptycho.config.schema import Text, Texts, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.report.entries import Entry, differing, find_entries
 from ptycho.report.gather import gather, is_run
-from ptycho.report.page import check_page, compare_page, index_page, report_page, score_text, write_page
+from ptycho.report.page import compare_page, index_page, report_page, score_text, write_page
 from ptycho.run import names
 from ptycho.run.folder import csv_text
 from ptycho.run.record import check_no_file_of_a_run
@@ -37,7 +37,6 @@ def write_report(config: ReportConfig) -> list[str]:
     folder = Path(str(config.run))
     runs = find_entries([str(folder)]).entries if folder.is_dir() and not is_run(folder) else ()
     path = Path(config.output) if config.output else folder / (INDEX if runs else names.REPORT)
-    check_page(path)
     if not runs:
         return [f"report: {write_page(path, report_page(gather(folder)))}"]
     newest_first = sorted(runs, key=lambda entry: entry.record.ended, reverse=True)
@@ -68,14 +67,17 @@ def write_comparison(config: CompareConfig) -> list[str]:
     check(bool(config.runs), "runs", "[]", "folders of runs")
     path = Path(config.output)
     table = path.with_suffix(".csv")
-    check_page(path)
     check_no_file_of_a_run("output", table)
     selected = find_entries(config.runs)
     if not selected.entries:
         reasons = "; ".join(f"{name}: {why}" for name, why in selected.skipped[:3])
         raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({reasons})")
     entries = list(selected.entries)
-    rows = table_rows(entries)
+    keys, values = differing(entries)
+    rows = [
+        entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
+        for entry, row in zip(entries, values, strict=True)
+    ]
     written = write_page(path, compare_page(entries, selected.skipped, links(entries, path.parent)))
     write_text(table, csv_text(rows))
     lines = [f"skipped: {name}: {why}" for name, why in selected.skipped]
@@ -83,12 +85,3 @@ def write_comparison(config: CompareConfig) -> list[str]:
     columns = [name for name in shown[0] if any(row[name] for row in shown)]
     lines += markdown(columns, shown).rstrip().split("\n")
     return [*lines, f"compared: {written}, {table}"]
-
-
-def table_rows(entries: list[Entry]) -> list[dict[str, object]]:
-    """Scores and the settings that differ, a row for each reconstruction, for CSV."""
-    keys, values = differing(entries)
-    return [
-        entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
-        for entry, row in zip(entries, values, strict=True)
-    ]

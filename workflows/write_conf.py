@@ -74,9 +74,8 @@ def write(conf: Path, docs: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
     scores = docs / "scores.md"
     wanted = {docs / "configuration.md": documentation(), scores: with_flags(scores.read_text())}
-    for name, cls in files().items():
-        path = conf / f"{name}.yaml"
-        wanted[path] = file_text(path, cls)
+    paths = {conf / f"{name}.yaml": cls for name, cls in files().items()}
+    wanted |= {path: file_text(path, cls) for path, cls in paths.items()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])

@@ -181,7 +181,7 @@ def run_program(
     def plan(composed: DictConfig) -> list[Config]:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise ConfigError("-m: this program does one thing at a time; start it once for each")
-        return [config_of(cls, composed)]
+        return [to_dataclass(cls, plain(composed))]
 
     def perform() -> list[str]:
         allow(word.partition("=")[2] for word in words)
@@ -217,8 +217,3 @@ def answer(
         return fail(error, MISTAKES, explain, full)
     sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
     return code
-
-
-def config_of(cls: type[Config], composed: DictConfig) -> Config:
-    """Return the configuration ``cls`` that Hydra composed; ConfigError: an unknown key, a wrong value."""
-    return to_dataclass(cls, plain(composed))

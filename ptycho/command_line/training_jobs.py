@@ -331,7 +331,6 @@ def write_page(run: Path) -> None:
     from ptycho.report import gather, page
 
     try:
-        page.check_page(run / REPORT)
         page.write_page(run / REPORT, page.report_page(gather.gather(run)))
     except Exception as error:  # of a page on what is stored already
         log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)

@@ -230,8 +230,12 @@ def report_page(record: RunRecord) -> str:
     return render("report.html", (VIEWER, TABLE), orientation=ORIENTATION, **values)
 
 
-def check_page(path: Path) -> None:
-    """Raise ConfigError if something else than a page stands where one shall be written."""
+def write_page(path: Path, page: str) -> str:
+    """Write a page; return where it is, and its size.
+
+    Raises:
+        ConfigError: something else than a page stands there.
+    """
     check_no_file_of_a_run("output", path)
     if path.is_dir():
         raise ConfigError(f"output={path}: is a folder; name a file in it")
@@ -239,10 +243,6 @@ def check_page(path: Path) -> None:
         raise ConfigError(
             f"output={path}: is no page of this program, and nothing replaces it; choose another name"
         )
-
-
-def write_page(path: Path, page: str) -> str:
-    """Write a page; return where it is, and its size."""
     content = page.encode()
     write_atomically(path, lambda file: file.write(content))
     return f"{path} ({size_text(len(content))})"

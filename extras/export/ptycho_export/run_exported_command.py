@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import tempfile
 import time
@@ -74,9 +73,8 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
         stitched = stitch(regions, data, config.stitch)
-    content = io.BytesIO()
-    np.savez(content, object=stitched.objects, mask=stitched.mask)
-    write_atomically(target, lambda file: file.write(content.getvalue()))
+    arrays = {"object": stitched.objects, "mask": stitched.mask}
+    write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
     speed = data.groups.size / seconds
     return [
         f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",

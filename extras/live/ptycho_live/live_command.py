@@ -27,7 +27,6 @@ from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
 from ptycho.run import names
 from ptycho.run.folder import check_free, check_writable, config_text
-from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
 from ptycho.run.stored_run import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
@@ -38,7 +37,7 @@ from ptycho_live.sources import open_source
 from ptycho_live.store import Store
 
 log = logging.getLogger(__name__)
-PLACE, KEYS = LIVE, "live.yaml"
+PLACE, KEYS = names.LIVE, "live.yaml"
 
 
 def main(help_text: str | None, reconstruct: Run) -> NoReturn:
@@ -64,7 +63,7 @@ def run(config: LiveConfig, stop: StopRequest, reconstruct: Run) -> list[str]:
     """
     config, folder = _begun(config)
     place = folder / PLACE
-    if (folder / CONFIG).is_file():
+    if (folder / names.CONFIG).is_file():
         return _final(folder, None, stop, reconstruct)
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)

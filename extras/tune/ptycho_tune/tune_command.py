@@ -14,18 +14,16 @@ from typing import Any, NoReturn
 from hydra import compose, initialize_config_dir
 
 from ptycho.command_line.config import COMMANDS, check_programs, plain
-from ptycho.command_line.jobs import CONF, answer, config_of, leave, plan_all
+from ptycho.command_line.jobs import CONF, answer, leave, plan_all
 from ptycho.command_line.words import place_words, split_flags
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.mapping import to_mapping
+from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.scan_plan import plan
 from ptycho_tune.space import Space, extremes, read_space, with_settings
 from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
-
-SPACE = "tune.space."
 
 
 @settings()
@@ -54,13 +52,11 @@ def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
     names = {field.name for field in fields(TuneConfig)}
     own, scan = [], []
     for word in words:
-        name = word.split("=", 1)[0]
-        if name.startswith(SPACE):
-            own.append(f"++{word.removeprefix('tune.')}")
-        elif name.startswith("tune."):
-            own.append(word.removeprefix("tune."))
-        elif name in names and name != "space":
-            own.append(word)
+        name, bare = word.split("=", 1)[0], word.removeprefix("tune.")
+        if name.startswith("tune.space."):
+            own.append(f"++{bare}")
+        elif bare != word or name in names - {"space"}:
+            own.append(bare)
         else:
             scan.append(word)
     return own, scan
@@ -80,12 +76,8 @@ def tune(words: list[str]) -> list[str]:
         return _show(flags, {"tune": own_words, "scan": scan_words})
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)
-    asked = {
-        "scan": values,
-        "space": {key: extremes(distribution) for key, distribution in space.items()},
-        "seed": config.seed,
-    }
-    study = open_study(folder, asked, config.seed)
+    ends = {key: extremes(distribution) for key, distribution in space.items()}
+    study = open_study(folder, {"scan": values, "space": ends, "seed": config.seed}, config.seed)
     start_tensorflow()
     logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
     from ptycho_tune.trials import Bench
@@ -113,7 +105,7 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
 def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig, dict[str, Any], Space]:
     """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = config_of(TuneConfig, compose("tune", own_words))
+        config = to_dataclass(TuneConfig, plain(compose("tune", own_words)))
         values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))
     values = {key: value for key, value in values.items() if key not in COMMANDS}
     space = read_space(config.space)
