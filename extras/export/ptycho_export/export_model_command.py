@@ -81,10 +81,8 @@ def export_model(config: ExportModelConfig) -> list[str]:
     from ptycho_export.network import portable
 
     form.write(portable(stored, d), output)
-    return [
-        f"{output}: {d.name} ({d.kind}) of {d.run}, {output.stat().st_size / 1e6:.2f} MB",
-        f"  {d.signature}",
-    ]
+    size = output.stat().st_size / 1e6
+    return [f"{output}: {d.name} ({d.kind}) of {d.run}, {size:.2f} MB", f"  {d.signature}"]
 
 
 def format_of(output: Path) -> Format:
