@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.command_line.config import check_folder, explained, plain
-from ptycho.command_line.console import folder_of
+from ptycho.command_line.console import EXIT_USAGE, folder_of
 from ptycho.command_line.words import asks_help, split_flags
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass
@@ -35,7 +35,7 @@ from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 log = logging.getLogger(__name__)
 
 CONF = folder_of("conf")
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
