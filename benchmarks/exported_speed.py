@@ -35,9 +35,9 @@ from ptycho.evaluation.metrics import Region, score
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
+from ptycho_export.export_model_command import ExportModelConfig, describe_network
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator
-from workflows.convert.export_model import ExportModelConfig, describe_network
 
 BATCH, ROUNDS = 16, 9
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

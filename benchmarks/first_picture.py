@@ -29,6 +29,7 @@ from hydra import compose, initialize_config_dir
 
 from benchmarks.tables import markdown
 from benchmarks.timing import machine
+from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation import metrics
@@ -37,7 +38,6 @@ from ptycho.reconstruction.stitching import predict_in_rounds, stitch
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 COLUMNS = ("way", "after", "seconds", "amplitude SSIM", "phase SSIM")

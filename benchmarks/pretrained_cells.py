@@ -26,6 +26,7 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 
 from benchmarks.tables import markdown
+from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.reconstruction.inference import refine
@@ -33,7 +34,6 @@ from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
-from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 ONE = ("nimgs_test=1", "nimgs_train=1", "max_groups_train=64")

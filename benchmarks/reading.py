@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PTYCHO = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv[0] = 'ptycho'; "
-PTYCHO += "from workflows.command_line.console import main; sys.exit(main())"
+PTYCHO += "from ptycho.command_line.console import main; sys.exit(main())"
 
 
 def ptycho(*words: object) -> float:

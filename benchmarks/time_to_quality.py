@@ -41,6 +41,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
+from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import count_parameters
@@ -52,7 +53,6 @@ from ptycho.scan.groups import Tiling
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
 from ptycho.training.fitting import learning_rate_schedule, make_train_step
-from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 MODELS = ("unrolled", "unrolled_fast", "unet", "baseline")

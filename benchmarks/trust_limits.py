@@ -37,7 +37,7 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import WRONG
 from ptycho.preparation import dataset as preparation
 from ptycho.run.folder import RunFolder
-from ptycho.run.scan_plan import interpret_scan, plan
+from ptycho.run.scan_plan import plan
 from workflows.reconstruct.scan import run
 
 N = 64
@@ -375,7 +375,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
         folder = Path(name)
         try:
             config = plan(ScanRunConfig(data=write(scene, folder / "scan.npz")))
-            result = run(config, interpret_scan(config.data), RunFolder(folder / "run"))
+            result = run(config, RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}
         product = result.metrics["product"]

@@ -112,7 +112,7 @@ class Progress:
         at_most: bool = False,
         line_s: float = 10.0,
     ) -> None:
-        self._title, self._total, self._done, self._unit = title, total, done, unit
+        self._title, self._done, self._unit = title, done, unit
         self._per, self._limit = max(per, 1), "at most " if at_most else ""
         self._first: int | None = None  # done when the clock started
         self._bar = (
@@ -127,7 +127,6 @@ class Progress:
     def advance(self, patterns: int, where: str = "") -> None:
         """Count so many more as done; ``where`` says more precisely how far the loop is."""
         self._done += patterns
-        self._total = max(self._total, self._done)
         if self._first is None:  # the first step compiles; its time does not show the speed
             self._first, self._start = self._done, time.monotonic()
             self._last_line = self._start

@@ -11,8 +11,11 @@ than the error of the difference, and their pictures aligned to each other, with
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
 """
 
-from workflows.command_line.jobs import run_program
+from functools import partial
+
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import place_words
 from workflows.pages import CompareConfig, write_comparison
 
 if __name__ == "__main__":
-    run_program("compare", CompareConfig, write_comparison, __doc__, "runs[]")
+    run_program("compare", CompareConfig, write_comparison, __doc__, partial(place_words, "runs[]"))

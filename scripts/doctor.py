@@ -11,8 +11,8 @@ All keys: conf/doctor.yaml.
 Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.doctor import DoctorConfig, report
 
 if __name__ == "__main__":
-    run_program("doctor", DoctorConfig, report, __doc__, words=["xla=true"])
+    run_program("doctor", DoctorConfig, report, __doc__, usual=["xla=true"])

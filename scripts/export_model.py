@@ -10,12 +10,7 @@ scripts/run_exported.py runs it without TensorFlow. All keys: conf/lite/export_m
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
-
-require("ptycho_export")
-
-from workflows.convert.export_model import ExportModelConfig, export_model
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    run_program("lite/export_model", ExportModelConfig, export_model, __doc__)
+    command_of("export-model").main(__doc__)

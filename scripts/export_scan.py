@@ -12,7 +12,7 @@ from the measured file. All keys: conf/export.yaml.
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.convert.export_scan import ExportConfig, export
 
 if __name__ == "__main__":

@@ -34,17 +34,15 @@ from __future__ import annotations
 
 import sys
 
+from ptycho.command_line.jobs import fail, leave
+from ptycho.command_line.training_jobs import Workflow, later, main
+from ptycho.command_line.words import translate
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
-from ptycho.run.folder import RunFolder
 from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
-from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import fail, leave
-from workflows.command_line.training_jobs import Workflow, main
-from workflows.command_line.words import translate
 
 
 def check(config: JobConfig) -> JobConfig:
@@ -60,14 +58,6 @@ def check(config: JobConfig) -> JobConfig:
     return config
 
 
-def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
-    """Run it; TensorFlow is imported only now."""
-    from workflows.reconstruct import grid_lines
-
-    assert isinstance(config, RunConfig)
-    grid_lines.run(config, folder, stop)
-
-
 def start() -> int:
     """Run what the command line asks for, in our words or in flags; the exit code."""
     try:
@@ -76,7 +66,8 @@ def start() -> int:
         return fail(error, (ConfigError,))
     if words != sys.argv[1:]:
         sys.stderr.write(f"read as {' '.join(words)}\n")
-    return main(Workflow("grid_lines", check, run, __doc__), words)
+    run = later("workflows.reconstruct.grid_lines:run")
+    return main(Workflow("grid_lines", RunConfig, check, run, __doc__), words)
 
 
 if __name__ == "__main__":

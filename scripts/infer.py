@@ -13,23 +13,14 @@ All keys: conf/lite/infer.yaml.
 Exit code: 0 done, 1 it failed, 2 the keys or an input file cannot be used, 130, 143 stopped.
 """
 
-from __future__ import annotations
-
-import sys
 from functools import partial
 
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import quote_paths
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave, perform
-from workflows.command_line.words import quote_paths
 from workflows.reconstruct.infer_config import InferConfig, infer
 
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = quote_paths(sys.argv[1:], "run", "data", "output_dir")
-    with StopRequest() as stop:
-        return perform("lite/infer", InferConfig, partial(infer, stop=stop), __doc__, words)
-
-
 if __name__ == "__main__":
-    leave(main)
+    read = partial(quote_paths, ["run", "data", "output_dir"])
+    with StopRequest() as stop:
+        run_program("lite/infer", InferConfig, partial(infer, stop=stop), __doc__, read)

@@ -10,8 +10,11 @@ size: short (about ten keys), usual (those that some need, too), all. All keys: 
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from functools import partial
+
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
 if __name__ == "__main__":
-    run_program("init", InitConfig, write_settings, __doc__, "file", ["size=short"])
+    run_program("init", InitConfig, write_settings, __doc__, partial(place_words, "file"), ["size=short"])

@@ -11,8 +11,11 @@ the key in it. All keys of the section data: docs/configuration.md.
 Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key to set.
 """
 
-from workflows.command_line.jobs import run_program
+from functools import partial
+
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import place_words
 from workflows.convert.inspect_scan import InspectConfig, report
 
 if __name__ == "__main__":
-    run_program("inspect", InspectConfig, report, __doc__, "data.file")
+    run_program("inspect", InspectConfig, report, __doc__, partial(place_words, "data.file"))

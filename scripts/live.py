@@ -17,30 +17,8 @@ All keys: docs/configuration.md. A scan to try it with: scripts/replay.py.
 Exit code: 0 done, 1 it failed, 2 the keys or the source cannot be used, 130, 143 stopped.
 """
 
-from __future__ import annotations
-
-import sys
-from functools import partial
-
-from ptycho.training.interrupt import StopRequest
-from workflows.command_line.console import require
-from workflows.command_line.jobs import leave, perform
-
-require("ptycho_live")
-
-from workflows.reconstruct.live import run
-from workflows.reconstruct.live_config import LiveConfig
-
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = sys.argv[1:]
-    if any("=" in word for word in words):  # the section data has no file but what is watched
-        watched = any(word.startswith("watch=") and word != "watch=" for word in words)
-        words.append("data.file=['${watch}']" if watched else "data.file=[-]")
-    with StopRequest() as stop:
-        return perform("live", LiveConfig, partial(run, stop=stop), __doc__, words)
-
+from ptycho.command_line.console import command_of
+from ptycho.command_line.training_jobs import later
 
 if __name__ == "__main__":
-    leave(main)
+    command_of("live").main(__doc__, later("workflows.reconstruct.scan:run"))

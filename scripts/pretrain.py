@@ -17,34 +17,7 @@ docs/configuration.md, --cfg job.
 Exit code: 0 done, 1 the run failed, 2 the configuration cannot be used, 130, 143 stopped.
 """
 
-from __future__ import annotations
-
-from ptycho.config import ConfigError, JobConfig, KindsConfig
-from ptycho.run.folder import RunFolder
-from ptycho.training.interrupt import StopRequest
-from workflows.command_line.console import require
-from workflows.command_line.jobs import leave
-from workflows.command_line.training_jobs import Workflow, main
-
-require("ptycho_pretrain")
-
-
-def check_config(config: JobConfig) -> KindsConfig:
-    """The configuration of a pretraining; its distributions are those of the tables."""
-    if not isinstance(config, KindsConfig):
-        raise ConfigError("resume: is a run of another workflow; resume it with its own script")
-    from ptycho_pretrain.distributions import Distributions  # SciPy takes half a second
-
-    Distributions(config)
-    return config
-
-
-def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
-    """Run it; TensorFlow is imported only now."""
-    from workflows import pretrain as workflow
-
-    workflow.run(check_config(config), folder, stop)
-
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    leave(lambda: main(Workflow("pretrain", check_config, run, __doc__)))
+    command_of("pretrain").main(__doc__)

@@ -12,12 +12,7 @@ Watch it with scripts/live.py.
 Exit code: 0 played, 1 it could not be written, 2 the keys or the scan cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
-
-require("ptycho_live")
-
-from workflows.convert.replay import ReplayConfig, replay
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    run_program("lite/replay", ReplayConfig, replay, __doc__)
+    command_of("replay").main(__doc__)

@@ -12,8 +12,11 @@ versions, and the command that repeats the run. Of a run that did not end it sho
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
 """
 
-from workflows.command_line.jobs import run_program
+from functools import partial
+
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.words import place_words
 from workflows.pages import ReportConfig, write_report
 
 if __name__ == "__main__":
-    run_program("report", ReportConfig, write_report, __doc__, "run")
+    run_program("report", ReportConfig, write_report, __doc__, partial(place_words, "run"))

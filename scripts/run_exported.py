@@ -11,12 +11,7 @@ keys: conf/lite/run_exported.yaml.
 Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
 """
 
-from workflows.command_line.console import require
-from workflows.command_line.jobs import run_program
-
-require("ptycho_export")
-
-from workflows.convert.run_exported import RunExportedConfig, run_exported
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    run_program("lite/run_exported", RunExportedConfig, run_exported, __doc__)
+    command_of("run-exported").main(__doc__)

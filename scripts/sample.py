@@ -9,10 +9,10 @@ It takes a few seconds. Then: scripts/scan_workflow.py sample.cxi. All keys: con
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SMALL = ("output=sample.cxi", "n_positions=200", "nphotons=1e6", "N=64")
 
 if __name__ == "__main__":
-    run_program("simulate", SimulateConfig, simulate_scan, __doc__, words=SMALL)
+    run_program("simulate", SimulateConfig, simulate_scan, __doc__, usual=SMALL)

@@ -35,33 +35,23 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ptycho.config import JobConfig, ScanRunConfig
-from ptycho.run.folder import RunFolder
+from ptycho.command_line.jobs import leave
+from ptycho.command_line.training_jobs import Workflow, later, main
+from ptycho.command_line.words import place_words
+from ptycho.config import ScanRunConfig
 from ptycho.run.mpi import run_on_all
-from ptycho.run.scan_plan import interpret_scan, plan
-from ptycho.training.interrupt import StopRequest
-from workflows.command_line.jobs import leave
-from workflows.command_line.training_jobs import Workflow, main
-from workflows.command_line.words import place_words
+from ptycho.run.scan_plan import plan
 from workflows.reconstruct.scan_pattern import split
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.blocks import Executor
 
 
-def run(config: JobConfig, folder: RunFolder, stop: StopRequest, executor: Executor | None = None) -> None:
-    """Run it; TensorFlow is imported only now."""
-    assert isinstance(config, ScanRunConfig)  # as planned
-    scan = interpret_scan(config.data, config.output_dir)
-    from workflows.reconstruct import scan as workflow
-
-    workflow.run(config, scan, folder, stop, executor)
-
-
 def start(executor: Executor | None) -> int:
     """Run what the command line asks for; ``executor`` fits the blocks of a large scan."""
-    words = place_words("data.file", sys.argv[1:])
-    return main(Workflow("scan", plan, partial(run, executor=executor), __doc__, split), words)
+    run = partial(later("workflows.reconstruct.scan:run"), executor=executor)
+    workflow = Workflow("scan", ScanRunConfig, plan, run, __doc__, split)
+    return main(workflow, place_words("data.file", sys.argv[1:]))
 
 
 if __name__ == "__main__":

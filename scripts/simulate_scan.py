@@ -29,7 +29,7 @@ imperfections; the keys that such a file is read with are printed.
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 
-from workflows.command_line.jobs import run_program
+from ptycho.command_line.jobs import run_program
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 if __name__ == "__main__":

@@ -17,35 +17,7 @@ conf/tune.yaml.
 Exit code: 0 done, 1 it failed, 2 the arguments or the file cannot be used; 130 stopped.
 """
 
-from __future__ import annotations
-
-import sys
-
-from ptycho.files.text import printable
-from workflows.command_line.config import explained
-from workflows.command_line.console import require
-from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
-from workflows.command_line.words import place_words
-
-require("ptycho_tune")
-
-from workflows.tune import tune
-
-
-def main() -> int:
-    """See the module's text for the exit code."""
-    words = place_words("data.file", sys.argv[1:])
-    if not words or {"-h", "--help"} & set(words):
-        sys.stdout.write(f"{__doc__}\n")
-        return 0 if words else EXIT_USAGE
-    log_to_stderr()
-    try:
-        lines = tune(words)
-    except Exception as error:
-        return fail(error, MISTAKES, explained)
-    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
-    return 0
-
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    leave(main)
+    command_of("tune").main(__doc__)

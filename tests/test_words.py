@@ -16,7 +16,7 @@ from helpers.cli import ROOT
 from helpers.keys import sections
 
 from ptycho.config.messages import fields_of
-from workflows.command_line.write_conf import PROGRAMS
+from workflows.write_conf import programs
 
 PARTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("extras/*/ptycho_*"))
 FOLDERS = ["ptycho", "workflows", *PARTS, "scripts", "examples", "benchmarks"]
@@ -203,7 +203,7 @@ def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_nam
 
 def test_help_texts_stand_alone():
     """They begin with a noun or a verb, not with what is said of the name of the key."""
-    classes = {section for _, schema in PROGRAMS.values() for section in sections(schema)}
+    classes = {section for _, schema in programs().values() for section in sections(schema)}
     fields = [field for cls in classes for field in fields_of(cls).values() if field.description]
     unfinished = r"^(of|at|in|as|from|to|by|likewise|so many|what|where|which|how|that|these|the same)\b"
     assert len(fields) > 150

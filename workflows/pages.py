@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from ptycho.config import ConfigError
+from ptycho.config import ConfigError, check
 from ptycho.config.schema import Text, Texts, key, settings
-from ptycho.files.atomic import write_atomically, write_text
+from ptycho.files.atomic import write_text
 from ptycho.report.entries import Entry, differing, find_entries
 from ptycho.report.gather import gather, is_run
-from ptycho.report.page import compare_page, index_page, report_page, score_text
-from ptycho.report.wording import size_text
+from ptycho.report.page import compare_page, index_page, report_page, score_text, write_page
 from ptycho.run import names
 from ptycho.run.folder import csv_text
-from ptycho.run.record import check_no_file_of_a_run, is_page
+from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.scan_table import markdown
 
 INDEX = "index.html"
@@ -34,30 +33,15 @@ class ReportConfig:
 
 def write_report(config: ReportConfig) -> list[str]:
     """Write the page of a run, or the index of a folder of runs; return a line on it."""
-    if not config.run:
-        raise ConfigError("run=null: must be the folder of a run")
-    folder = Path(config.run)
-    runs = find_entries([config.run]).entries if folder.is_dir() and not is_run(folder) else ()
+    check(bool(config.run), "run", "null", "the folder of a run")
+    folder = Path(str(config.run))
+    runs = find_entries([str(folder)]).entries if folder.is_dir() and not is_run(folder) else ()
     path = Path(config.output) if config.output else folder / (INDEX if runs else names.REPORT)
-    check_page("output", path)
-    if runs:
-        newest_first = sorted(runs, key=lambda entry: entry.record.ended, reverse=True)
-        page = index_page(folder.resolve().name, newest_first, links(runs, path.parent)).encode()
-    else:
-        page = report_page(gather(folder)).encode()
-    write_atomically(path, lambda file: file.write(page))
-    return [f"report: {path} ({size_text(len(page))})"]
-
-
-def check_page(name: str, path: Path) -> None:
-    """Raise ConfigError if something else than a page stands where one shall be written."""
-    check_no_file_of_a_run(name, path)
-    if path.is_dir():
-        raise ConfigError(f"{name}={path}: is a folder; name a file in it")
-    if path.is_file() and not is_page(path):
-        raise ConfigError(
-            f"{name}={path}: is no page of this program, and nothing replaces it; choose another name"
-        )
+    if not runs:
+        return [f"report: {write_page(path, report_page(gather(folder)))}"]
+    newest_first = sorted(runs, key=lambda entry: entry.record.ended, reverse=True)
+    page = index_page(folder.resolve().name, newest_first, links(runs, path.parent))
+    return [f"report: {write_page(path, page)}"]
 
 
 def links(entries: Sequence[Entry], folder: Path) -> dict[str, str]:
@@ -80,32 +64,24 @@ class CompareConfig:
 
 def write_comparison(config: CompareConfig) -> list[str]:
     """Write page and table of some runs; return the table as lines, and the skipped folders."""
-    if not config.runs:
-        raise ConfigError("runs=[]: must be folders of runs")
+    check(bool(config.runs), "runs", "[]", "folders of runs")
     path = Path(config.output)
     table = path.with_suffix(".csv")
-    check_page("output", path)
     check_no_file_of_a_run("output", table)
     selected = find_entries(config.runs)
     if not selected.entries:
         reasons = "; ".join(f"{name}: {why}" for name, why in selected.skipped[:3])
         raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({reasons})")
     entries = list(selected.entries)
-    page = compare_page(entries, selected.skipped, links(entries, path.parent)).encode()
-    rows = table_rows(entries)
-    write_atomically(path, lambda file: file.write(page))
+    keys, values = differing(entries)
+    rows = [
+        entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
+        for entry, row in zip(entries, values, strict=True)
+    ]
+    written = write_page(path, compare_page(entries, selected.skipped, links(entries, path.parent)))
     write_text(table, csv_text(rows))
     lines = [f"skipped: {name}: {why}" for name, why in selected.skipped]
     shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
     columns = [name for name in shown[0] if any(row[name] for row in shown)]
     lines += markdown(columns, shown).rstrip().split("\n")
-    return [*lines, f"compared: {path} ({size_text(len(page))}), {table}"]
-
-
-def table_rows(entries: list[Entry]) -> list[dict[str, object]]:
-    """Scores and the settings that differ, a row for each reconstruction, for CSV."""
-    keys, values = differing(entries)
-    return [
-        entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
-        for entry, row in zip(entries, values, strict=True)
-    ]
+    return [*lines, f"compared: {written}, {table}"]

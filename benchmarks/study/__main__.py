@@ -32,8 +32,8 @@ from benchmarks.study.grid_lines import GridLines
 from benchmarks.study.processes import heed_signals
 from benchmarks.study.robustness import Robustness
 from benchmarks.study.zero_shot import ZeroShot
-from workflows.command_line.config import explained
-from workflows.command_line.jobs import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
+from ptycho.command_line.config import explained
+from ptycho.command_line.jobs import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 
 log = logging.getLogger("study")
 HERE = Path(__file__).resolve().parent

@@ -17,12 +17,12 @@ from benchmarks.study import grid_lines_report as report
 from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.grid_lines_report import REFERENCES, Difference, Experiment
 from benchmarks.study.processes import quoted, run_scripts
+from ptycho.command_line.config import run_config
+from ptycho.command_line.jobs import CONF
 from ptycho.config import ConfigError, RunConfig, StitchConfig, check
 from ptycho.config.mapping import result_settings
 from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
-from workflows.command_line.config import run_config
-from workflows.command_line.jobs import CONF
 
 OURS = ("experiment", "seed", "output_dir", "overwrite", "resume")  # keys that the study sets
 

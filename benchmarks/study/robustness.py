@@ -19,14 +19,15 @@ from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.processes import quoted, run_scripts
 from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
+from ptycho.command_line.config import explained, plain, run_config
+from ptycho.command_line.jobs import CONF
 from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
+from ptycho.config.mapping import to_dataclass
 from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
 from ptycho.iterative.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
-from workflows.command_line.config import explained, run_config
-from workflows.command_line.jobs import CONF, config_of
 from workflows.convert.simulate_scan import SimulateConfig
 
 CLEAN, SCAN, RUN = "clean", "scan.cxi", "run"
@@ -104,7 +105,7 @@ class Robustness:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             for cell in due:
                 simulate = [*cell.settings["simulate"], f"output={SCAN}"]
-                config_of(SimulateConfig, compose_words("simulate", simulate, SimulateConfig))
+                to_dataclass(SimulateConfig, plain(compose_words("simulate", simulate, SimulateConfig)))
                 words = [*cell.settings["run"], f"data.file={SCAN}", f"output_dir={RUN}"]
                 config = run_config(compose_words("scan", words, ScanRunConfig), words, os.environ)
                 assert isinstance(config, ScanRunConfig)

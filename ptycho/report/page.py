@@ -12,15 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
+from ptycho.files.atomic import write_atomically
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, ScanRecord, StoredRecon, section
@@ -42,6 +45,7 @@ from ptycho.report.pictures import (
 from ptycho.report.scan_charts import Chart, charts_of, losses
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, size_text, time_text, verdict_of
 from ptycho.run import names
+from ptycho.run.record import check_no_file_of_a_run, is_page
 
 TITLES = {"gt": "the truth"}  # of reconstructions
 FIGURES = {
@@ -224,6 +228,24 @@ def report_page(record: RunRecord) -> str:
     charts = [*losses(record.path)] if view is None else []
     values = {"run": record, "scan": view, "charts": charts}
     return render("report.html", (VIEWER, TABLE), orientation=ORIENTATION, **values)
+
+
+def write_page(path: Path, page: str) -> str:
+    """Write a page; return where it is, and its size.
+
+    Raises:
+        ConfigError: something else than a page stands there.
+    """
+    check_no_file_of_a_run("output", path)
+    if path.is_dir():
+        raise ConfigError(f"output={path}: is a folder; name a file in it")
+    if path.is_file() and not is_page(path):
+        raise ConfigError(
+            f"output={path}: is no page of this program, and nothing replaces it; choose another name"
+        )
+    content = page.encode()
+    write_atomically(path, lambda file: file.write(content))
+    return f"{path} ({size_text(len(content))})"
 
 
 def compare_page(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from ptycho.config import ConfigError, CustomModel, NetworkConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
-from ptycho.config.own_code import check_allowed
+from ptycho.config.own_code import allow, check_allowed
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
@@ -120,6 +121,24 @@ def write_network(
 def is_stored(run: Path, name: str) -> bool:
     """Return whether a network was written to the end."""
     return (run / name / DESCRIPTION).exists()
+
+
+def trained_networks(
+    run: Path, trust: Iterable[str], asked: Sequence[str] | None
+) -> tuple[AnyConfig, tuple[str, ...]]:
+    """Return the configuration of a run, and the networks ``asked`` for, or else all that it has trained.
+
+    Raises:
+        ConfigError: there is no such run, it has trained none, or it names code that is not in ``trust``.
+    """
+    if not run.is_dir():
+        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
+    allow(trust)
+    config = read_config(run)
+    names = tuple(asked or (name for name in config.networks if is_stored(run, name)))
+    if not names:
+        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    return config, names
 
 
 def read_network(run: Path, name: str) -> StoredNetwork:

@@ -12,14 +12,14 @@ from helpers.keys import sections
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
+from ptycho.command_line.config import run_config
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.config.messages import fields_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.config import run_config
-from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text, with_flags
+from workflows.write_conf import documentation, file_text, files, programs, with_flags
 
 NAN, INF = float("nan"), float("inf")
 
@@ -89,7 +89,7 @@ def described(entry):
     return f"{entry[0].__name__}.{entry[1]}={entry[2]}"
 
 
-BOUNDED = sorted(bounded(cls for _, cls in PROGRAMS.values()), key=described)
+BOUNDED = sorted(bounded(cls for _, cls in programs().values()), key=described)
 
 
 @pytest.mark.parametrize("cls, name, beyond", BOUNDED, ids=map(described, BOUNDED))
@@ -116,7 +116,7 @@ def test_a_number_has_bounds_or_a_reason_to_have_none():
     unbounded = {"defocus_um", "image", "map_side", "horizon", "drop", "scan_affine", "probe_shift_px"}
     unbounded |= {"position_sign"}
     with_bounds = {(cls, name) for cls, name, _ in BOUNDED}
-    for cls in {section for _, schema in PROGRAMS.values() for section in sections(schema)}:
+    for cls in {section for _, schema in programs().values() for section in sections(schema)}:
         for name, field in fields_of(cls).items():
             text = f"{field.annotation} {field.metadata}"
             number = ("'int'" in text or "'float'" in text) and "Within" not in text
@@ -220,10 +220,10 @@ def test_options_of_a_group(words, key, value):
     assert getattr(converted(*words), key) == value
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", files())
 def test_a_file_of_conf_is_as_the_schema_says(name):
     path = ROOT / "conf" / f"{name}.yaml"
-    assert path.read_text() == file_text(path, FILES[name]), "run python scripts/write_conf.py"
+    assert path.read_text() == file_text(path, files()[name]), "run python scripts/write_conf.py"
 
 
 def test_the_page_of_all_keys_is_as_the_schema_says():
@@ -259,7 +259,8 @@ def test_a_program_takes_its_own_keys_alone(values, message):
 # ---- nothing heavy
 
 
-def test_configuration_does_not_import_tensorflow(tmp_path):
-    code = "import sys, workflows.command_line.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
+def test_the_package_imports_no_hydra_and_the_command_line_no_tensorflow(tmp_path):
+    code = "import sys, ptycho.config; early = 'hydra' in sys.modules; import ptycho.command_line.config; "
+    code += "sys.exit(early or 'tensorflow' in sys.modules)"
     assert fresh(tmp_path, "-c", code).returncode == 0
-    assert sys.modules["workflows.command_line.config"].__file__.startswith(str(ROOT))
+    assert sys.modules["ptycho.command_line.config"].__file__.startswith(str(ROOT))

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from ptycho.command_line.config import check_programs
 from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import DOORS, allow, load
@@ -11,7 +12,6 @@ from ptycho.config.sections import EpochsConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
-from workflows.command_line.config import check_programs
 
 EVIL = "import pathlib; pathlib.Path('ran').touch()\ndef run(**all): ...\n"
 

@@ -7,11 +7,11 @@ import pytest
 from helpers.cli import ROOT
 from helpers.keys import keys_of
 
-from workflows.command_line import write_conf
-from workflows.command_line.console import PROGRAMS
+from ptycho.command_line.console import PROGRAMS
+from workflows import write_conf
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-KEYS = {script: {*keys_of(cls), "resume", "experiment"} for script, (_, cls) in write_conf.PROGRAMS.items()}
+KEYS = {script: {*keys_of(cls), "resume", "experiment"} for script, (_, cls) in write_conf.programs().items()}
 COMMAND = re.compile(r"(?:^ *|&& |python |-n \d )(?:ptycho ([a-z][\w-]+)|scripts/(\w+)\.py)([^&|;]*)")
 OF_HYDRA = re.compile(r"hydra[./]|--|\+")
 

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line.console import PROGRAMS, folder_of
+from ptycho.command_line.console import PROGRAMS, folder_of
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 GIVEN = ("probe.learn=false", "solver.flux=false", "solver.background=false", "solver.slices=1")

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line.console import PROGRAMS, folder_of
+from ptycho.command_line.console import PROGRAMS, folder_of
 
 PAGE = (ROOT / "docs" / "walkthroughs.md").read_text()
 SECTIONS = re.findall(r"(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE)

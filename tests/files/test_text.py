@@ -2,8 +2,8 @@
 
 import logging
 
+from ptycho.command_line.jobs import fail
 from ptycho.files.text import PlainFormatter, printable
-from workflows.command_line.jobs import fail
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jµ ü\u202e\udcff.h5"
 

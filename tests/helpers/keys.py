@@ -1,7 +1,7 @@
 """The keys of a program, by its schema."""
 
+from ptycho.command_line.schema_text import in_order
 from ptycho.config.messages import fields_of, sections_of
-from workflows.command_line.schema_text import in_order
 
 
 def keys_of(cls, prefix=""):

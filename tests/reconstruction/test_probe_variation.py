@@ -21,7 +21,6 @@ from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.selection import ModelOptions
-from workflows.reconstruct.live_config import LiveConfig
 
 
 def own_probes(scan, varied, weights):
@@ -229,8 +228,6 @@ def test_what_has_a_constant_probe_is_refused():
         ScanRunConfig(solver=varied, probe=OwnProbe(learn=False))
     with pytest.raises(ConfigError, match=r"probe_variation=2: must be 0 or null with solver\.slices=3"):
         replace(varied, slices=3, slice_thickness_m=1e-6)
-    with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a live run is constant; set"):
-        LiveConfig(watch="scan.h5", solver=varied)
     lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
     intensity, places = (
         np.random.default_rng(0).poisson(9.0, (30, 32, 32)),

@@ -26,7 +26,6 @@ from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.reconstruct.live_config import LiveConfig
 
 KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False, modes=1, prior="none")
 THICKNESS = {"slices": 2, "slice_thickness_m": 3e-6}
@@ -224,5 +223,3 @@ def test_methods_for_thin_objects_alone_are_refused():
     near = SimpleNamespace(fresnel=Fresnel(2.0, 2.0), **known)
     with pytest.raises(ConfigError, match=r"slices=2: the patterns are a near field.* set solver\.slices=1"):
         space_between_slices(near, SolverConfig(**THICKNESS))
-    with pytest.raises(ConfigError, match=r"slices=2: a live run has a thin object; set solver\.slices=1"):
-        LiveConfig(watch="scan.h5", solver=SolverConfig(**THICKNESS))

@@ -8,11 +8,11 @@ import yaml
 from helpers.configuration import composed
 from helpers.run_folders import write_run
 
+from ptycho.command_line.config import run_config
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
 from ptycho.report.gather import ENDED, FINISHED, gather
 from ptycho.run.stored_run import read_job
-from workflows.command_line.config import run_config
 
 
 def test_a_finished_run(tmp_path):

@@ -10,9 +10,9 @@ from helpers.configuration import composed
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from workflows.command_line import console
-from workflows.command_line.config import explained
-from workflows.command_line.training_jobs import format_command
+from ptycho.command_line import console
+from ptycho.command_line.config import explained
+from ptycho.command_line.training_jobs import format_command
 
 
 def test_every_program_is_a_script_and_every_script_a_program():

@@ -3,7 +3,7 @@
 from helpers.cli import ROOT
 
 from workflows import doctor
-from workflows.doctor import BAD, DoctorConfig, Step, failing_step, report
+from workflows.doctor import BAD, DoctorConfig, failing_step, report
 
 
 def test_here_nothing_fails(tmp_path):
@@ -23,11 +23,12 @@ def test_what_breaks_in_a_check_is_its_line_and_the_exit_code(monkeypatch, in_pr
 
 
 def test_the_step_that_fails_is_named():
-    steps = {"first": Step("x = 1", "a"), "second": Step("print(x); raise ValueError('broken')", "try this")}
-    assert failing_step(steps) == "second (ValueError: broken). try this"
-    slow = {"slow": Step("import time; time.sleep(60)", "wait")}
-    assert failing_step(slow, timeout=1) == "slow (no answer after 1 s). wait"
-    assert failing_step({"first": steps["first"]}) == ""
+    steps = "print('first|a'); x = 1; print('second|try it', flush=True); "
+    assert (
+        failing_step(f"{steps}print(x); raise ValueError('broken')") == "second (ValueError: broken). try it"
+    )
+    assert failing_step(f"{steps}import time; time.sleep(60)", 1) == "second (no answer after 1 s). try it"
+    assert failing_step(steps) == ""
 
 
 def test_a_broken_environment_ends_with_advice(in_process, monkeypatch):

@@ -8,9 +8,10 @@ from helpers.configuration import composed
 from helpers.keys import keys_of
 from omegaconf import OmegaConf
 
+from ptycho.command_line import console
+from ptycho.command_line.words import place_words
 from ptycho.config import ConfigError
-from workflows.command_line import console, write_conf
-from workflows.command_line.words import place_words
+from workflows import write_conf
 from workflows.convert.init_scan import InitConfig, write_settings
 
 
@@ -83,7 +84,7 @@ def answer(in_process):
 
 def known_keys(name):
     script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
-    _, cls = write_conf.PROGRAMS[script]
+    _, cls = write_conf.programs()[script]
     return {key.split(".")[0] for key in keys_of(cls)}
 
 

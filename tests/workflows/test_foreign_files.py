@@ -4,10 +4,10 @@ import pytest
 from helpers.cli import ROOT
 from helpers.configuration import composed
 
+from ptycho.command_line.config import check_folder, resumed_config, run_config
+from ptycho.command_line.training_jobs import Job
 from ptycho.config import ConfigError, LsqmlConfig, RunConfig
 from ptycho.run.folder import RunFolder
-from workflows.command_line.config import check_folder, resumed_config, run_config
-from workflows.command_line.training_jobs import Job
 
 CONF = ROOT / "conf"
 

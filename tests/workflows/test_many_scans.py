@@ -12,11 +12,11 @@ from helpers.cli import ROOT, files
 from helpers.quick import NOTHING_SELECTED, words_of
 
 import workflows.reconstruct.scan
+from ptycho.command_line.training_jobs import row_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.scan_table import COLUMNS, check_table, write_table
-from workflows.command_line.training_jobs import row_of
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"
@@ -47,7 +47,7 @@ def started(monkeypatch):
     """Runs that only write their last files; their names in order."""
     names = []
 
-    def run(config, scan, folder, stop=None, executor=None):
+    def run(config, folder, stop=None, executor=None):
         names.append(config.data.name)
         folder.text("recons/solver/recon.npz", "")
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})
@@ -228,14 +228,14 @@ def test_several_processes_share_the_scans_of_a_pattern(command, started, batch,
     shutil.copy(batch / "s1.h5", batch / "s3.h5")
     run = workflows.reconstruct.scan.run
 
-    def run_beside_another(config, scan, folder, *others):
-        run(config, scan, folder, *others)
+    def run_beside_another(config, folder, *others, **keys):
+        run(config, folder, *others, **keys)
         if config.data.name == "s1":
             other = RunFolder(tmp_path / "out/s10")
             other.config(
                 replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
             )
-            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), scan, other)
+            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), other)
 
     monkeypatch.setattr(workflows.reconstruct.scan, "run", run_beside_another)
     (tmp_path / "out/s3").mkdir(parents=True)

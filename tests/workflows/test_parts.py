@@ -6,32 +6,23 @@ import sys
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line import console
+from ptycho.command_line import console
 
 WITHOUT = """
 import runpy, sys
-from workflows.command_line import console
-
-found = console.find_spec
-console.find_spec = lambda name: None if name in console.PARTS else found(name)
-sys.argv = [sys.argv[1], "--help"]
+sys.modules[sys.argv[1]] = None
+sys.argv = [sys.argv[2], "--help"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+COMMANDS = [program for program in console.PROGRAMS.values() if program.part]
 
 
-@pytest.mark.parametrize(
-    ("script", "folder"),
-    [
-        ("live", "extras/live"),
-        ("replay", "extras/live"),
-        ("export_model", "extras/export"),
-        ("run_exported", "extras/export"),
-    ],
-)
-def test_a_command_without_its_part(script, folder):
-    words = [sys.executable, "-c", WITHOUT, str(ROOT / f"scripts/{script}.py")]
+@pytest.mark.parametrize("program", COMMANDS, ids=lambda program: program.script)
+def test_a_command_without_its_part(program):
+    words = [sys.executable, "-c", WITHOUT, program.part, str(ROOT / f"scripts/{program.script}.py")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and f"pip install -c constraints.txt -e {folder}" in done.stderr
+    assert done.returncode == 2
+    assert f"pip install -c constraints.txt -e {console.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

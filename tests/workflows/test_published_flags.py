@@ -3,8 +3,8 @@
 import pytest
 from helpers.cli import ROOT
 
+from ptycho.command_line.words import translate
 from ptycho.config import ConfigError
-from workflows.command_line.words import translate
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from workflows.command_line.words import translate
     [
         ("--N 64 --gridsize 2 --output-dir X", "N=64 gridsize=2 output_dir=X"),
         ("--output-dir a=b,c", 'output_dir="a=b,c"'),
-        ("--probe-npz p.npz --probe-source custom", 'probe=npz probe.file="p.npz"'),
+        ("--probe-npz p.npz --probe-source custom", "probe=npz probe.file=p.npz"),
         ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
         ("--probe-scale-mode pad_preserve", "probe.resize=pad"),
         ("-m N=64 --cfg job --config-dir=x", "-m N=64 --cfg job --config-dir=x"),

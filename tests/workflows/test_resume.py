@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 from helpers.cli import INFER, SCRIPT, TINY, files
 
+from ptycho.command_line.config import resumed_config
 from ptycho.config import ConfigError, RunConfig, TrainConfig
 from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
@@ -29,7 +30,6 @@ from ptycho.training.checkpoint import Checkpoints, digest, load
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import NonFiniteLossError, Training
-from workflows.command_line.config import resumed_config
 
 pytestmark = pytest.mark.usefixtures("usual_chunks")
 

@@ -110,7 +110,7 @@ def run_of(file, folder, patch, network=1.0, **settings):
     found, data = StandIns(patch, network), DataConfig(file=(file,), N=N)
     asked = ScanRunConfig(data=data, run="pretrained", holdout_fraction=0.1, **settings)
     config = plan(asked)
-    workflows.reconstruct.scan.run(config, interpret_scan(config.data), RunFolder(folder))
+    workflows.reconstruct.scan.run(config, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
 
@@ -226,11 +226,10 @@ def test_the_product_is_our_own_before_that_of_others():
 def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
     config = ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1)
-    scan = interpret_scan(config.data)
-    good = scan.detector.good_pixels
+    good = interpret_scan(config.data).detector.good_pixels
     assert not good.all()
     with pytest.raises(Trained):
-        workflows.reconstruct.scan.run(config, scan, RunFolder(tmp_path / "out"))
+        workflows.reconstruct.scan.run(config, RunFolder(tmp_path / "out"))
     kept = found.each.kept
     np.testing.assert_array_equal(found.trained_on.beam.flux, found.solved.beam.flux[kept])
     np.testing.assert_array_equal(found.trained_on.positions, found.solved.beam.positions[kept])

@@ -7,13 +7,13 @@ from typing import Literal
 
 import yaml
 
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.command_line.jobs import CONF
+from ptycho.command_line.schema_text import COLUMN, yaml_lines
+from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.files.text import read_yaml
 from ptycho.run.record import check_no_file_of_a_run
-from workflows.command_line.jobs import CONF
-from workflows.command_line.schema_text import COLUMN, yaml_lines
 
 SIZES = dict(zip(("short", "usual", "all"), range(len(LEVELS)), strict=True))
 HEAD = """# @package _global_
@@ -38,8 +38,8 @@ class InitConfig:
 def write_settings(config: InitConfig) -> list[str]:
     """Write the file; what to do with it."""
     path = Path(config.output)
-    if path.suffix != ".yaml" or path.parent == Path():
-        raise ConfigError(f"output={path}: must be FOLDER/NAME.yaml, as in settings/scan.yaml")
+    named = path.suffix == ".yaml" and path.parent != Path()
+    check(named, "output", path, "FOLDER/NAME.yaml, as in settings/scan.yaml")
     check_no_file_of_a_run("output", path)
     if path.exists() and not config.overwrite:
         raise ConfigError(f"output={path}: is there already; choose another name, or overwrite=true")

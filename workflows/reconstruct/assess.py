@@ -51,14 +51,18 @@ def score_models(
     """
     store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
-        scores_by_method = {
-            name: model_scores(by_method, (moved or {}).get(name, truth), region)
-            for name, by_method in stitched.items()
-        }
+        scores_by_method: dict[str, dict[str, dict[str, Any]]] = {}
+        for name, by_method in stitched.items():
+            true = (moved or {}).get(name, truth)
+            scores_by_method[name] = {
+                method: metrics.score_images(recon.objects, true, recon.mask, region)
+                for method, recon in by_method.items()
+            }
         folder.table(names.SCORES, list(score_rows(scores_by_method)))
-        scores = {
-            name: by_method[chosen] | main_scores(by_method) for name, by_method in scores_by_method.items()
-        }
+        scores: dict[str, dict[str, Any]] = {}
+        for name, of_method in scores_by_method.items():
+            main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in of_method.items()}
+            scores[name] = of_method[chosen] | {"stitching": main}
         scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
             values["flags"] += doubts
@@ -86,25 +90,6 @@ def score_rows(scores: Mapping[str, Mapping[str, dict[str, Any]]]) -> Iterator[d
                 for number, channel in enumerate(metrics.CHANNELS):
                     place = {"model": model, "stitching": method, "image": image, "channel": channel}
                     yield place | {name: values[name][number] for name in metrics.SCORES}
-
-
-def model_scores(
-    by_method: dict[str, Reconstruction], truth: np.ndarray, region: metrics.Region
-) -> dict[str, dict[str, Any]]:
-    """All scores of each stitching."""
-    return {
-        method: metrics.score_images(recon.objects, truth, recon.mask, region)
-        for method, recon in by_method.items()
-    }
-
-
-def main_scores(by_method: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The main scores of each stitching, under ``stitching``."""
-    return {
-        "stitching": {
-            method: {key: row[key] for key in STITCHING_SCORES} for method, row in by_method.items()
-        }
-    }
 
 
 def in_its_frame(truth: np.ndarray, reconstruction: Reconstruction, region: metrics.Region) -> np.ndarray:

@@ -72,7 +72,8 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
             stitched[name] = reconstruct(name, model, config, shown, folder)
         if ITERATIVE in config.models and (iterated := reconstruct_by_lsqml(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: iterated.object}
-        truth, region = _truth(test), Region(*test.tiling.rectangle)
+        assert test.objects is not None  # it is simulated
+        truth, region = test.objects, Region(*test.tiling.rectangle)
         doubts = doubt_probe(test.probe, data["train"].probe)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
@@ -80,7 +81,8 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         beams = beam_errors(folder, test, iterated, learned) if config.imperfect else {}
         scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
         draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
-    facts = provenance(config, histories) | {"resumed": folder.resumed}
+    facts = device_facts(config.xla) | {"seed": config.seed, "training": describe_trainings(histories)}
+    facts["resumed"] = folder.resumed
     folder.manifest(facts if iterated is None else facts | {ITERATIVE: iterated.facts})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
@@ -219,14 +221,3 @@ def _errors(truth: Truth, test: Dataset, probes: list[np.ndarray], positions: np
         "probe_error": float(np.mean([probe_error(probe, truth.probe[0]) for probe in probes])),
         "position_error_px": position_error_px(positions, truth.positions, test.image),
     }
-
-
-def _truth(test: Dataset) -> np.ndarray:
-    if test.objects is None:
-        raise ValueError("the test dataset has no true objects to score against")
-    return test.objects
-
-
-def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
-    """Device, effective switches, seed, and training speed, for the manifest."""
-    return device_facts(config.xla) | {"seed": config.seed, "training": describe_trainings(histories)}

@@ -9,21 +9,20 @@ from typing import Literal
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
+from ptycho.config import ConfigError, PretrainConfig, StitchConfig, check
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
-from ptycho.config.own_code import allow
 from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
 from ptycho.config.sections import Stitching
 from ptycho.datasets import Measurement, inspect
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, INFERENCE
-from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.network import StoredNetwork, read_network, trained_networks
 from ptycho.run.replacing import check_inputs
-from ptycho.run.stored_run import read_config, run_folder
+from ptycho.run.stored_run import run_folder
 from ptycho.scan.probe import described_widths
 from ptycho.training.interrupt import StopRequest
 
@@ -125,11 +124,8 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     """
     assert config.run is not None and config.data is not None
     run = run_folder(config.run)
-    if not run.is_dir():
-        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    allow(config.trust)
-    trained = read_config(run)
-    networks = tuple(read_network(run, name) for name in _names(config, trained, run))
+    trained, names = trained_networks(run, config.trust, config.models)
+    networks = tuple(read_network(run, name) for name in names)
     if config.overwrite:
         check_inputs(path, {"run": run / CONFIG, "data": Path(config.data)})
     check_free(path, config.overwrite, INFERENCE)
@@ -145,16 +141,6 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     data.check_patterns()
     check_memory(_memory(job))
     return job
-
-
-def _names(config: InferConfig, trained: NetworkConfig, run: Path) -> tuple[str, ...]:
-    """Return the names of the specified networks, or of all that the run has trained."""
-    if config.models is not None:
-        return config.models
-    names = tuple(name for name in trained.networks if is_stored(run, name))
-    if not names:
-        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
-    return names
 
 
 def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:

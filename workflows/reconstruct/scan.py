@@ -33,6 +33,7 @@ from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scan, train_network
 from ptycho.run.record import device_facts, prepare_tensorflow
+from ptycho.run.scan_plan import interpret_scan
 from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
@@ -54,7 +55,6 @@ class ScanResult:
 
 def run(
     config: ScanRunConfig,
-    scan: ScanGeometry,
     folder: RunFolder,
     stop: StopRequest | None = None,
     executor: Executor | None = None,
@@ -63,6 +63,7 @@ def run(
 
     ``executor`` fits the blocks of a large scan.
     """
+    scan = interpret_scan(config.data, config.output_dir)
     cache = FileCache(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.command_line.jobs import MAX_NAME
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig, check
 from ptycho.run.record import owner
 from ptycho.run.scan_plan import check_settings
-from workflows.command_line.jobs import MAX_NAME
 
 
 def split(config: JobConfig) -> dict[str, JobConfig]:
@@ -31,8 +31,8 @@ def split(config: JobConfig) -> dict[str, JobConfig]:
         )
     if config.data.shared or (len(files) == 1 and not patterned):
         return {}
-    if len(files) > 1 and patterned:
-        raise ConfigError(f"data.file={list(files)}: must be one pattern, or a list without patterns")
+    single = len(files) == 1 or not patterned
+    check(single, "data.file", list(files), "one pattern, or a list without patterns")
     if len(files) > 1 and config.nepochs:
         raise ConfigError(
             f"nepochs={config.nepochs}, data.file={list(files)}: a network is trained on one scan; start a "

@@ -23,16 +23,13 @@ ONNX_OPSET = 17
 
 
 @contextlib.contextmanager
-def _quiet(*names: str) -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Keep the warnings of converters from the terminal; their errors are raised."""
-    levels = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 def write_litert(network: Portable, target: Path) -> None:
@@ -47,7 +44,7 @@ def to_tflite(serve: Any) -> bytes:
     """Return the flatbuffer; what is not among the built-in operations is an error of the converter."""
     import tensorflow as tf
 
-    with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
+    with tempfile.TemporaryDirectory() as scratch, _quiet():
         module = tf.Module()
         module.serve = serve
         tf.saved_model.save(module, f"{scratch}/model", signatures=serve)
@@ -68,7 +65,7 @@ def to_onnx(serve: Any) -> Any:
     """Return the ONNX ModelProto."""
     import tf2onnx
 
-    with _quiet("tf2onnx", "tensorflow"):
+    with _quiet():
         model, _ = tf2onnx.convert.from_function(
             serve, input_signature=serve.input_signature, opset=ONNX_OPSET
         )

@@ -21,10 +21,10 @@ from ptycho.networks.layers import Geometry
 from ptycho.physics import Pair
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
+from ptycho_export.export_model_command import ExportModelConfig, describe_network
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator
 from ptycho_export.runtimes import ENTRY
-from workflows.convert.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[3]
 EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"

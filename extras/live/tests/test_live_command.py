@@ -15,9 +15,9 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho.training.interrupt import StopRequest
-from workflows.convert.replay import ReplayConfig, replay
-from workflows.reconstruct.live import run
-from workflows.reconstruct.live_config import LiveConfig
+from ptycho_live.config import LiveConfig
+from ptycho_live.live_command import run
+from ptycho_live.replay_command import ReplayConfig, replay
 
 N, COUNT = 32, 60
 
@@ -40,6 +40,8 @@ def call(script, *words):
         (["watch=x.h5", "wait=3"], "wait=3: unknown key"),
         (["watch=x.h5", "timeout_s=0"], "timeout_s=0"),
         (["watch=x.h5", "data.unit=furlong"], "data.unit=furlong"),
+        (["watch=x.h5", "solver.slices=2", "solver.slice_thickness_m=3e-6"], "slices=2: a live run"),
+        (["watch=x.h5", "solver.probe_variation=2"], "probe_variation=2: the probe of a live run"),
         (["resume=nowhere"], "resume=nowhere: holds no live run"),
     ],
 )
@@ -78,15 +80,15 @@ def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tm
         "probe": ZonePlateProbe(),
     }
     with StopRequest() as stop:
-        lines = run(LiveConfig(**keys, data=data), stop)
+        lines = run(LiveConfig(**keys, data=data), stop, None)
         numbers = json.loads((out / "live.json").read_text())
         played = len(list((tmp_path / "frames").glob("*.tif")))
         assert numbers["patterns"] == played < COUNT and "live.png" in lines[0]
         assert np.isfinite(np.load(out / "live.npz")["object"]).all()
         with pytest.raises(ConfigError, match=r"holds a live run already; resume it with resume="):
-            run(LiveConfig(**keys, data=data), stop)
+            run(LiveConfig(**keys, data=data), stop, None)
         with pytest.raises(ConfigError, match="is resumed with its own keys"):
-            run(LiveConfig(resume=str(out), frames=9), stop)
-        assert run(LiveConfig(resume=str(out)), stop)
+            run(LiveConfig(resume=str(out), frames=9), stop, None)
+        assert run(LiveConfig(resume=str(out)), stop, None)
     again = json.loads((out / "live.json").read_text())
     assert again["patterns"] == numbers["patterns"] and again["ended"] == "complete"

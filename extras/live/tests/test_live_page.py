@@ -4,7 +4,7 @@ import pytest
 from helpers.run_folders import write_run
 
 from ptycho_live import page
-from workflows.reconstruct.live import _show_verdict
+from ptycho_live.live_command import _show_verdict
 
 NUMBERS = {
     "state": "reconstructing",

@@ -10,7 +10,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.readers.table import open_raw
 from ptycho_live.replay import Fault, schedule
-from workflows.convert.replay import ReplayConfig, replay
+from ptycho_live.replay_command import ReplayConfig, replay
 
 COUNTS = np.random.default_rng(0).poisson(50, (9, 16, 18)).astype(np.uint16)
 

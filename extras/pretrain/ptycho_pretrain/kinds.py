@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ptycho.config import check
+from ptycho.config.pretrain_config import FormConfig
 
 
 class Parameter(NamedTuple):
@@ -36,23 +37,15 @@ class Kind(NamedTuple):
         return self.draw(side, rng, **draw_values(self, ranges, rng))
 
 
-class Weighted(Protocol):
-    """One of several, with its share."""
-
-    @property
-    def weight(self) -> float:
-        """Share of this one; shares need not add up to one."""
-
-
-W = TypeVar("W", bound=Weighted)
-
-
 class Entry(NamedTuple):
     """A kind in a distribution: its name, its share, and narrower ranges of some parameters."""
 
     kind: str
     weight: float
     ranges: Mapping[str, tuple[float, float]]
+
+
+W = TypeVar("W", bound=Entry | FormConfig)
 
 
 def draw_values(

@@ -20,7 +20,7 @@ from ptycho.training.loop import Training
 from ptycho_pretrain import denoiser_training
 from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.denoiser_training import DenoiserTraining, cut_window
-from workflows import pretrain
+from ptycho_pretrain.run import run
 
 RIGHT = ScansMeasurementConfig(
     photons=(1e5, 1e6), overlap=(0.6, 0.7), probe_error_share=0, position_error_share=0
@@ -193,7 +193,7 @@ def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly):
     folder = RunFolder(path)
     folder.config(config)
     copied(examples, path / "examples")
-    pretrain.run(config, folder, StopRequest())
+    run(config, folder, StopRequest())
     card = (path / "card.md").read_text()
     assert "237,120 parameters (float32), 4 steps from seed 0" in card
     assert "photons [100000.0, 1000000.0]" in card

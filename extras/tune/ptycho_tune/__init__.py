@@ -1,5 +1,5 @@
 """Settings of a scan's reconstruction chosen by its held-out patterns, with Optuna: see ``docs/tune.md``.
 
 ``space`` says which settings are tried, ``trials`` reconstructs with some of them, ``study`` chooses the next
-ones and compares, and ``results`` writes what was found.
+ones, compares, and writes what was found. ``tune_command`` is the command.
 """

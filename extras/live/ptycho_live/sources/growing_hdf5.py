@@ -72,9 +72,8 @@ class GrowingHdf5(Source):
             if self._foreign or not count:
                 return Arrivals(faults=faults, ended=self._foreign)
             version, now = (status.st_mtime_ns, status.st_size), time.monotonic()
-            same = (
-                version == self._version and time.time() - status.st_mtime > 2
-            )  # the clock of a file is coarse
+            settled = time.time() - status.st_mtime > 2  # the clock of a file is coarse
+            same = settled and version == self._version
             if mark != CLOSED and (same or now - self._looked < self._pause):
                 return Arrivals(new, faults=faults)
             self._looked = now
@@ -116,15 +115,9 @@ class GrowingHdf5(Source):
 
     def _new_positions(self, expected: int | None) -> np.ndarray:
         """Positions that came, as a reader of measured scans reads them; ``expected``: number of frames."""
-        config = self._config
-        options = ReadOptions(
-            config.format,
-            config.keys.stated(),
-            config.unit,
-            config.position_axes,
-            stated=config.stated_quantities(),
-            growing=True,
-        )
+        config, stated = self._config, self._config.stated_quantities()
+        keys, unit, axes = config.keys.stated(), config.unit, config.position_axes
+        options = ReadOptions(config.format, keys, unit, axes, stated=stated, growing=True)
         try:
             raw = open_scan(self._path, options)
         except ConfigError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pkgutil
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
+from ptycho.command_line.config import explained, resumed_config, run_config
+from ptycho.command_line.console import typed_words
+from ptycho.command_line.jobs import MISTAKES, fail, job_path, log_to_stderr, plan_all
+from ptycho.command_line.words import asks_help, quote_paths, quoted
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import is_locked, locked
@@ -29,13 +34,10 @@ from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
 from ptycho.run.stored_run import is_finished, read_job, run_folder
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
-from workflows.command_line.console import typed_words
-from workflows.command_line.jobs import fail, in_turn, job_path, log_to_stderr, plan_and_perform
-from workflows.command_line.words import quote_paths, quoted, split_flags
 
 log = logging.getLogger(__name__)
 
+Run = Callable[..., object]  # of a configuration, in its folder, until a request to stop
 WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
 
 
@@ -172,12 +174,18 @@ class Progress:
         return table
 
 
+def later(name: str) -> Run:
+    """Return the function ``module:function``, whose module, with TensorFlow, is imported by the call."""
+    return lambda *arguments, **keys: pkgutil.resolve_name(name)(*arguments, **keys)
+
+
 @dataclass(frozen=True)
 class Workflow:
     """A program that trains.
 
     Attributes:
         name: of its primary configuration in ``conf/``.
+        schema: of its keys.
         check: without TensorFlow; gives the configuration with what follows from other files filled in.
         run: does it in a folder.
         help_text: shown for ``--help``.
@@ -185,8 +193,9 @@ class Workflow:
     """
 
     name: str
+    schema: type[JobConfig]
     check: Callable[[JobConfig], JobConfig]
-    run: Callable[[JobConfig, RunFolder, StopRequest], object]
+    run: Run
     help_text: str | None = None
     split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
 
@@ -197,17 +206,18 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
     given = [*(sys.argv[1:] if arguments is None else arguments)]
-    if {"-h", "--help"} & {*split_flags(given)[0]}:
+    if asks_help(given):
         sys.stdout.write(f"{workflow.help_text}\n")
         return 0
     log_to_stderr()
-    schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
-    explain = partial(explained, schema=schema)
+    explain = partial(explained, schema=workflow.schema)
     with StopRequest() as stop:
+        try:
+            jobs = plan_all(workflow.name, quote_paths(["resume"], given), partial(plan_jobs, workflow))
+        except Exception as error:
+            return fail(error, MISTAKES, explain)
         again = format_command(*(text for text in given if text != "overwrite=true"))
-        do = partial(perform, workflow, stop=stop, again=again, explain=explain)
-        words = quote_paths(given, "resume")
-        return plan_and_perform(workflow.name, words, partial(plan_jobs, workflow), do, explain)
+        return perform(workflow, jobs, stop, again, explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -218,9 +228,8 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     hydra_config = HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
     config = run_config(composed, overrides, os.environ)
-    if not config.output_dir:
-        raise ConfigError("output_dir=null: must be the path of a folder")
-    path, together = job_path(config.output_dir), Path(config.output_dir)
+    check(bool(config.output_dir), "output_dir", "null", "the path of a folder")
+    path, together = job_path(str(config.output_dir)), Path(str(config.output_dir))
     config = replace(config, output_dir=str(path))
     if scans := workflow.split(config):
         check_table(together)
@@ -229,7 +238,8 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
             plan_scan(workflow, replace(scan, output_dir=str(path / name)), common, together)
             for name, scan in scans.items()
         ]
-    job = plan_new(workflow, config, overrides)
+    check_place(config)
+    job = Job(workflow.check(config), path, tuple(overrides))
     if hydra_config.mode != RunMode.MULTIRUN:
         return [job]
     if isinstance(config, ScanRunConfig):
@@ -237,37 +247,38 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     return [replace(job, together=together)]
 
 
-def plan_new(workflow: Workflow, config: JobConfig, overrides: list[str]) -> Job:
-    """Check configuration and output folder."""
+def check_place(config: JobConfig) -> None:
+    """Refuse an output folder that a new run cannot have."""
     path = Path(str(config.output_dir))
     check_free(path, config.overwrite)
     if config.overwrite:
         check_inputs(path, list_inputs(config))
-    return Job(workflow.check(config), path, tuple(overrides))
 
 
 def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
     """Check one of several scans: to be done, to be resumed, or unreadable."""
     assert isinstance(config, ScanRunConfig)
-    path, overrides = Path(str(config.output_dir)), [*common, f"data.file={quoted(config.data.path)}"]
+    path, overrides = Path(str(config.output_dir)), (*common, f"data.file={quoted(config.data.path)}")
+    job = Job(config, path, overrides, together=together, scan=path.name)
     try:
-        checked = workflow.check(config)
+        job = replace(job, config=workflow.check(config))
     except ConfigError as error:
-        return Job(config, path, tuple(overrides), together=together, scan=path.name, problem=error)
+        return replace(job, problem=error)
     if is_locked(path):
-        return Job(checked, path, tuple(overrides), together=together, scan=path.name)
+        return job
     if config.overwrite or not (path / CONFIG).is_file():
-        return replace(plan_new(workflow, config, overrides), together=together, scan=path.name)
+        check_place(config)
+        return job
     stored = replace(read_job(path), output_dir=str(path))
-    others = differences(to_mapping(stored), to_mapping(replace(checked, overwrite=stored.overwrite)))
-    if others:
+    asked = replace(job.config, overwrite=stored.overwrite)
+    if others := differences(to_mapping(stored), to_mapping(asked)):
         raise ConfigError(
             f"output_dir={together}: holds a run of {config.data.path} with another configuration "
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
         )
     check_writable(path)
-    check_places(path, training_files(checked))
-    return Job(checked, path, tuple(overrides), resumed=True, together=together, scan=path.name)
+    check_places(path, training_files(job.config))
+    return replace(job, resumed=True)
 
 
 def list_inputs(config: JobConfig) -> dict[str, Path]:
@@ -288,8 +299,7 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     """Check that ``resume`` names a run that can be resumed, and that no other key specifies another run."""
     path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
-    if not composed.resume:
-        raise ConfigError("resume=: must be the folder of the run to resume")
+    check(bool(composed.resume), "resume", "", "the folder of the run to resume")
     if hydra_config.mode == RunMode.MULTIRUN:
         raise ConfigError(f"resume={path}: resumes one run; remove -m, and resume job by job")
     if composed.overwrite:
@@ -301,8 +311,8 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     return Job(workflow.check(config), path, tuple(overrides), resumed=True)
 
 
-def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
-    """Run a job; TensorFlow is imported only now."""
+def execute(run: Run, job: Job, stop: StopRequest) -> None:
+    """Do a job; TensorFlow is imported only now."""
     if is_done(job):
         return
     with locked(job.path):
@@ -311,17 +321,17 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
             if not job.resumed:
                 folder.config(job.config)
             start_tensorflow()
-            workflow.run(job.config, folder, stop)
+            run(job.config, folder, stop)
     if isinstance(job.config, TrainedConfig):
         write_page(job.path)
 
 
 def write_page(run: Path) -> None:
     """Write the report of a run, and say where; a run without one is done nevertheless."""
-    from workflows.pages import ReportConfig, write_report
+    from ptycho.report import gather, page
 
     try:
-        write_report(ReportConfig(run=str(run)))
+        page.write_page(run / REPORT, page.report_page(gather.gather(run)))
     except Exception as error:  # of a page on what is stored already
         log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)
     else:
@@ -338,7 +348,9 @@ def perform(
     """
     progress = Progress(jobs, explain)
     todo, codes = progress.refuse()
-    for number, planned in enumerate(in_turn(todo)):
+    for number, planned in enumerate(todo):
+        if len(todo) > 1:
+            log.info("job %d of %d: %s", number + 1, len(todo), planned.path.name)
         if planned.scan and is_locked(planned.path):
             log.info("%s: another process works on it", planned.path)
             continue
@@ -347,7 +359,7 @@ def perform(
         with stop.end_with(words, clear):
             progress.note(job, STARTED)
             try:
-                execute(workflow, job, stop)
+                execute(workflow.run, job, stop)
                 progress.note(job, DONE)
             except Exception as error:
                 progress.note(job, FAILED, explain(error))

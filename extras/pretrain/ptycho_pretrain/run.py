@@ -44,7 +44,9 @@ def run(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> None:
             errors = task.score()
         folder.json(names.METRICS, errors)
         hours = sum(row["seconds"] for row in rows) / 3600
-        folder.text(names.CARD, write_card(config, task.name, parameters, hours, errors, folder))
+        effort = f"{config.steps:,} steps from seed {config.seed}, {hours:.1f} hours"
+        effort = f"{parameters:,} parameters (float32), {effort}"
+        folder.text(names.CARD, write_card(config, task.name, effort, errors, folder))
         checkpoints.remove()
         shutil.rmtree(folder.path / names.EXAMPLES, ignore_errors=True)
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
@@ -59,22 +61,14 @@ def make_training(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> 
     return DenoiserTraining(config, folder.path / names.EXAMPLES, stop.check)
 
 
-def write_card(
-    config: KindsConfig,
-    name: str,
-    parameters: int,
-    hours: float,
-    errors: dict[str, dict[str, Any]],
-    folder: RunFolder,
-) -> str:
+def write_card(config: KindsConfig, name: str, effort: str, errors: dict[str, Any], folder: RunFolder) -> str:
     """What one must know of the weights: made of what, how, how good, and which they are."""
     weights = f"{name}/{names.WEIGHTS}"
     sections = {key: flat(result_settings(config)[key]) for key in ("materials", "measurement", config.FORMS)}
     lines = [
         f"# Network of `ptycho pretrain network={config.network}`",
         "",
-        f"PtychoPINN {__version__}, {parameters:,} parameters (float32), {config.steps:,} steps from seed "
-        f"{config.seed}, {hours:.1f} hours. ",
+        f"PtychoPINN {__version__}, {effort}. ",
         f"SHA-256 of `{weights}`: `{folder.recorded(weights)}`. ",
         "Licence: BSD-3-Clause, as the program. No measured data was used; objects of the kind `photographs`",
         "are those of `ptycho_pretrain.object_kinds.PHOTOGRAPHS`.",

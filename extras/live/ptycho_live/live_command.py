@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.command_line.config import check_programs
+from ptycho.command_line.jobs import run_program
+from ptycho.command_line.training_jobs import Job, Run, execute
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import to_dataclass
 from ptycho.files.atomic import write_text
@@ -21,24 +26,36 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
 from ptycho.run import names
-from ptycho.run.folder import RunFolder, check_free, check_writable, config_text
-from ptycho.run.names import CONFIG, LIVE
+from ptycho.run.folder import check_free, check_writable, config_text
 from ptycho.run.record import check_links
 from ptycho.run.stored_run import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from ptycho_live import page
 from ptycho_live.collecting import CollectOptions, Collector
+from ptycho_live.config import LiveConfig
 from ptycho_live.sources import open_source
 from ptycho_live.store import Store
-from workflows.command_line.config import check_programs
-from workflows.command_line.training_jobs import Job, Workflow, execute
-from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
-PLACE, KEYS = LIVE, "live.yaml"
+PLACE, KEYS = names.LIVE, "live.yaml"
 
 
-def run(config: LiveConfig, stop: StopRequest) -> list[str]:
+def main(help_text: str | None, reconstruct: Run) -> NoReturn:
+    """End the process as ``ptycho live``; ``reconstruct``: does the run of the scan workflow that follows."""
+    with StopRequest() as stop:
+        do = partial(run, stop=stop, reconstruct=reconstruct)
+        run_program("live", LiveConfig, do, help_text, name_source)
+
+
+def name_source(words: list[str]) -> list[str]:
+    """Return words in which the section ``data`` has what is watched as its file."""
+    if not any("=" in word for word in words):
+        return words
+    watched = any(word.startswith("watch=") and word != "watch=" for word in words)
+    return [*words, "data.file=['${watch}']" if watched else "data.file=[-]"]
+
+
+def run(config: LiveConfig, stop: StopRequest, reconstruct: Run) -> list[str]:
     """Watch a scan, and reconstruct it; what was made, a line each.
 
     Raises:
@@ -46,8 +63,8 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     """
     config, folder = _begun(config)
     place = folder / PLACE
-    if (folder / CONFIG).is_file():
-        return _final(folder, None, stop)
+    if (folder / names.CONFIG).is_file():
+        return _final(folder, None, stop, reconstruct)
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
@@ -55,7 +72,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
             scan = _watched(config, folder, place)
     if scan is None:
         return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
-    return _final(folder, scan, stop)
+    return _final(folder, scan, stop, reconstruct)
 
 
 def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
@@ -96,15 +113,8 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         from ptycho_live.run import LiveRun
 
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
-        data = replace(  # without what the source has settled: axes, files, and where things are
-            config.data,
-            format=None,
-            keys=KeyMap(),
-            positions_file=None,
-            patterns_file=None,
-            position_axes=None,
-        )
-        job = config.run(data, str(folder))
+        settled: Any = dict.fromkeys(("format", "positions_file", "patterns_file", "position_axes"))
+        job = config.run(replace(config.data, keys=KeyMap(), **settled), str(folder))  # by the source
         live = LiveRun(collector, store, job, options, folder, str(config.watch))
         live.watch()
         live.complete()
@@ -114,7 +124,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
         store.close()
 
 
-def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
+def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest, reconstruct: Run) -> list[str]:
     """Run ``scan_workflow.py`` on the received scan, or resume it; return the lines to print."""
     from ptycho.run.scan_plan import plan
 
@@ -126,17 +136,9 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> lis
     check_programs(job, (), f"resume={folder}")
     checked = Job(plan(replace(job, output_dir=str(folder))), folder, (), resumed)
     with stop.end_with(lambda: f"resume with resume={folder}"):
-        execute(Workflow("scan", plan, _reconstruct), checked, stop)
+        execute(reconstruct, checked, stop)
     _show_verdict(folder)
     return [f"results: {folder}"]
-
-
-def _reconstruct(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
-    from ptycho.run.scan_plan import interpret_scan
-    from workflows.reconstruct import scan as workflow
-
-    assert isinstance(config, ScanRunConfig)  # as planned
-    workflow.run(config, interpret_scan(config.data, config.output_dir), folder, stop)
 
 
 def _show_verdict(folder: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig, check
 from ptycho.config.messages import fields_of
 
 OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=|~[A-Za-z_][\w.]*$")
@@ -42,13 +42,18 @@ def split_flags(words: Iterable[str]) -> tuple[list[str], list[str]]:
     return flags, others
 
 
+def asks_help(words: Iterable[str]) -> bool:
+    """Return whether ``-h`` or ``--help`` is among the flags."""
+    return not {"-h", "--help"}.isdisjoint(split_flags(words)[0])
+
+
 def quoted(text: str) -> str:
     """Return a text as Hydra's grammar wants it; backslashes before a quote are doubled."""
     escaped = re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + ('\\"' if match[2] else ""), text)
     return f'"{escaped}"'
 
 
-def quote_paths(words: Iterable[str], *keys: str) -> list[str]:
+def quote_paths(keys: Sequence[str], words: Iterable[str]) -> list[str]:
     """Return words with quotes around the values of some keys; folders of a sweep have ``=`` and ``,``."""
     parts = [word.partition("=") for word in words]
     plain = ("", "null")
@@ -73,30 +78,21 @@ def place_words(key: str, words: Sequence[str]) -> list[str]:
     return [*rest, *paths[1:], f"{key}={quoted(paths[0])}"]
 
 
-KEYS = {  # flag: key
-    "N": "N",
-    "gridsize": "gridsize",
-    "output-dir": "output_dir",
-    "nimgs-train": "nimgs_train",
-    "nimgs-test": "nimgs_test",
-    "nphotons": "nphotons",
-    "nepochs": "nepochs",
-    "batch-size": "batch_size",
-    "mae-weight": "mae_weight",
-    "nll-weight": "nll_weight",
-    "realspace-weight": "realspace_weight",
-    "probe-mask-diameter": "probe.mask_diameter_px",
+SAME = "N gridsize output-dir nimgs-train nimgs-test nphotons nepochs batch-size mae-weight nll-weight"
+TEMPLATES = {flag: [f"{flag.replace('-', '_')}={{}}"] for flag in (*SAME.split(), "realspace-weight")} | {
+    "probe-mask-diameter": ["probe.mask_diameter_px={}"],
+    "no-probe-mask": ["probe.mask_diameter_px=null"],
+    "probe-npz": ["probe=npz", "probe.file={}"],
 }
-WORDS: dict[str, dict[str, list[str]]] = {  # flag: its values, or none, and the words for them
-    "probe-source": {"custom": ["probe=npz"], "ideal_disk": ["probe=ideal_disk"]},
+"""Words for a flag; without ``{}`` it has no value."""
+CHOICES = {  # flag: its values, and the words for them
+    "probe-source": {"custom": "probe=npz", "ideal_disk": "probe=ideal_disk"},
     "probe-scale-mode": {
-        "interpolate": ["probe.resize=interpolate"],
-        "pad_preserve": ["probe.resize=pad"],
-        "pad_extrapolate": ["probe.resize=pad_extrapolate"],
+        "interpolate": "probe.resize=interpolate",
+        "pad_preserve": "probe.resize=pad",
+        "pad_extrapolate": "probe.resize=pad_extrapolate",
     },
-    "no-probe-mask": {"": ["probe.mask_diameter_px=null"]},
 }
-PROBE = "probe-npz"
 WITHOUT = {  # flag: what to do
     "probe-smoothing-sigma": "smooth the probe before it is saved",
     "probe-transform-pipeline": "prepare the probe before it is saved",
@@ -106,7 +102,7 @@ WITHOUT = {  # flag: what to do
 
 def translate(words: Sequence[str]) -> list[str]:
     """Return a command line with the flags of the published program as overrides; other words stay."""
-    known, flags = [*KEYS, *WORDS, PROBE, *WITHOUT], [*get_args_parser()._option_string_actions]
+    known, flags = {**TEMPLATES, **CHOICES, **WITHOUT}, get_args_parser()._option_string_actions
     overrides, rest = [], list(words)
     while rest:
         word = rest.pop(0)
@@ -117,11 +113,11 @@ def translate(words: Sequence[str]) -> list[str]:
             continue
         if name not in known:
             near = {key.replace("_", "-"): f"{key}=…" for key in fields_of(RunConfig)}
-            near = {key: f"--{key}" for key in (*KEYS, *WORDS, PROBE)} | near
+            near = {key: f"--{key}" for key in (*TEMPLATES, *CHOICES)} | near
             close = near[difflib.get_close_matches(name, near, n=1, cutoff=0)[0]]
             advice = f"did you mean {close}? Keys are written key=value; --help lists them"
             raise ConfigError(f"{word}: unknown flag; {advice}")
-        if not equals and "" not in WORDS.get(name, {}):
+        if not equals and "{}" in str(TEMPLATES.get(name, "{}")):
             if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"--{flag}: needs a value, as in --{flag} VALUE")
             value = rest.pop(0)
@@ -129,16 +125,12 @@ def translate(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(overrides))
 
 
-def _read(name: str, value: str) -> Iterator[str]:
+def _read(name: str, value: str) -> list[str]:
     """The overrides for one flag."""
     if name in WITHOUT:
         raise ConfigError(f"--{name}={value}: has no counterpart here; leave it out, and {WITHOUT[name]}")
-    if name == PROBE:
-        yield from ("probe=npz", f"probe.file={quoted(value)}")
-    elif name in KEYS:
-        plain = re.fullmatch(r"[\w./+-]+", value) is not None
-        yield f"{KEYS[name]}={value if plain else quoted(value)}"
-    elif value in WORDS[name]:
-        yield from WORDS[name][value]
-    else:
-        raise ConfigError(f"--{name}={value}: must be one of {', '.join(WORDS[name])}")
+    if choices := CHOICES.get(name):
+        check(value in choices, f"--{name}", value, f"one of {', '.join(choices)}")
+        return [choices[value]]
+    plain = re.fullmatch(r"[\w./+-]+", value) is not None
+    return [word.format(value if plain else quoted(value)) for word in TEMPLATES[name]]

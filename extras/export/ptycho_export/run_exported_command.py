@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import tempfile
 import time
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import ConfigError, check
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
@@ -53,6 +54,11 @@ class RunExportedConfig:
         check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
 
 
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho run-exported``."""
+    run_program("lite/run_exported", RunExportedConfig, run_exported, help_text)
+
+
 def run_exported(config: RunExportedConfig) -> list[str]:
     """Reconstruct; what was written, a line each."""
     target = Path(config.output_dir) / RECON
@@ -67,9 +73,8 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
         stitched = stitch(regions, data, config.stitch)
-    content = io.BytesIO()
-    np.savez(content, object=stitched.objects, mask=stitched.mask)
-    write_atomically(target, lambda file: file.write(content.getvalue()))
+    arrays = {"object": stitched.objects, "mask": stitched.mask}
+    write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
     speed = data.groups.size / seconds
     return [
         f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",
@@ -108,14 +113,11 @@ def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dat
 
 def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
-    start, announced = time.monotonic(), False
+    start, announce_once = time.monotonic(), cache(partial(log.info, "the first regions are there"))
 
     def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
-        nonlocal announced
         regions = exported(x, offsets, probe)
-        if not announced:
-            log.info("the first regions are there")
-            announced = True
+        announce_once()
         return regions
 
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)

@@ -23,19 +23,19 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptycho.command_line.config import check_folder, explained, plain
+from ptycho.command_line.console import EXIT_USAGE, folder_of
+from ptycho.command_line.words import asks_help, split_flags
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.files.atomic import WriteError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
-from workflows.command_line.config import check_folder, explained, plain
-from workflows.command_line.console import folder_of
-from workflows.command_line.words import place_words, split_flags
 
 log = logging.getLogger(__name__)
 
 CONF = folder_of("conf")
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
@@ -49,29 +49,6 @@ QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir 
 )
 
 AnyJob = TypeVar("AnyJob", bound=Any)  # planned, and then done in a folder of its own, ``path``
-
-
-def plan_and_perform(
-    config_name: str,
-    arguments: Sequence[str],
-    plan: Callable[[DictConfig], Sequence[AnyJob]],
-    perform: Callable[[list[AnyJob]], int],
-    explain: Callable[[Exception], str] = explained,
-) -> int:
-    """Plan all jobs, then perform them; the exit code.
-
-    Args:
-        config_name, arguments: the primary configuration in ``conf/``; overrides and flags of Hydra.
-        plan: checks a composed configuration and makes a job of it, or several.
-        perform: does the jobs, in this order, and returns the exit code.
-        explain: an error on one line.
-    """
-    log_to_stderr()
-    try:
-        jobs = plan_all(config_name, arguments, plan)
-    except Exception as error:
-        return fail(error, MISTAKES, explain)
-    return perform(jobs)
 
 
 def log_to_stderr() -> None:
@@ -143,14 +120,6 @@ def job_path(output_dir: str) -> Path:
     return Path(output_dir) / name[:MAX_NAME]
 
 
-def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
-    """The jobs; each one of a sweep is announced."""
-    for number, job in enumerate(jobs):
-        if len(jobs) > 1:
-            log.info("job %d of %d: %s", number + 1, len(jobs), job.path.name)
-        yield job
-
-
 def fail(
     error: Exception,
     mistakes: tuple[type[Exception], ...],
@@ -195,60 +164,56 @@ def run_program(
     cls: type[Config],
     do: Callable[[Config], list[str]],
     help_text: str | None,
-    place: str = "",
-    words: Sequence[str] = (),
+    read: Callable[[list[str]], list[str]] = list,
+    usual: Sequence[str] = (),
 ) -> NoReturn:
     """End the process as the program of ``conf/<name>.yaml`` that the command line asks for something.
 
     Args:
-        cls, do, help_text: as for :func:`perform`.
-        place: the key that a word which is a path stands for, as for :func:`place_words`.
-        words: that stand before those of the user.
-    """
-    typed = sys.argv[1:] if not place else place_words(place, sys.argv[1:])
-    leave(partial(perform, name, cls, do, help_text, [*words, *typed]))
-
-
-def perform(
-    name: str,
-    cls: type[Config],
-    do: Callable[[Config], list[str]],
-    help_text: str | None,
-    words: Sequence[str],
-) -> int:
-    """Do what the overrides ``words`` of ``conf/<name>.yaml`` ask for, and print its lines; the exit code.
-
-    Args:
         cls: what the keys become.
-        help_text: shown for ``--help``, and where there are no words.
+        do: does it, and returns the lines to print.
+        help_text: as for :func:`answer`.
+        read: makes overrides and flags of Hydra from the words of the user.
+        usual: overrides that stand before; without any, and without words, the help is shown.
     """
-    if not words or {"-h", "--help"} & set(split_flags(words)[0]):
-        sys.stdout.write(f"{help_text}\n")
-        return 0 if words else EXIT_USAGE
-    allow(word.partition("=")[2] for word in words)
-    explain = partial(explained, schema=cls)
+    words = [*usual, *read(sys.argv[1:])]
 
     def plan(composed: DictConfig) -> list[Config]:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise ConfigError("-m: this program does one thing at a time; start it once for each")
-        return [config_of(cls, composed)]
+        return [to_dataclass(cls, plain(composed))]
 
-    def do_planned(configs: list[Config]) -> int:
-        code, lines = 0, list[str]()
-        for config in configs:  # none: Hydra has shown something
-            try:
-                lines = do(config)
-            except Unfit as error:
-                code, lines = EXIT_FAILED, str(error).splitlines()
-            except Exception as error:
-                full = "; make room and start again" if isinstance(error, WriteError) else ""
-                return fail(error, MISTAKES, explain, full)
-        sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
-        return code
+    def perform() -> list[str]:
+        allow(word.partition("=")[2] for word in words)
+        return [line for config in plan_all(name, words, plan) for line in do(config)]
 
-    return plan_and_perform(name, words, plan, do_planned, explain)
+    leave(partial(answer, words, help_text, perform, partial(explained, schema=cls)))
 
 
-def config_of(cls: type[Config], composed: DictConfig) -> Config:
-    """Return the configuration ``cls`` that Hydra composed; ConfigError: an unknown key, a wrong value."""
-    return to_dataclass(cls, plain(composed))
+def answer(
+    words: Sequence[str],
+    help_text: str | None,
+    do: Callable[[], list[str]],
+    explain: Callable[[Exception], str] = explained,
+) -> int:
+    """Print the lines of what ``words`` ask for; return the exit code.
+
+    Args:
+        help_text: shown for ``--help``, and where there are no words.
+        do: does it, and returns the lines.
+        explain: an error on one line.
+    """
+    if not words or asks_help(words):
+        sys.stdout.write(f"{help_text}\n")
+        return 0 if words else EXIT_USAGE
+    log_to_stderr()
+    code = 0
+    try:
+        lines = do()
+    except Unfit as error:
+        code, lines = EXIT_FAILED, str(error).splitlines()
+    except Exception as error:
+        full = "; make room and start again" if isinstance(error, WriteError) else ""
+        return fail(error, MISTAKES, explain, full)
+    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
+    return code

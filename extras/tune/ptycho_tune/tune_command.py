@@ -7,25 +7,23 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 
+from ptycho.command_line.config import COMMANDS, check_programs, plain
+from ptycho.command_line.jobs import CONF, answer, leave, plan_all
+from ptycho.command_line.words import place_words, split_flags
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.mapping import to_mapping
+from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.scan_plan import plan
-from workflows.command_line.config import COMMANDS, check_programs, plain
-from workflows.command_line.jobs import CONF, config_of, plan_all
-from workflows.command_line.words import split_flags
-
-if TYPE_CHECKING:
-    from ptycho_tune.space import Space
-
-SPACE = "tune.space."
+from ptycho_tune.space import Space, extremes, read_space, with_settings
+from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
 
 
 @settings()
@@ -54,16 +52,20 @@ def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
     names = {field.name for field in fields(TuneConfig)}
     own, scan = [], []
     for word in words:
-        name = word.split("=", 1)[0]
-        if name.startswith(SPACE):
-            own.append(f"++{word.removeprefix('tune.')}")
-        elif name.startswith("tune."):
-            own.append(word.removeprefix("tune."))
-        elif name in names and name != "space":
-            own.append(word)
+        name, bare = word.split("=", 1)[0], word.removeprefix("tune.")
+        if name.startswith("tune.space."):
+            own.append(f"++{bare}")
+        elif bare != word or name in names - {"space"}:
+            own.append(bare)
         else:
             scan.append(word)
     return own, scan
+
+
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho tune``."""
+    words = place_words("data.file", sys.argv[1:])
+    leave(partial(answer, words, help_text, partial(tune, words)))
 
 
 def tune(words: list[str]) -> list[str]:
@@ -72,17 +74,10 @@ def tune(words: list[str]) -> list[str]:
     own_words, scan_words = divide(keys)
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
-    from ptycho_tune.space import extremes
-    from ptycho_tune.study import open_study, run_defaults, run_trials, write_results
-
     config, values, space = read_words(own_words, scan_words)
     folder = Path(config.output_dir)
-    asked = {
-        "scan": values,
-        "space": {key: extremes(distribution) for key, distribution in space.items()},
-        "seed": config.seed,
-    }
-    study = open_study(folder, asked, config.seed)
+    ends = {key: extremes(distribution) for key, distribution in space.items()}
+    study = open_study(folder, {"scan": values, "space": ends, "seed": config.seed}, config.seed)
     start_tensorflow()
     logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
     from ptycho_tune.trials import Bench
@@ -109,10 +104,8 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
 
 def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig, dict[str, Any], Space]:
     """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
-    from ptycho_tune.space import extremes, read_space, with_settings
-
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = config_of(TuneConfig, compose("tune", own_words))
+        config = to_dataclass(TuneConfig, plain(compose("tune", own_words)))
         values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))
     values = {key: value for key, value in values.items() if key not in COMMANDS}
     space = read_space(config.space)

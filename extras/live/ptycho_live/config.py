@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ptycho.config import ScanRunConfig, XlaConfig
+from ptycho.config import ConfigError, ScanRunConfig, XlaConfig, check
 from ptycho.config.data import DataConfig
-from ptycho.config.messages import ConfigError
 from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import AberratedProbe, OwnProbe, Shape
@@ -45,26 +44,22 @@ class LiveConfig:
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
     def __post_init__(self) -> None:
-        if self.resume is None and not self.watch:
+        watched, solver = self.resume is not None or bool(self.watch), self.solver
+        check(watched, "watch", "null", "a file that grows, a folder (ends with /), or zmq://host:port")
+        if (solver.slices or 1) > 1:
             raise ConfigError(
-                "watch=null: must be a file that grows, a folder (ends with /), or zmq://host:port"
-            )
-        if (self.solver.slices or 1) > 1:
-            raise ConfigError(
-                f"solver.slices={self.solver.slices}: a live run has a thin object; set solver.slices=1, and "
+                f"solver.slices={solver.slices}: a live run has a thin object; set solver.slices=1, and "
                 "reconstruct slices from its file afterwards (scan_workflow.py)"
             )
-        if self.solver.probe_variation:
+        if solver.probe_variation:
             raise ConfigError(
-                f"solver.probe_variation={self.solver.probe_variation}: the probe of a live run is constant; "
+                f"solver.probe_variation={solver.probe_variation}: the probe of a live run is constant; "
                 "set solver.probe_variation=0 or null, and let it vary afterwards (scan_workflow.py)"
             )
-        if is_import_path(self.solver.regulariser):
+        if is_import_path(solver.regulariser):
             known = ", ".join(SolverConfig.REGULARISERS)
-            raise ConfigError(
-                f"solver.regulariser={self.solver.regulariser}: a live run takes no code of your own; "
-                f"must be one of {known}"
-            )
+            why = f"a live run takes no code of your own; must be one of {known}"
+            raise ConfigError(f"solver.regulariser={solver.regulariser}: {why}")
 
     def run(self, data: DataConfig, folder: str) -> ScanRunConfig:
         """The run that follows, on a scan that the section ``data`` names."""

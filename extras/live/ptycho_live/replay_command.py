@@ -7,7 +7,9 @@ import time
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
+from typing import NoReturn
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
@@ -49,6 +51,11 @@ class ReplayConfig:
         check(bool(self.to), "to", self.to, f"an HDF5 file, a folder (ends with /), or {SOCKET}host:port")
 
 
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho replay``."""
+    run_program("lite/replay", ReplayConfig, replay, help_text)
+
+
 def replay(config: ReplayConfig) -> list[str]:
     """Play a scan; what was played, a line each."""
     raw = open_raw(config.data)
@@ -84,10 +91,8 @@ def open_writer(config: ReplayConfig, played: Played) -> Writer:
             raise ConfigError(f"to={to}: is a folder that holds files; choose another")
         return FolderWriter(path, played)
     check_no_file_of_a_run("to", path)
-    if path.suffix.lower() not in (".h5", ".hdf5", ".cxi", ".nxs"):
-        raise ConfigError(
-            f"to={to}: must be a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port"
-        )
+    known = path.suffix.lower() in (".h5", ".hdf5", ".cxi", ".nxs")
+    check(known, "to", to, f"a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port")
     if path.exists() and (not config.overwrite or path.samefile(config.data.path)):
         raise ConfigError(f"to={to}: is there already; choose another file, or overwrite=true")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,12 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig, RunConfig, ScanRunConfig
+from ptycho.command_line.words import key_of
+from ptycho.config import ConfigError, JobConfig, RunConfig, check
 from ptycho.config.mapping import differences, flat, from_mapping, programs_in, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.config.own_code import allow
 from ptycho.run.stored_run import read_job
-from workflows.command_line.words import key_of
 
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
 
@@ -84,12 +84,6 @@ def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not f"{key}.".startswith(own)}
 
 
-SCHEMAS: dict[str, type[JobConfig]] = {
-    "grid_lines": RunConfig,
-    "scan": ScanRunConfig,
-    "pretrain": PretrainConfig,
-    "network=denoiser": DenoiserConfig,
-}
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -142,17 +136,14 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
     """Set ``xla.*`` from the environment; an explicit override that says otherwise is an error."""
     explicit = {key_of(override) for override in overrides}
-    section = values.get("xla")
+    section: Any = values.get("xla")
     for variable, key in SWITCHES.items():
         text = environ.get(variable, "").strip().lower()
         if not text:
             continue
-        if text not in TRUE + FALSE:
-            allowed = f"one of {', '.join(TRUE + FALSE)}, or empty"
-            raise ConfigError(f"{variable}={environ[variable]}: must be {allowed}")
-        wanted, name = text in TRUE, key.split(".")[1]
-        if not isinstance(section, dict):
-            raise ConfigError(f"xla={section}: must be a section with compile and translate")
+        allowed, wanted, name = (*TRUE, *FALSE), text in TRUE, key.split(".")[1]
+        check(text in allowed, variable, environ[variable], f"one of {', '.join(allowed)}, or empty")
+        check(isinstance(section, dict), "xla", section, "a section with compile and translate")
         if key in explicit and section[name] != wanted:
             raise ConfigError(
                 f"{variable}={environ[variable]} contradicts {key}={show(section[name])} on the command "

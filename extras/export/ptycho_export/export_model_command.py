@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
+from ptycho.command_line.jobs import run_program
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
-from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.run.network import StoredNetwork, is_stored, read_network
-from ptycho.run.stored_run import read_config, run_folder
+from ptycho.run.network import StoredNetwork, read_network, trained_networks
+from ptycho.run.stored_run import run_folder
 from ptycho_export.formats import FORMATS, Format
 from ptycho_export.runtimes import Description
 
@@ -61,16 +61,16 @@ class ExportModelConfig:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
 
 
+def main(help_text: str | None) -> NoReturn:
+    """End the process as ``ptycho export-model``."""
+    run_program("lite/export_model", ExportModelConfig, export_model, help_text)
+
+
 def export_model(config: ExportModelConfig) -> list[str]:
     """Write the exported network; what was done, a line each."""
     run = run_folder(str(config.run))
-    if not run.is_dir():
-        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    allow(config.trust)
-    read_config(run)  # refuses a folder without a run
-    trained = next((name for name in MODELS if is_stored(run, name)), None)
-    if not (name := config.network or trained):
-        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    _, trained = trained_networks(run, config.trust, config.network and (config.network,))
+    name = next((name for name in MODELS if name in trained), trained[0])
     output = Path(config.output or f"outputs/exported/{run.resolve().name}_{name}.tflite")
     form = format_of(output)
     stored = read_network(run, name)

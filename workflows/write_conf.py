@@ -6,71 +6,44 @@ texts, but for those that its own lines set or that its list of defaults takes f
 
 from __future__ import annotations
 
+import functools
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 from pydantic_core import PydanticUndefined
 
-from ptycho.config import (
-    GENERATORS,
-    MEASURED_PROBES,
-    PROBES,
-    DenoiserConfig,
-    Imperfections,
-    PretrainConfig,
-    RunConfig,
-    ScanRunConfig,
-    StitchConfig,
-)
+from ptycho.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
+from ptycho.config import GENERATORS, MEASURED_PROBES, PROBES, Imperfections, StitchConfig
 from ptycho.config.messages import allowed, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
-from workflows.convert.export_model import ExportModelConfig
-from workflows.convert.export_scan import ExportConfig
-from workflows.convert.init_scan import InitConfig
-from workflows.convert.inspect_scan import InspectConfig
-from workflows.convert.replay import ReplayConfig
-from workflows.convert.run_exported import RunExportedConfig
-from workflows.convert.simulate_scan import SimulateConfig
-from workflows.doctor import DoctorConfig
-from workflows.pages import CompareConfig, ReportConfig
-from workflows.reconstruct.infer_config import InferConfig
-from workflows.reconstruct.live_config import LiveConfig
-from workflows.tune import TuneConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
 FLAGS_BEGIN = "<!-- >>> written from ptycho.evaluation.trust.FLAGS by scripts/write_conf.py -->\n"
 FLAGS_END = "<!-- <<< -->\n"
-PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
-    "grid_lines_workflow": ("grid_lines", RunConfig),
-    "scan_workflow": ("scan", ScanRunConfig),
-    "infer": ("lite/infer", InferConfig),
-    "live": ("live", LiveConfig),
-    "replay": ("lite/replay", ReplayConfig),
-    "inspect_scan": ("inspect", InspectConfig),
-    "simulate_scan": ("simulate", SimulateConfig),
-    "export_scan": ("export", ExportConfig),
-    "export_model": ("lite/export_model", ExportModelConfig),
-    "compare": ("compare", CompareConfig),
-    "report": ("report", ReportConfig),
-    "run_exported": ("lite/run_exported", RunExportedConfig),
-    "pretrain": ("network/group", PretrainConfig),
-    "pretrain network=denoiser": ("network/denoiser", DenoiserConfig),
-    "tune": ("tune", TuneConfig),
-    "doctor": ("doctor", DoctorConfig),
-    "init": ("init", InitConfig),
+SCHEMAS = {  # script and its words: file, module and schema
+    "grid_lines_workflow": ("grid_lines", "ptycho.config:RunConfig"),
+    "scan_workflow": ("scan", "ptycho.config:ScanRunConfig"),
+    "infer": ("lite/infer", "workflows.reconstruct.infer_config:InferConfig"),
+    "live": ("live", "ptycho_live.config:LiveConfig"),
+    "replay": ("lite/replay", "ptycho_live.replay_command:ReplayConfig"),
+    "inspect_scan": ("inspect", "workflows.convert.inspect_scan:InspectConfig"),
+    "simulate_scan": ("simulate", "workflows.convert.simulate_scan:SimulateConfig"),
+    "export_scan": ("export", "workflows.convert.export_scan:ExportConfig"),
+    "export_model": ("lite/export_model", "ptycho_export.export_model_command:ExportModelConfig"),
+    "compare": ("compare", "workflows.pages:CompareConfig"),
+    "report": ("report", "workflows.pages:ReportConfig"),
+    "run_exported": ("lite/run_exported", "ptycho_export.run_exported_command:RunExportedConfig"),
+    "pretrain": ("network/group", "ptycho.config:PretrainConfig"),
+    "pretrain network=denoiser": ("network/denoiser", "ptycho.config:DenoiserConfig"),
+    "tune": ("tune", "ptycho_tune.tune_command:TuneConfig"),
+    "doctor": ("doctor", "workflows.doctor:DoctorConfig"),
+    "init": ("init", "workflows.convert.init_scan:InitConfig"),
 }
 BAR = r"\|"
-FILES: dict[str, type] = {
-    **dict(PROGRAMS.values()),
-    **{f"probe/{kind}": cls for kind, cls in (MEASURED_PROBES | PROBES).items()},
-    **{f"model/{kind}": cls for kind, cls in GENERATORS.items()},
-    "stitch/probe": StitchConfig,
-    "imperfections/none": Imperfections,
-}
 HEAD = """# Configuration
 
 Every key of every program, with its default, the allowed values and its meaning. Keys are written `key=value`
@@ -80,13 +53,29 @@ column says who sets a key: nearly everyone (`always`), some (`sometimes`), or e
 """
 
 
+@functools.cache
+def programs() -> dict[str, tuple[str, type]]:
+    """Return file and schema of each script with its words; optional parts must be installed."""
+    return {script: (file, pkgutil.resolve_name(name)) for script, (file, name) in SCHEMAS.items()}
+
+
+def files() -> dict[str, type]:
+    """Return the schemas of the files in ``conf/``."""
+    return {
+        **dict(programs().values()),
+        **{f"probe/{kind}": cls for kind, cls in (MEASURED_PROBES | PROBES).items()},
+        **{f"model/{kind}": cls for kind, cls in GENERATORS.items()},
+        "stitch/probe": StitchConfig,
+        "imperfections/none": Imperfections,
+    }
+
+
 def write(conf: Path, docs: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
     scores = docs / "scores.md"
     wanted = {docs / "configuration.md": documentation(), scores: with_flags(scores.read_text())}
-    for name, cls in FILES.items():
-        path = conf / f"{name}.yaml"
-        wanted[path] = file_text(path, cls)
+    paths = {conf / f"{name}.yaml": cls for name, cls in files().items()}
+    wanted |= {path: file_text(path, cls) for path, cls in paths.items()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -108,7 +97,7 @@ def file_text(path: Path, cls: type) -> str:
 def documentation() -> str:
     """The page on all keys; a section that several programs share is described once."""
     described, parts = dict[type, str](), [HEAD]
-    for script, (name, cls) in PROGRAMS.items():
+    for script, (name, cls) in programs().items():
         command = f"{script} ".replace(" ", ".py ", 1).rstrip()
         parts += [f"\n## {script}\n\n`python scripts/{command}`, `conf/{name}.yaml`\n\n", *table(cls)]
         parts += sections_text(cls, described, "")

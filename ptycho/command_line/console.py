@@ -10,37 +10,39 @@ import difflib
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NAME = "ptycho"
 EXIT_USAGE = 2
-HERE = Path(__file__).resolve()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Program(NamedTuple):
     script: str
     text: str  # what it does, in a line
+    part: str = ""  # the optional part that has the command, in its module ``<script>_command``
 
 
 PROGRAMS: dict[str, Program] = {
     "inspect": Program("inspect_scan", "show how a file is read; changes nothing"),
     "scan": Program("scan_workflow", "reconstruct measured scans"),
     "init": Program("init", "write the settings of a scan to a commented file, to edit"),
-    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ"),
-    "tune": Program("tune", "find the settings that explain a scan best, by Optuna"),
+    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ", "ptycho_live"),
+    "tune": Program("tune", "find the settings that explain a scan best, by Optuna", "ptycho_tune"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ"),
     "sample": Program("sample", "make a small scan in seconds, to try the program with"),
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file"),
-    "replay": Program("replay", "send a scan as a beamline would, for tests"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests", "ptycho_live"),
     "report": Program("report", "a run as one page to read and to mail; an index of runs"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures"),
     "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare"),
     "infer": Program("infer", "new data through the networks of a run"),
-    "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …"),
-    "run-exported": Program("run_exported", "an exported network, without TensorFlow"),
-    "pretrain": Program("pretrain", "train the networks that are installed"),
+    "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "ptycho_export"),
+    "run-exported": Program("run_exported", "an exported network, without TensorFlow", "ptycho_export"),
+    "pretrain": Program("pretrain", "train the networks that are installed", "ptycho_pretrain"),
     "doctor": Program("doctor", "check this machine: what works, what is missing"),
 }
 PARTS = {f"ptycho_{name}": f"extras/{name}" for name in ("live", "export", "images", "pretrain", "tune")}
@@ -50,9 +52,9 @@ GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-li
 
 
 def folder_of(name: str) -> Path:
-    """``scripts`` or ``conf``: beside this package in a checkout, and inside it where it is installed."""
-    installed = HERE.parents[1] / name
-    return installed if installed.is_dir() else HERE.parents[2] / name
+    """Return ``scripts`` or ``conf``: beside ``ptycho``, or where it is installed in ``ptycho_workflows``."""
+    installed = ROOT / "ptycho_workflows" / name
+    return installed if installed.is_dir() else ROOT / name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,12 +112,31 @@ def missing() -> list[str]:
     return [folder for package, folder in PARTS.items() if find_spec(package) is None]
 
 
-def require(package: str) -> None:
-    """End the process with the exit code 2 and the remedy, unless a part is installed."""
-    if find_spec(package) is None:
-        folder = PARTS[package]
+def unmet(extra: str = "") -> list[str]:
+    """Return the packages that the program, or one of its extras, needs and that are not here as needed."""
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    from packaging.requirements import Requirement
+
+    wrong = []
+    for needed in map(Requirement, requires("ptychopinn") or []):
+        if needed.marker.evaluate({"extra": extra}) if needed.marker else not extra:
+            try:
+                if (installed := version(needed.name)) not in needed.specifier:
+                    wrong.append(f"{needed.name} {installed} (wanted: {needed.specifier})")
+            except PackageNotFoundError:
+                wrong.append(f"{needed.name} is missing")
+    return wrong
+
+
+def command_of(name: str) -> Any:
+    """Return the module of a command of an optional part; without it, end with the remedy and the code 2."""
+    script, _, part = PROGRAMS[name]
+    if find_spec(part) is None:
+        folder = PARTS[part]
         sys.stderr.write(
             f"error: this command is an optional part, {folder}, which is not installed: "
             f"pip install -c constraints.txt -e {folder} in a checkout of the program\n"
         )
         raise SystemExit(EXIT_USAGE)
+    return import_module(f"{part}.{script}_command")
