@@ -22,7 +22,7 @@ from benchmarks.tables import markdown
 from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
 from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
-from ptycho.iterative.lsqml import available
+from ptycho.reconstruction.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
 from workflows.command_line.config import explained, run_config
