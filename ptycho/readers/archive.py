@@ -9,7 +9,7 @@ Faults are collected in :attr:`Archive.problems`, until :meth:`Archive.refuse` r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
@@ -31,64 +32,6 @@ class Entry(NamedTuple):
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
-
-
-class Patterns(ABC):
-    """Patterns ``(J, H, W)`` that stay in a file; a :class:`~ptycho.readers.raw_scan.PatternSource`.
-
-    Attributes:
-        label, key: what to call them in an error, and where they are in the file.
-        grid: ``(A, B)`` of a single raster; None: a list.
-        columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
-    """
-
-    label: str
-    key: str = ""
-    grid: tuple[int, int] | None = None
-    columns_first: bool = False
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Possible numbers of patterns; several if the positions decide which axis is the patterns'."""
-        return (self.shape[0],)
-
-    def order_for(self, count: int, file: Archive) -> Patterns:
-        """Return the patterns along the axis, if several may be theirs, that is as long as the positions."""
-        return self
-
-    @abstractmethod
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
-
-        ConfigError: the file is damaged there. IndexError: a pattern that is not there, or another step.
-        """
-
-    @abstractmethod
-    def samples(self) -> Iterator[np.ndarray]:
-        """Yield some of the numbers one after the other, in blocks ``(…)`` of any shape."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-class Selected(Patterns):
-    """Some patterns of a source, ``rows (K,)``, in an order of their own."""
-
-    def __init__(self, source: Patterns, rows: np.ndarray) -> None:
-        self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
-        self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
-
-    def samples(self) -> Iterator[np.ndarray]:
-        return self._source.samples()
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self._source.read(self._rows[index])
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class Archive(ABC):

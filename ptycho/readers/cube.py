@@ -13,15 +13,15 @@ import math
 import struct
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.file_array import FileArray, gather
+from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
 from ptycho.readers.values import tell_domain
@@ -115,28 +115,16 @@ MERLIN = {"U08": ">u1", "U16": ">u2", "U32": ">u4"}
 MRC = {0: "u1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}  # 0 is signed in MRC2014; detectors write counts
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
+class Records(Patterns):
     """Patterns ``(J, H, W)`` in the field ``frame`` of ``records (J,)``; ``upside_down``: last row first."""
 
-    records: FileArray
-    upside_down: bool = False
+    def __init__(self, records: FileArray, upside_down: bool = False) -> None:
+        self.records, self._rows = records, slice(None, None, -1 if upside_down else 1)
+        rows, columns = records.dtype["frame"].shape
+        self.shape, self.dtype = (len(records), rows, columns), records.dtype["frame"].base
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        rows, columns = self.records.dtype["frame"].shape
-        return len(self.records), rows, columns
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.records.dtype["frame"].base
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        frames = self.records[index]["frame"]
-        return frames[:, ::-1] if self.upside_down else frames
-
-    def close(self) -> None:
-        """Do nothing: only the file is open, and it closes with the last reference to it."""
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self.records[first : first + len(into)]["frame"][:, self._rows]
 
 
 def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:
@@ -214,27 +202,21 @@ def _records(
 ZARR = (".zgroup", ".zarray", "zarr.json")
 
 
-class ZarrFrames:
+class ZarrPatterns(Patterns):
     """Patterns ``(J, H, W)`` of an array of Zarr, ``(A, B, H, W)`` or ``(J, H, W)``."""
 
     def __init__(self, array: Any) -> None:
         self._array, self.dtype = array, np.dtype(array.dtype)
         self.shape, self.grid = listed(tuple(array.shape))
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return gather(np.arange(self.shape[0])[index], self.shape, self.dtype, self._fill, "pattern")
-
-    def _fill(self, first: int, into: np.ndarray) -> None:
-        line, done = self._array.shape[-3], 0  # a reading stays within a line of the raster
-        while done < len(into):
-            row, column = divmod(first + done, line)
-            count = min(len(into) - done, line - column)
+    def fill(self, first: int, into: np.ndarray) -> None:
+        line = self._array.shape[-3]  # a reading stays within a line of the raster
+        while len(into):
+            row, column = divmod(first, line)
+            count = min(len(into), line - column)
             lead = () if self.grid is None else (row,)
-            into[done : done + count] = self._array[(*lead, slice(column, column + count))]
-            done += count
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+            into[:count] = self._array[(*lead, slice(column, column + count))]
+            first, into = first + count, into[count:]
 
 
 def _at_once(
@@ -266,7 +248,7 @@ def read_zarr(path: Path) -> Cube:
     beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
-    source = ZarrFrames(arrays[key])
+    source = ZarrPatterns(arrays[key])
     return Cube(source, source.grid, step_m=step_m([_axis(axis) for axis in axes]))
 
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import PIXELS, Placement, read_columns, read_indexes, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import LENGTHS, check_centre, read_array, read_object, read_plain, read_unit

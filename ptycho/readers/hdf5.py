@@ -18,9 +18,10 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, describe_error
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
-from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
+from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -160,7 +161,7 @@ class Hdf5Archive(Archive):
     def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
         source = open_patterns(self, *keys)
         self._lent = self._lent or source is not None
-        if source is None or not is_of_matlab(source.dataset):
+        if not isinstance(source, Hdf5Patterns) or not is_of_matlab(source.dataset):
             return source
         self.notes.append(f"{source.label} is one of MATLAB's: its axes are in reverse, which is undone")
         return MatlabPatterns(source)

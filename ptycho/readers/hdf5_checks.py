@@ -25,6 +25,7 @@ import numpy as np
 
 from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import DAMAGE, ArchiveError, describe_error
+from ptycho.readers.patterns import spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -255,11 +256,6 @@ def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
     return all(
         low < part.stop and part.start <= high for low, high, part in zip(first, last, box, strict=False)
     )
-
-
-def spread(count: int, most: int = 4) -> np.ndarray:
-    """Return at most ``most`` indices ``(n,)``, spread over ``count``."""
-    return np.unique(np.linspace(0, max(0, count - 1), most).astype(int))
 
 
 def _unreadable(dataset: h5py.Dataset, largest: int = 2**31) -> Iterator[str]:

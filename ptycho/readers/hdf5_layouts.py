@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, in_axes, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import check_centre, read_plain

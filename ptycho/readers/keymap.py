@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
 from ptycho.readers.positions import Axis, complete, read_mapped, step_m

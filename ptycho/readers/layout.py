@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import (

@@ -15,10 +15,11 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, Patterns, Selected
+from ptycho.readers.archive import Archive
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
+from ptycho.readers.patterns import Patterns, Selected
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m

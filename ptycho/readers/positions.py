@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions
 from ptycho.readers.values import LENGTHS, read_array, read_unit
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout, without_positions
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, read_columns, read_indexes
 from ptycho.readers.raw_scan import ReadOptions, detector_pitch_m, middle_of
 from ptycho.readers.values import find_domain, read_plain, read_scan_index

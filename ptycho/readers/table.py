@@ -29,8 +29,9 @@ from ptycho.readers import (
 )
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Joined
 from ptycho.readers.places import find_container, read_layout
-from ptycho.readers.raw_scan import PatternSource, Raster, RawScan, ReadOptions
+from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 
 @dataclass(frozen=True)
@@ -200,37 +201,6 @@ LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
 KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedPatterns:
-    """Patterns ``(J, H, W)`` of several sources, one after the other."""
-
-    sources: tuple[PatternSource, ...]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        _, height, width = self.sources[0].shape
-        return sum(source.shape[0] for source in self.sources), height, width
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.result_type(*(source.dtype for source in self.sources))
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read some patterns, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
-        wanted = np.arange(self.shape[0])[index]
-        patterns, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
-        for source in self.sources:
-            mine = np.flatnonzero((wanted >= begin) & (wanted < begin + source.shape[0]))
-            if len(mine):
-                patterns[mine] = source.read(wanted[mine] - begin)
-            begin += source.shape[0]
-        return patterns
-
-    def close(self) -> None:
-        for source in self.sources:
-            source.close()
-
-
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     """Return several scans as one: ``scan_index`` says which each pattern is of.
 
@@ -248,7 +218,7 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     probes = [scan for scan in scans if scan.probe is not None] or [first]
     return replace(
         first,
-        patterns=JoinedPatterns(tuple(scan.patterns for scan in scans)),
+        patterns=Joined([scan.patterns for scan in scans]),
         positions=np.concatenate([scan.positions for scan in scans]),
         probe=probes[0].probe,
         probe_pixel_m=probes[0].probe_pixel_m,

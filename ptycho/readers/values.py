@@ -16,7 +16,8 @@ import numpy as np
 
 from ptycho.config.data import RANGES
 from ptycho.config.waves import wavelength_m
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
+from ptycho.readers.patterns import Patterns
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 Pair = tuple[float, float]

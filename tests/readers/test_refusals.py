@@ -149,7 +149,7 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
     source = open_scan(path).patterns
     np.testing.assert_array_equal(source.read(np.array([5])), made.counts[5:6])
-    with pytest.raises(ConfigError, match=r"a.h5: dp: patterns 6 to 6 cannot be read"):
+    with pytest.raises(ConfigError, match=r"a.h5: dp: pattern 6 cannot be read"):
         source.read(np.array([6]))
     with pytest.raises(IndexError, match="pattern 0 or 15 of 15"):
         source.read(np.array([0, J]))
