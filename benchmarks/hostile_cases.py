@@ -249,7 +249,7 @@ BOMB = member(float_header(2**15, N, N), bytes(2**27), zipfile.ZIP_DEFLATED)
 
 FILES = [
     Case("no such file", lambda w: w.folder / "nowhere.npz", r"nowhere.npz: no such file"),
-    Case("a folder", folder_as_data, r"data.npz: not a file"),
+    Case("a folder", folder_as_data, r"data.npz: is no file"),
     Case("empty file", lambda w: w.raw(b""), r"not a readable .npz \(it is empty\)"),
     Case("text called .npz", lambda w: w.raw(b"1 2 3\n" * 99), r"not a readable .npz \(it is no ZIP"),
     Case("pickle called .npz", lambda w: w.raw(pickle.dumps([1, 2])), r"not a readable .npz \(it is no ZIP"),

@@ -21,6 +21,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
+from ptycho.readers.containers import container_of
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
@@ -52,16 +53,8 @@ def reader_of(path: Path) -> Callable[[Path], Cube] | None:
     """Return what reads a cube; None: it is none."""
     if path.is_dir():
         return read_zarr if any((path / name).is_file() for name in ZARR) else None
-    try:
-        if not path.is_file():  # a pipe or a device would never end
-            return None
-        with path.open("rb") as file:
-            magic = file.read(8)
-    except (OSError, ValueError):  # the formats after this one say what is wrong
-        return None
-    by_content = {b"\x93NUMPY": _read_npy, b"MATLAB 5": _read_matlab}
-    reader = next((read for start, read in by_content.items() if magic.startswith(start)), None)
-    return reader or BY_NAME.get(path.suffix.lower())
+    by_content = {"NPY": _read_npy, "MATLAB": _read_matlab}
+    return by_content.get(container_of(path)[0]) or BY_NAME.get(path.suffix.lower())
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:

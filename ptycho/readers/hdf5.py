@@ -18,6 +18,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
+from ptycho.files.opening import FileError, open_file
 from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, describe_error
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns
@@ -240,11 +241,12 @@ class Hdf5Archive(Archive):
     def _open_file(self, path: Path) -> h5py.File:
         real = path.resolve()
         if real not in self._open:
-            if not real.is_file():  # a pipe or a device would never end
-                raise ArchiveError("no such file" if not real.exists() else "not a file")
             try:
+                open_file(real).close()
                 swmr = self._growing and mark_of(real) == WRITING
                 self._open[real] = h5py.File(real, "r", locking="best-effort", swmr=swmr)
+            except FileError as error:
+                raise ArchiveError(str(error)) from error
             except DAMAGE as error:
                 raise ArchiveError(_why(real, error)) from error
         return self._open[real]

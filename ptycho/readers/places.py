@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
 from ptycho.readers.archive import Archive
+from ptycho.readers.containers import container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
@@ -24,23 +24,12 @@ from ptycho.readers.positions import KEYS, Placement, raster_positions, read_ind
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m
 
-
-def find_container(path: str | Path) -> type[Archive] | None:
-    """Return the kind of archive that a file is by its content; None: neither HDF5 nor NPZ."""
-    try:
-        if not Path(path).is_file():  # a pipe or a device would never end
-            return None
-        if h5py.is_hdf5(path):
-            return Hdf5Archive
-        with Path(path).open("rb") as file:
-            return NpzArchive if file.read(2) == b"PK" else None
-    except (OSError, ValueError):  # ValueError: a zero byte in the name
-        return None
+ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
     """Open an HDF5 or NPZ file, or raise ConfigError."""
-    return (find_container(path) or Hdf5Archive)(path, options)
+    return ARCHIVES.get(container_of(path)[0], Hdf5Archive)(path, options)
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
@@ -90,7 +79,7 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
     if not table:
         return layout.positions(file, options, source)
-    kind = find_container(table)
+    kind = ARCHIVES.get(container_of(table, "data.positions_file=")[0])
     if kind is None:
         listed = positions_table.read_table(table, options.unit, options.axes, options.columns)
         file.notes += listed.notes

@@ -38,14 +38,6 @@ class TiffArchive(Archive):
         return open_tiff(tiff_files(self.path) if self.path.is_dir() else [self.path])
 
 
-def is_tiff(path: Path) -> bool:
-    """Return whether a path is a folder of TIFF files, or a file that begins as one (classic or BigTIFF)."""
-    if path.is_dir():
-        return bool(tiff_files(path))
-    with path.open("rb") as file:
-        return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-
-
 def tiff_files(folder: Path) -> list[Path]:
     """Return the TIFF files of a folder, in the order of the numbers in their names."""
     paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}

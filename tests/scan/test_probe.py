@@ -187,7 +187,7 @@ RING = (distance(32) > 10).astype(float)
         ({"resize": "pad"}, np.ones((40, 40)), r"probe.resize=pad.*40 × 40, larger than\s+N=32"),
         ({"file": "/nowhere.npz"}, None, r"nowhere.npz: no such file"),
         ({"file": __file__}, None, r"not a readable .npz"),
-        ({"file": "."}, None, r"not a file"),
+        ({"file": "."}, None, r"is no file"),
     ],
 )
 def test_a_probe_that_cannot_be_made_is_refused(saved, settings, arrays, message):
