@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.config.waves import wavelength_m
+from ptycho.config.waves import conjugate_pitch_m
 from ptycho.preparation.detector import window_of
 from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.finding import Finding
@@ -42,11 +42,9 @@ def object_pixel(
     energy_eV: float | None, distance_m: float | None, pixel_m: tuple[float, float] | None, side: int
 ) -> PixelSize:
     """Return ``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
-    if energy_eV is None or distance_m is None or pixel_m is None:
-        known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
-        return PixelSize(None, tuple(key for key, value in known.items() if value is None))
-    length = wavelength_m(energy_eV) * distance_m / side
-    return PixelSize((length / pixel_m[0], length / pixel_m[1]))
+    known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
+    missing = tuple(key for key, value in known.items() if value is None)
+    return PixelSize(conjugate_pitch_m(energy_eV, distance_m, pixel_m, (side, side)), missing)
 
 
 def positions_in_pixels(

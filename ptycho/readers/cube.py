@@ -12,7 +12,7 @@ import importlib
 import math
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +49,19 @@ def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int
     return (math.prod(shape[:-2]), shape[-2], shape[-1]), grid
 
 
+def _largest(shapes: Mapping[Any, tuple[int, ...]]) -> Any:
+    """Return the key of the largest array of three or four axes."""
+    sizes = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in (3, 4)}
+    if not sizes:
+        raise ConfigError("holds no array of three or four axes")
+    return max(sizes, key=sizes.__getitem__)
+
+
+def _check_real(dtype: np.dtype) -> None:
+    if dtype.kind not in "fiu":
+        raise ConfigError(f"is an array of {dtype}; must be of real numbers")
+
+
 def reader_of(path: Path) -> Callable[[Path], Cube] | None:
     """Return what reads a cube; None: it is none."""
     if path.is_dir():
@@ -80,24 +93,21 @@ def read(path: Path, options: ReadOptions) -> RawScan:
 
 def _read_npy(path: Path) -> Cube:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype.kind not in "fiu" or not array.flags.c_contiguous:
-        wrong = str(array.dtype) if array.flags.c_contiguous else "in Fortran order"
-        raise ConfigError(f"is an array {array.shape} {wrong}; must be of real numbers in C order")
+    _check_real(array.dtype)
+    if not array.flags.c_contiguous:
+        raise ConfigError(f"is an array {array.shape} in Fortran order; save np.ascontiguousarray of it")
     return frames_in_file(path, array.shape, array.dtype, array.offset)
 
 
 def _read_matlab(path: Path) -> Cube:
     from scipy.io import loadmat, whosmat
 
-    cubes = [(math.prod(shape), name) for name, shape, _ in whosmat(path) if len(shape) in (3, 4)]
-    if not cubes:
-        raise ConfigError("holds no array of three or four axes")
-    size, name = max(cubes)
-    if 8 * size > 2**33:
+    shapes = {name: shape for name, shape, _ in whosmat(path)}
+    name = _largest(shapes)
+    if 8 * (size := math.prod(shapes[name])) > 2**33:
         raise ConfigError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
     cube = np.asarray(loadmat(path, variable_names=[name])[name])
-    if cube.dtype.kind not in "fiu":
-        raise ConfigError(f"{name} is {cube.dtype}; must be real numbers")
+    _check_real(cube.dtype)
     cube = np.moveaxis(cube, (0, 1), (-2, -1))
     form, grid = listed(cube.shape)
     return Cube(Frames(np.ascontiguousarray(cube.reshape(form))), grid, rows_first=grid is None)
@@ -230,14 +240,11 @@ def read_zarr(path: Path) -> Cube:
         raise ConfigError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
     store = zarr.open(str(path), mode="r")
     members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
-    arrays = {
-        key: member for key, member in members if isinstance(member, zarr.Array) and member.ndim in (3, 4)
-    }
-    if not arrays:
-        raise ConfigError("holds no array of three or four axes")
-    key = max(arrays, key=lambda name: arrays[name].size)
-    if arrays[key].dtype.kind not in "fiu" or "pickle" in str(arrays[key].metadata.to_dict()):
-        raise ConfigError(f"{key} is {arrays[key].dtype}; must be real numbers, and nothing is unpickled")
+    arrays = {key: member for key, member in members if isinstance(member, zarr.Array)}
+    key = _largest({name: array.shape for name, array in arrays.items()})
+    _check_real(arrays[key].dtype)
+    if "pickle" in str(arrays[key].metadata.to_dict()):
+        raise ConfigError(f"{key} is packed by pickle, and nothing is unpickled")
     beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
@@ -256,13 +263,9 @@ def read_by_rosettasciio(path: Path) -> Cube:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
-    cubes = [signal for signal in signals if np.ndim(signal["data"]) in (3, 4)]
-    if not cubes:
-        raise ConfigError("holds no array of three or four axes")
-    signal = max(cubes, key=lambda cube: cube["data"].size)
+    signal = signals[_largest({number: one["data"].shape for number, one in enumerate(signals)})]
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
-    if cube.dtype.kind not in "fiu":
-        raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")
+    _check_real(cube.dtype)
     if tags := signal["original_metadata"].get("ImageList"):
         return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
     return _at_once(lambda: cube, cube.shape, cube.dtype, axes[:-2])

@@ -25,9 +25,17 @@ import numpy as np
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
-from ptycho.readers.positions import PIXELS, Placement, read_columns, read_indexes, read_rows
+from ptycho.readers.positions import PIXELS, Placement, read_columns, read_rows
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.values import LENGTHS, check_centre, read_array, read_object, read_plain, read_unit
+from ptycho.readers.values import (
+    LENGTHS,
+    check_centre,
+    read_array,
+    read_object,
+    read_plain,
+    read_unit,
+    read_whole,
+)
 
 DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 PATTERNS = ("entry_1/data_1/data", f"{DETECTOR}/data")
@@ -70,7 +78,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement | None:
     if placement is None:
         return None
     values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
-    return replace(placement, numbers=read_indexes(file, INDEXES, count), values=values)
+    return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
 
 def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:

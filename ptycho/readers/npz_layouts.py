@@ -17,6 +17,7 @@ A probe whose middle ``(H//2, W//2)`` is on that of the object, ``(h/2, w/2)``, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ import numpy as np
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
-from ptycho.readers.positions import Placement, read_columns
-from ptycho.readers.raw_scan import ReadOptions, middle_of
-from ptycho.readers.values import find_domain, read_array, read_good, read_object, read_scan_index
+from ptycho.readers.positions import Placement, read_columns, read_rows
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import find_domain, read_good, read_object_in_pixels, read_whole
 
 PATTERNS = ("diff3d", "diffraction")
 POSITIONS = (("ycoords", "xcoords"), ("ycoords_start", "xcoords_start"))
@@ -43,11 +44,7 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
     if placement is None:
         return None
     unit = placement.unit if options.unit else _unit(file, names, placement.positions)
-    object_ = read_object(file, file.first("objectGuess"))
-    values: dict[str, Any] = {} if object_ is None else {"object": object_}
-    if object_ is not None and unit == "px":
-        values["object_centre_m"] = middle_of(object_)
-    return Placement(placement.positions, unit, values=values)
+    return Placement(placement.positions, unit, values=read_object_in_pixels(file, "objectGuess", unit))
 
 
 def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray, metres: float = 0.05) -> str:
@@ -85,7 +82,7 @@ def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dic
     if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None
-    return {"good": good, "scan_index": read_scan_index(file, "scan_index", source.counts)}
+    return {"good": good, "scan_index": read_whole(file, "scan_index", source.counts)}
 
 
 PINN = Layout(
@@ -103,20 +100,12 @@ PINN = Layout(
 
 def _tike_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
     """Positions as they are, and the object, which they are places on."""
-    scan = read_array(file, file.need("positions", "scan"), needed=True, finite=False)
-    if scan is None:
-        return None
-    scan = scan[0] if scan.ndim == 3 and len(scan) == 1 else scan
-    if scan.ndim != 2 or scan.shape[1] != 2:
-        file.complain(f"scan has shape {scan.shape}; must be (J, 2), or (1, J, 2) of a file with one scan")
+    placement = read_rows(file, file.need("positions", "scan"), options, source.counts, unit="px")
+    if placement is None:
         return None
     file.notes.append("positions are those of the probe's first sample")
-    object_ = read_object(file, file.first("psi"))
-    unit = options.unit or "px"
-    values: dict[str, Any] = {} if object_ is None else {"object": object_}
-    if object_ is not None and unit == "px":
-        values["object_centre_m"] = middle_of(object_, np.array(source.shape[1:]) // 2)
-    return Placement(scan.astype(np.float64), unit, values=values)
+    first = np.array(source.shape[1:]) // 2
+    return replace(placement, values=read_object_in_pixels(file, "psi", placement.unit, first))
 
 
 TIKE = Layout(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.waves import conjugate_pitch_m
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
 from ptycho.readers.archive import Archive
@@ -20,9 +21,10 @@ from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.patterns import Patterns, Selected
-from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
+from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
-from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m
+from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
+from ptycho.readers.values import read_whole
 
 ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
 
@@ -56,7 +58,7 @@ def place_scan(
     placement = None if source is None else _placement(file, layout, options, source)
     if source is not None and placement is not None:
         numbered = layout.numbers is not None and placement.numbers is not None
-        mine = read_indexes(file, str(layout.numbers), source.shape[0]) if numbered else None
+        mine = read_whole(file, str(layout.numbers), source.counts, needed=True) if numbered else None
         source, positions = paired(file, *join(file, source, placement, values, mine), options)
         for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
             if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
@@ -184,8 +186,8 @@ def _merge(file: Archive, values: dict[str, Any], others: dict[str, Any], shape:
         values[key] = value
     probe = values.get("probe")
     if others and values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
-        pixel, energy, distance = (values.get(key) for key in ("probe_pixel_m", "energy_eV", "distance_m"))
-        values["detector_pixel_m"] = detector_pitch_m(pixel, energy, distance, shape)
+        energy, distance, pixel = (values.get(key) for key in ("energy_eV", "distance_m", "probe_pixel_m"))
+        values["detector_pixel_m"] = conjugate_pitch_m(energy, distance, pixel, shape)
 
 
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:

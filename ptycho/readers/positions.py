@@ -159,18 +159,6 @@ def in_axes(file: Archive, key: str, placement: Placement, options: ReadOptions,
     return Placement(placement.positions[:, ::-1] if turned else placement.positions, placement.unit)
 
 
-def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
-    """Read ``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
-    numbers = read_array(file, key, needed=True)
-    if numbers is None:
-        return None
-    whole = numbers.ravel().astype(np.int64)
-    if len(whole) != count or not np.array_equal(whole, numbers.ravel()):
-        file.complain(f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({count},) whole numbers")
-        return None
-    return whole
-
-
 def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndarray, np.ndarray] | None:
     """Rows and columns ``(J,)`` each; None if they do not fit the patterns."""
     count, grid = source.shape[0], source.grid

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config.waves import conjugate_pitch_m
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout, without_positions
 from ptycho.readers.patterns import Patterns
-from ptycho.readers.positions import Placement, read_columns, read_indexes
-from ptycho.readers.raw_scan import ReadOptions, detector_pitch_m, middle_of
-from ptycho.readers.values import find_domain, read_plain, read_scan_index
+from ptycho.readers.positions import Placement, read_columns
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import find_domain, read_array, read_object_in_pixels, read_plain, read_whole
 
 X, Y, INDEXES = "probe_position_x_m", "probe_position_y_m", "probe_position_indexes"
 RESULT = Layout(
@@ -69,7 +70,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement | None:
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
         placement,
-        numbers=read_indexes(file, INDEXES, count),
+        numbers=read_whole(file, INDEXES, (count,), needed=True),
         values=values,
         side=None if side is None or side < 1 else round(side),
         opr_modes=modes,
@@ -81,11 +82,10 @@ def _read_variation(
     file: Archive, probe: np.ndarray | None, count: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return OPR modes ``(K', h, w)`` and their weights ``(count, K')``; None: the probe is constant."""
-    modes, weights = (file.read(key, "c", False) for key in ("opr_modes", "opr_mode_weights"))
+    modes, weights = (read_array(file, key, "c") for key in ("opr_modes", "opr_mode_weights"))
     if modes is None or weights is None or probe is None:
         return None, None
-    fits = modes.shape[1:] == probe.shape[-2:] and weights.shape == (count, len(modes))
-    if not fits or not np.isfinite(modes).all() or not np.isfinite(weights).all():
+    if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):
         file.complain(f"opr_modes {modes.shape} and opr_mode_weights {weights.shape} do not fit the probe")
         return None, None
     return modes, weights
@@ -98,7 +98,7 @@ ROW, COL = "probe_position_y_px", "probe_position_x_px"
 
 def _variant(file: Archive) -> Layout:
     def scans(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-        return {} if source is None else {"scan_index": read_scan_index(file, SCANS, source.counts)}
+        return {} if source is None else {"scan_index": read_whole(file, SCANS, source.counts)}
 
     if file.holds(RAW):
         return replace(LAYOUT, patterns=(RAW,), domain="amplitude", numbers=None, more=scans)
@@ -113,19 +113,18 @@ def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> di
     if values["detector_pixel_m"] is not None or source is None:
         return {}
     file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
-    known = values["object_pixel_m"], values["energy_eV"], values["distance_m"]
-    return {"detector_pixel_m": detector_pitch_m(*known, source.shape[1:])}
+    known = values["energy_eV"], values["distance_m"], values["object_pixel_m"]
+    return {"detector_pixel_m": conjugate_pitch_m(*known, source.shape[1:])}
 
 
 def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
     """Positions, and the middle of the object in their pixels: the first sample's middle is the place 0."""
     placement = read_columns(file, (ROW, COL), options, source, unit="px")
-    entry = file.entry("object")
-    if placement is None or placement.unit != "px" or entry is None or entry.shape is None:
+    if placement is None or placement.unit != "px":
         return placement
     from_first = (np.array(source.shape[1:]) - 1) / 2
-    middle = middle_of(np.empty(entry.shape[-2:]), from_first + 0.5)
-    return Placement(placement.positions - from_first, "px", values={"object_centre_m": middle})
+    values = read_object_in_pixels(file, "object", "px", from_first + 0.5)
+    return Placement(placement.positions - from_first, "px", values=values)
 
 
 LAYOUT = Layout(
@@ -146,7 +145,6 @@ TRAINING = replace(
     distance=("detector_object_distance_m",),
     probe=("probe",),
     probe_pixel=("object_pixel_height_m", "object_pixel_width_m"),
-    object=("object",),
     object_pixel=("object_pixel_height_m", "object_pixel_width_m"),
     positions=_training_positions,
     more=_pitch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -172,15 +172,30 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
     return images.reshape(-1, *images.shape[-2:]) if images.ndim > 1 else images[None]
 
 
-def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndarray | None:
-    """Read which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
-    index = read_array(file, key)
-    if index is None:
+def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = False) -> np.ndarray | None:
+    """Read whole numbers of the patterns, ``(J,)`` int64 with J one of ``counts``; None: there are none."""
+    numbers = read_array(file, key, needed=needed)
+    if numbers is None:
         return None
-    if index.ndim == 1 and len(index) in counts and np.array_equal(index, np.rint(index)):
-        return index.astype(np.int64)
-    file.notes.append(f"{key} {index.shape} is ignored: must be ({counts[0]},) whole numbers")
+    if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):
+        return numbers.ravel().astype(np.int64)
+    wrong = f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({counts[0]},) whole numbers"
+    file.complain(wrong) if needed else file.notes.append(f"ignored: {wrong}")
     return None
+
+
+def read_object_in_pixels(
+    file: Archive, key: str, unit: str, offset: np.ndarray | float = 0.0
+) -> dict[str, Any]:
+    """Return the object at a key and, if positions are in its pixels, the position of its middle.
+
+    That is ``(h/2, w/2)`` less an ``offset`` of (row, col).
+    """
+    image = read_object(file, file.first(key))
+    if image is None:
+        return {}
+    row, col = np.array(image.shape) / 2 - offset
+    return {"object": image} | ({"object_centre_m": (float(row), float(col))} if unit == "px" else {})
 
 
 def check_centre(file: Archive, source: Patterns | None, row: float | None, col: float | None) -> Pair | None:

@@ -179,7 +179,7 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
         (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
         (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
         (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
+        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(7, 2\)"),
         (
             lambda m: product(None, made_up(), patterns=made_up().counts, indexes=np.arange(15) * 0.5),
             r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",
