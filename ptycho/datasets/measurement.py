@@ -143,14 +143,15 @@ class Format:
         arrays: dict[str, Any] = {} if own_probe else {name: probe}
         faults = self._key_faults(archive, arrays)
         headers: dict[str, Header] = {}
-        for key in self.members.keys() & set(archive.keys):
+        for key, member in self.members.items():
             with _noted(faults):
-                headers[key] = archive.header(key, self.members[key].kinds)
+                if key in archive.keys:
+                    headers[key] = archive.header(key, member.kinds)
         shapes = {key: array.shape for key, array in (headers | arrays).items()}
         wrong = wrong_shapes(shapes, {key: member.shape for key, member in self.members.items()})
         faults += wrong.values()
         statistics = None
-        for key in headers.keys() - wrong.keys():  # a wrong shape is not worth its memory
+        for key in (key for key in headers if key not in wrong):  # that is not worth its memory
             with _noted(faults):
                 if key == self.patterns:
                     statistics = Statistics.of(_patterns(archive, headers[key]))

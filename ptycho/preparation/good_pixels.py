@@ -205,5 +205,4 @@ def _only(
         raise ConfigError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
     image = file.read(fitting[0], "biuf", needed=True)
     file.refuse()
-    assert image is not None  # else there was a problem
-    return image
+    return np.asarray(image)

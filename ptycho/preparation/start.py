@@ -15,6 +15,7 @@ from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
 from ptycho.preparation.geometry import interpolated, resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
+from ptycho.readers.archive import ArchiveError
 from ptycho.readers.places import open_archive
 from ptycho.readers.positions import Placement
 from ptycho.readers.ptychodus import read_product
@@ -101,10 +102,9 @@ def product_file(path: str) -> Path:
 def _product(path: str, file: Path) -> Placement:
     with open_archive(file, ReadOptions()) as archive:
         product = read_product(archive, ReadOptions())
-        if product is None or not {"object", "probe"} <= product.values.keys():
-            archive.complain("has no object, probe and positions of a reconstruction")
         archive.refuse()
-    assert product is not None
+        if not {"object", "probe"} <= product.values.keys():
+            raise ArchiveError("has no object, probe and positions of a reconstruction")
     for name in ("object", "probe"):
         if not np.any(product.values[name]):
             raise ConfigError(f"start={path}: its {name} is zero everywhere; name another run")

@@ -54,12 +54,10 @@ def read_translation(
     counts: tuple[int, ...],
     keys: tuple[str, ...] = TRANSLATIONS,
     basis: str = BASIS,
-) -> Placement | None:
+) -> Placement:
     """Read positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
     key = file.need("translations (data.positions_file= may have positions),", *keys)
     translations = read_rows(file, key, options, counts, (3, 2))
-    if translations is None:
-        return None
     vectors = _basis(file, basis)
     along = f"the axes of {basis}" if vectors is not None else "rows down (−y) and columns along −x"
     vectors = UPRIGHT if vectors is None else vectors
@@ -70,13 +68,11 @@ def read_translation(
     )
 
 
-def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """Read positions by the numbers of their patterns, and what is described; None if there are problems."""
+def read_product(file: Archive, options: ReadOptions) -> Placement:
+    """Read positions by the numbers of their patterns, and what is described."""
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     placement = read_translation(file, options, (count,))
-    if placement is None:
-        return None
     values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
     return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
@@ -153,7 +149,7 @@ def _of_entry(entry: str) -> Layout:
     detector, beam = f"{entry}/instrument_1/detector_1", f"{entry}/instrument_1/beam_1"
     centre = f"{detector}/beam_center_y", f"{detector}/beam_center_x"
 
-    def positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    def positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
         groups = (detector, f"{entry}/data_1", f"{entry}/sample_1/geometry_1")
         moved = tuple(f"{group}/translation" for group in groups)
         places = (f"{entry}/data", f"{entry}/sample_1/transformations")
@@ -161,8 +157,6 @@ def _of_entry(entry: str) -> Layout:
         if file.first(*moved) or motors is None:
             return read_translation(file, options, source.counts, moved, f"{detector}/basis_vectors")
         placement = read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
-        if placement is None:
-            return None
         sample = _defined(file, entry)
         file.notes.append(f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}")
         return replace(placement, positions=-placement.positions) if sample else placement

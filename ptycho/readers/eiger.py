@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import KEYS, read_mapped
@@ -36,14 +36,16 @@ def _blocks(file: Archive) -> list[str]:
     return next((keys for keys in listed if keys), [])
 
 
-def _patterns(file: Archive) -> Iterable[str | None]:
+def _patterns(file: Archive) -> Iterable[str]:
     keys = _blocks(file)
     if not keys:
         return [file.need("patterns", "entry/data/data", "entry/data/data_000001")]
     numbers = [int(key[-6:]) for key in keys]
     gaps = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
     if gaps:
-        file.complain(f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}")
+        raise ArchiveError(
+            f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}"
+        )
     return keys
 
 

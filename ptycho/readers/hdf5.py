@@ -100,15 +100,11 @@ class Hdf5Archive(Archive):
         return sorted(node) if isinstance(node, h5py.Group) else []
 
     def dataset(self, key: str) -> h5py.Dataset | None:
-        """Return the dataset at a path, of a type that NumPy has; what is wrong with it is a problem."""
-        try:
-            with _damaged(key, "cannot be read"):
-                node = self.walk(self.file, key)
-                if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
-                    raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
-        except ArchiveError as error:
-            self.complain(str(error))
-            return None
+        """Return the dataset at a path, of a type that NumPy has; None: there is none."""
+        with _damaged(key, "cannot be read"):
+            node = self.walk(self.file, key)
+            if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
+                raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
         return node if isinstance(node, h5py.Dataset) else None
 
     def entry(self, key: str) -> Entry | None:
@@ -159,7 +155,7 @@ class Hdf5Archive(Archive):
             raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns | None:
         source = open_patterns(self, *keys)
         self._lent = self._lent or source is not None
         if not isinstance(source, Hdf5Patterns) or not is_of_matlab(source.dataset):

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import DAMAGE, Archive, describe_error
+from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, describe_error
 from ptycho.readers.hdf5_checks import check_unpacking, examine
 from ptycho.readers.patterns import Joined, Patterns
 
@@ -64,21 +64,17 @@ class Hdf5Patterns(Patterns):
             first, into = first + count, into[count:]
 
 
-def open_patterns(file: Hdf5Archive, *keys: str | None, cache: int = 2**27) -> Patterns | None:
-    """Open the patterns at some keys, one after the other; None, and a problem, if they are no patterns.
+def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns | None:
+    """Open the patterns at some keys, one after the other; None, and problems, if they cannot be read.
 
     ``cache``: bytes of unpacked chunks that are kept, of all datasets together.
     """
-    if not keys or None in keys:
-        return None
-    before = len(file.problems)
-    candidates = {key: _fitting(file, key) for key in keys if key is not None}
-    datasets = {key: dataset for key, dataset in candidates.items() if dataset is not None}
+    before, datasets = len(file.problems), {key: _fitting(file, key) for key in keys}
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
-        file.complain(f"{', '.join(datasets)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+        raise ArchiveError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked = [examine(file, dataset, key, inner=2) for key, dataset in datasets.items()]
-    if len(datasets) < len(keys) or len(file.problems) > before:
+    if len(file.problems) > before:
         return None
     sources = [
         Hdf5Patterns(file, key, _cached(dataset, cache // len(datasets)), some)
@@ -91,24 +87,24 @@ def open_patterns(file: Hdf5Archive, *keys: str | None, cache: int = 2**27) -> P
     return source
 
 
-def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset | None:
-    """Return the dataset at ``key`` if it can be patterns of ``most`` bytes; if not, why is a problem."""
-    dataset = file.dataset(key) if file.require(key) else None
-    if dataset is None:
-        return None
+def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset:
+    """Return the dataset at ``key`` if it can be patterns of ``most`` bytes."""
+    file.require(key)
+    dataset = file.dataset(key)
+    assert dataset is not None
     shape, problem = dataset.shape, ""
     if shape is None or len(shape) not in (3, 4):
         wanted = "must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
-        problem = f"{key} has shape {shape}; {wanted}"
+        problem = f"has shape {shape}; {wanted}"
     elif 0 in shape:
-        problem = f"{key} {shape} holds no patterns"
+        problem = f"{shape} holds no patterns"
     elif dataset.dtype.kind not in "fiu":
-        problem = f"{key} {shape} is {dataset.dtype}; must be real numbers"
+        problem = f"{shape} is {dataset.dtype}; must be real numbers"
     elif math.prod(shape[-2:]) * dataset.dtype.itemsize > most:
-        problem = f"{key} {shape} has patterns of more than {most} bytes"
+        problem = f"{shape} has patterns of more than {most} bytes"
     if problem:
-        file.complain(problem)
-    return None if problem else dataset
+        raise ArchiveError(f"{key} {problem}")
+    return dataset
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:

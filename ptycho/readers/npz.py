@@ -21,7 +21,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzError, NpzFile
-from ptycho.readers.archive import Archive, ArchiveError, Entry, describe_error
+from ptycho.readers.archive import Archive, ArchiveError, Entry, UnusableError, describe_error
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
@@ -69,19 +69,14 @@ class NpzArchive(Archive):
             return None
         try:
             return self.file.read(self._header(key, kinds))
-        except NpzError as error:
-            raise ArchiveError(str(error)) from error
+        except (NpzError, ArchiveError) as error:
+            raise UnusableError(str(error)) from error
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
-        key = keys[0]
-        if key is None or not self.require(key):
-            return None
-        try:
-            header = self._header(key, "fiu")
-            listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
-        except ArchiveError as error:
-            self.complain(str(error))
-            return None
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns | None:
+        (key,) = keys
+        self.require(key)
+        header = self._header(key, "fiu")
+        listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
         source = NpzPatterns(self.path, listed, either=any_order)
         source.grid = (grid[0], grid[1]) if grid and any_order and grid[0] != 1 else None
         self.notes.append(f"patterns: {key} {header.shape} of {source.dtype}")

@@ -37,12 +37,11 @@ CONTRACTS = {
 }
 
 
-def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Return positions with the unit that follows from their span, and the object."""
     names = POSITIONS[0] if file.holds_any(*POSITIONS[0]) else POSITIONS[1]
-    placement = read_columns(file, names, options, None, "px") if file.require(*names) else None
-    if placement is None:
-        return None
+    file.require(*names)
+    placement = read_columns(file, names, options, None, "px")
     unit = placement.unit if options.unit else _unit(file, names, placement.positions)
     return Placement(placement.positions, unit, values=read_object_in_pixels(file, "objectGuess", unit))
 
@@ -98,11 +97,9 @@ PINN = Layout(
 )
 
 
-def _tike_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _tike_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Positions as they are, and the object, which they are places on."""
     placement = read_rows(file, file.need("positions", "scan"), options, source.counts, unit="px")
-    if placement is None:
-        return None
     file.notes.append("positions are those of the probe's first sample")
     first = np.array(source.shape[1:]) // 2
     return replace(placement, values=read_object_in_pixels(file, "psi", placement.unit, first))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.waves import conjugate_pitch_m
-from ptycho.readers.archive import Archive
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout, without_positions
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, read_columns
@@ -55,11 +55,10 @@ def is_product(file: Archive) -> bool:
     return has_positions(file) and (file.kind == "NPZ" or file.holds_any(INDEXES, *energies))
 
 
-def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """Read what is in a product; None if it has no usable positions, which is a problem of the file."""
-    placement = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
-    if placement is None:
-        return None
+def read_product(file: Archive, options: ReadOptions) -> Placement:
+    """Read what is in a product."""
+    file.require(Y, X)
+    placement = read_columns(file, (Y, X), options, None)
     count, side = len(placement.positions), read_plain(file, "@detector_side_px")
     angle = read_plain(file, "@tomography_angle_deg", "tomography_angle_deg")
     if angle is not None:
@@ -86,8 +85,8 @@ def _read_variation(
     if modes is None or weights is None or probe is None:
         return None, None
     if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):
-        file.complain(f"opr_modes {modes.shape} and opr_mode_weights {weights.shape} do not fit the probe")
-        return None, None
+        shapes = f"opr_modes {modes.shape} and opr_mode_weights {weights.shape}"
+        raise ArchiveError(f"{shapes} do not fit the probe")
     return modes, weights
 
 
@@ -105,7 +104,7 @@ def _variant(file: Archive) -> Layout:
     return TRAINING if file.holds(ROW) else LAYOUT
 
 
-def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     return read_product(file, options) if has_positions(file) else without_positions(file, options, source)
 
 
@@ -117,10 +116,10 @@ def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> di
     return {"detector_pixel_m": conjugate_pitch_m(*known, source.shape[1:])}
 
 
-def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Positions, and the middle of the object in their pixels: the first sample's middle is the place 0."""
     placement = read_columns(file, (ROW, COL), options, source, unit="px")
-    if placement is None or placement.unit != "px":
+    if placement.unit != "px":
         return placement
     from_first = (np.array(source.shape[1:]) - 1) / 2
     values = read_object_in_pixels(file, "object", "px", from_first + 0.5)
@@ -171,11 +170,10 @@ def _beside(path: Path, ending: str, other: str) -> Path | None:
     return candidate if path.stem.endswith(ending) and candidate.is_file() else None
 
 
-def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Read column and row of the probe on the object."""
     if not file.holds(*PP):
-        file.complain(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
-        return None
+        raise ArchiveError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
     return read_columns(file, PP, options, source)
 
 

@@ -34,7 +34,7 @@ class TiffArchive(Archive):
 
     kind = "TIFF"
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns:
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         return open_tiff(tiff_files(self.path) if self.path.is_dir() else [self.path])
 
 

@@ -1,6 +1,6 @@
 """Read the values that all formats have besides patterns and positions, in the base units of quantities.
 
-A fault is noted in the archive, and the value is None. Whether a detector's numbers are counts, intensities
+A value that is not there is None. Whether a detector's numbers are counts, intensities
 or amplitudes follows from the numbers (:func:`tell_domain`).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import h5py
@@ -16,7 +17,7 @@ import numpy as np
 
 from ptycho.config.data import RANGES
 from ptycho.config.waves import wavelength_m
-from ptycho.readers.archive import Archive
+from ptycho.readers.archive import Archive, ArchiveError, UnusableError
 from ptycho.readers.patterns import Patterns
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
@@ -37,21 +38,18 @@ def read_array(
         return array
     at = ", ".join(map(str, wrong[0]))
     why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
-    file.reject(why, needed)
-    return None
+    raise ArchiveError(why) if needed else UnusableError(why)
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
-    """Read the ``units`` attribute of an array and its size; None: there is none, or it is a problem."""
+    """Read the ``units`` attribute of an array and its size; None: there is none."""
     unit = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
     unit = (unit or "").strip().strip("[]()").strip()
     if not unit:
         return None
-    size = units.get(unit.lower())
-    if size is None:
-        file.complain(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
-        return None
-    return unit, size
+    if unit.lower() not in units:
+        raise ArchiveError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
+    return unit, units[unit.lower()]
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
@@ -72,7 +70,7 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
 def read_plain(file: Archive, *keys: str) -> float | None:
     """Read the first of some ``keys`` that holds one finite number, of any sign and no unit."""
     for key in keys:
-        number = file.read(key)
+        number = file.noted(partial(file.read, key))
         if number is not None and number.size == 1 and np.isfinite(number).all():
             return float(number.ravel()[0])
     return None
@@ -92,8 +90,9 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
             return None
         if lengths.size > 2:
             remedy = f"; or set data.{quantity.option}=" if quantity.option else ""
-            file.complain(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
-            return None
+            raise ArchiveError(
+                f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}"
+            )
         parts = lengths.astype(np.float64).reshape(-1, 1)
         pair = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
     known = [value for value in pair if value is not None]
@@ -180,7 +179,9 @@ def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = 
     if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):
         return numbers.ravel().astype(np.int64)
     wrong = f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({counts[0]},) whole numbers"
-    file.complain(wrong) if needed else file.notes.append(f"ignored: {wrong}")
+    if needed:
+        raise ArchiveError(wrong)
+    file.notes.append(f"ignored: {wrong}")
     return None
 
 
@@ -241,26 +242,23 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
     if images is not None and images.ndim == 3 and images.shape[2] == 1 != images.shape[1]:
         images = images[..., 0]
     if images is not None and (images.ndim < 2 or 0 in images.shape):
-        file.reject(f"{key} has shape {images.shape}; must be (h, w), or several of them")
-        return None
+        raise UnusableError(f"{key} has shape {images.shape}; must be (h, w), or several of them")
     return None if images is None else images.astype(np.complex64)
 
 
 def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np.ndarray) -> float | None:
-    before = len(file.problems)
     unit_of_file, size = read_unit(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
     value = float(np.median(numbers))
-    if len(file.problems) > before:
-        return None
     if not (math.isfinite(value) and value > 0):
-        note = file.complain if file.strict else file.warnings.append
-        note(f"{key}={value:g}: no {quantity.name}; {'correct it' if file.strict else 'taken as not given'}")
+        fault = f"{key}={value:g}: no {quantity.name}"
+        if file.strict:
+            raise ArchiveError(f"{fault}; correct it")
+        file.warnings.append(f"{fault}; taken as not given")
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
     if problem := quantity.problem(key, value, unit_of_file, "correct it or its units attribute"):
-        file.complain(problem)
-        return None
+        raise ArchiveError(problem)
     return value * size
 
 

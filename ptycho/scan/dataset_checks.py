@@ -62,11 +62,13 @@ def wrong_shapes(
         letters = next((choice for choice in choices if len(choice) == len(shape)), choices[0])
         if len(letters) == len(shape):
             for letter, size in reversed([*zip(letters, shape, strict=True)]):
-                known.setdefault(letter, int(letter) if letter.isdigit() else size)
+                if size or letter.isdigit():
+                    known.setdefault(letter, int(letter) if letter.isdigit() else size)
         expected = [known.get(letter, letter) for letter in letters]
         if list(shape) != expected or 0 in shape:
             names, numbers = (f"({', '.join(map(str, some))})" for some in (letters, expected))
             said = names if names == numbers else f"{names} = {numbers}"
+            said = f"{said}, not empty" if 0 in shape else said
             faults[key] = f"{key} has shape {shape}; must be {said if letters else 'one number'}"
     return faults
 
