@@ -9,8 +9,9 @@ of all values in :attr:`Archive.problems`, and :meth:`Archive.refuse` raises all
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -66,8 +67,8 @@ class Archive(ABC):
         self._lent = False
 
     @abstractmethod
-    def patterns(self, *keys: str, any_order: bool = False) -> Patterns | None:
-        """Return the patterns at some keys, one after the other; None, and problems, if they are none.
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
+        """Return the patterns at some keys, one after the other.
 
         ``any_order``: in NPZ, they may be the last axis, or a raster.
         """
@@ -192,6 +193,17 @@ class Archive(ABC):
             numbers = None if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
             named[k] += f" {numbers or '(no numbers)'}"
         return ", ".join(named + more) or "no arrays"
+
+
+@contextlib.contextmanager
+def damage_named(key: str, what: str) -> Iterator[None]:
+    """Raise whatever damaged bytes lead to as ArchiveError: ``what`` is wrong with ``key``."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except DAMAGE as error:
+        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
 
 
 def describe_error(error: BaseException) -> str:

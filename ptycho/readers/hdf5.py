@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
 from ptycho.files.opening import FileError, open_file
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, describe_error
+from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, damage_named, describe_error
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns
 from ptycho.readers.patterns import Patterns
@@ -101,7 +100,7 @@ class Hdf5Archive(Archive):
 
     def dataset(self, key: str) -> h5py.Dataset | None:
         """Return the dataset at a path, of a type that NumPy has; None: there is none."""
-        with _damaged(key, "cannot be read"):
+        with damage_named(key, "cannot be read"):
             node = self.walk(self.file, key)
             if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
                 raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
@@ -138,7 +137,7 @@ class Hdf5Archive(Archive):
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
         path, _, attribute = key.partition("@")
-        with _damaged(key, "cannot be read"):
+        with damage_named(key, "cannot be read"):
             if attribute:
                 node = self.walk(self.file, path or "/")
                 array = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
@@ -155,25 +154,22 @@ class Hdf5Archive(Archive):
             raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def patterns(self, *keys: str, any_order: bool = False) -> Patterns | None:
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         source = open_patterns(self, *keys)
-        self._lent = self._lent or source is not None
+        self._lent = True
         if not isinstance(source, Hdf5Patterns) or not is_of_matlab(source.dataset):
             return source
         self.notes.append(f"{source.label} is one of MATLAB's: its axes are in reverse, which is undone")
         return MatlabPatterns(source)
 
-    def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray | None:
+    def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray:
         if dataset.shape is None:
             raise ArchiveError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
         if size > most_bytes:
             taken = f"{key} {dataset.shape} takes {size} bytes"
             raise ArchiveError(f"{taken}; at most {most_bytes} are read at once")
-        before = len(self.problems)
         examine(self, dataset, key)
-        if len(self.problems) > before:
-            return None
         try:
             check_unpacking(self, dataset)
         except ArchiveError as error:
@@ -199,7 +195,7 @@ class Hdf5Archive(Archive):
 
     def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
         what = f"{group.name.rstrip('/')}/{name}".lstrip("/")
-        with _damaged(what, "is damaged"):
+        with damage_named(what, "is damaged"):
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.SoftLink):
                 return self.walk(group, link.path, left - 1, follow)
@@ -246,17 +242,6 @@ class Hdf5Archive(Archive):
             except DAMAGE as error:
                 raise ArchiveError(_why(real, error)) from error
         return self._open[real]
-
-
-@contextlib.contextmanager
-def _damaged(key: str, what: str) -> Iterator[None]:
-    """Whatever damaged bytes lead to, as what is wrong with ``key``."""
-    try:
-        yield
-    except ArchiveError:
-        raise
-    except DAMAGE as error:
-        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
 
 
 def _overlaps(dtype: np.dtype) -> bool:

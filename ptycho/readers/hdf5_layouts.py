@@ -95,7 +95,7 @@ def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
     chunks = _chunks(file)
     keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // most)]]
     there = [key for key in keys if (entry := file.entry(key)) and entry.shape and len(entry.shape) == 3]
-    weights = [patterns.read(slice(0, 1))[0] for key in there if (patterns := file.patterns(key)) is not None]
+    weights = [file.patterns(key).read(slice(0, 1))[0] for key in there]
     if not weights:
         return None
     file.notes.append(f"mask: weights of the first pattern of {', '.join(there)}")

@@ -64,18 +64,16 @@ class Hdf5Patterns(Patterns):
             first, into = first + count, into[count:]
 
 
-def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns | None:
-    """Open the patterns at some keys, one after the other; None, and problems, if they cannot be read.
+def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns:
+    """Open the patterns at some keys, one after the other.
 
     ``cache``: bytes of unpacked chunks that are kept, of all datasets together.
     """
-    before, datasets = len(file.problems), {key: _fitting(file, key) for key in keys}
+    datasets = {key: _fitting(file, key) for key in keys}
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
         raise ArchiveError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked = [examine(file, dataset, key, inner=2) for key, dataset in datasets.items()]
-    if len(file.problems) > before:
-        return None
     sources = [
         Hdf5Patterns(file, key, _cached(dataset, cache // len(datasets)), some)
         for (key, dataset), some in zip(datasets.items(), looked, strict=True)

@@ -72,7 +72,7 @@ class NpzArchive(Archive):
         except (NpzError, ArchiveError) as error:
             raise UnusableError(str(error)) from error
 
-    def patterns(self, *keys: str, any_order: bool = False) -> Patterns | None:
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         (key,) = keys
         self.require(key)
         header = self._header(key, "fiu")
