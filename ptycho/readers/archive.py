@@ -124,8 +124,8 @@ class Archive(ABC):
         if error is not None or not self._lent:
             self.close()
         if isinstance(error, DAMAGE) and not isinstance(error, ConfigError):
-            text = describe_error(error)
-            fault = text if isinstance(error, ArchiveError) else f"damaged ({text})"
+            known = isinstance(error, ArchiveError)
+            fault = shown(str(error), self.longest) if known else f"damaged ({describe_error(error)})"
             raise ConfigError(f"{self.path}: {fault}") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:

@@ -73,11 +73,12 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     placement = read_translation(file, options, (count,))
-    values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
+    described = RESULT.described(file) | {"object": find_object(file)}
+    values = {key: value for key, value in described.items() if value is not None}
     return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
 
-def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def find_object(file: Archive) -> np.ndarray | None:
     """Return the first image that is not the probe, if it is complex: real ones are of something else."""
     probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
     key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
@@ -85,7 +86,7 @@ def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) 
     is_complex = (
         entry is not None and entry.dtype is not None and (entry.dtype.kind == "c" or entry.dtype.names)
     )
-    return {"object": read_object(file, key) if is_complex else None}
+    return read_object(file, key) if is_complex else None
 
 
 def _basis(file: Archive, key: str) -> np.ndarray | None:
@@ -98,11 +99,11 @@ def _basis(file: Archive, key: str) -> np.ndarray | None:
     return vectors if np.linalg.norm(vectors, axis=1).all() else None
 
 
-def _find_pixel(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _find_pixel(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     """The object, and the pitch of the detector: where it is not stated, the length of the basis vectors."""
     vectors = _basis(file, BASIS) if values["detector_pixel_m"] is None else None
     steps = {} if vectors is None else {"detector_pixel_m": tuple(np.linalg.norm(vectors, axis=1).tolist())}
-    return find_object(file, source, values) | steps
+    return {"object": find_object(file)} | steps
 
 
 RESULT = Layout(
@@ -113,7 +114,6 @@ RESULT = Layout(
     wave=f"{SOURCE}/probe",
     distance=(f"{DETECTOR}/distance",),
     probe=PROBES,
-    more=find_object,
 )
 LAYOUT = replace(
     RESULT,
@@ -161,12 +161,12 @@ def _of_entry(entry: str) -> Layout:
         file.notes.append(f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}")
         return replace(placement, positions=-placement.positions) if sample else placement
 
-    def more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    def more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
         pitch = values["detector_pixel_m"] or (None, None)
         row, col = (_in_pixels(file, *place) for place in zip(centre, pitch, strict=True))
         if file.holds_any(*(f"{entry}/instrument_1/{name}/data" for name in ("monitor", "monitor_1"))):
             file.notes.append("the monitor is not applied")
-        described = find_object(file, source, values) if entry == ENTRIES[0] else {}
+        described = {"object": find_object(file)} if entry == ENTRIES[0] else {}
         return described | {"zero_frequency": check_centre(file, source, row, col)}
 
     return replace(

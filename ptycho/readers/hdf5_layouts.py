@@ -69,12 +69,10 @@ def _numbers(file: Archive) -> Layout:
     return replace(PTYD, energy=keys("energy"), distance=keys("distance"), pixel=keys("psize")[:1])
 
 
-def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     propagation = file.text("meta/propagation") or file.text("info/propagation")
     if propagation not in (None, "farfield"):
         file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
-    if source is None:
-        return {}
     good = values["good"]
     return {"zero_frequency": _centre(file, source), "good": _own_weights(file) if good is None else good}
 
@@ -125,7 +123,7 @@ def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement
     return in_axes(file, "encoder", placement, options, ", the probe's")
 
 
-def _ptylab_check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _ptylab_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     lamps = [key for key in FOURIER if file.holds(key)]
     if "zled" in lamps or len(lamps) > 1:
         raise ArchiveError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")

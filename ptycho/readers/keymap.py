@@ -53,7 +53,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             if name in options.keys and not other.holds(options.keys[name]):
                 other.noted(partial(other.need, name, options.keys[name]))
         values, placement = table.values(other, source), None
-        if source is not None and not (options.positions_file or options.raster):
+        if not (options.positions_file or options.raster):
             placement = other.noted(partial(read_mapped, other, options, source))
         if other is not file:
             file.absorb(other)
@@ -64,7 +64,7 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
     def at(*names: str) -> tuple[str, ...]:
         return tuple(keys[name] for name in names if name in keys)
 
-    def good(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    def good(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
         masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
         given = {key: mask for key, mask in masks.items() if mask is not None}
         if len({mask.shape for mask in given.values()}) > 1:

@@ -85,26 +85,31 @@ class Layout:
     flat: Keys = ()
     positions: Callable[[Archive, ReadOptions, Patterns], Placement | None] = without_positions
     numbers: str | None = None
-    more: Callable[[Archive, Patterns | None, dict[str, Any]], dict[str, Any]] | None = None
+    more: Callable[[Archive, Patterns, dict[str, Any]], dict[str, Any]] = lambda file, source, values: {}
     variant: Callable[[Archive], Layout] | None = None
     options: Keys = ("unit", "positions_file")
     keys: Keys = ()
 
-    def source(self, file: Archive) -> Patterns | None:
-        """Return the patterns of a file; None, and problems, if it has none."""
+    def source(self, file: Archive) -> Patterns:
+        """Return the patterns of a file."""
         if callable(self.patterns):
-            keys = self.patterns
-            return file.noted(lambda: file.patterns(*keys(file)))
-        names = self.patterns
-        return file.noted(lambda: file.patterns(file.need("patterns", *names), any_order=self.any_order))
+            return file.patterns(*self.patterns(file))
+        return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
-    def values(self, file: Archive, source: Patterns | None) -> dict[str, Any]:
+    def values(self, file: Archive, source: Patterns) -> dict[str, Any]:
         """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
+        values = {
+            "domain": file.noted(lambda: self._domain(file, source)),
+            "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
+            **self.described(file),
+        }
+        return values | (file.noted(lambda: self.more(file, source, values)) or {})
+
+    def described(self, file: Archive) -> dict[str, Any]:
+        """Return the attributes that need no patterns."""
         centre = tuple(read_plain(file, key) for key in self.object_centre)
         readers: dict[str, Callable[[], Any]] = {
-            "domain": lambda: self._domain(file, source),
-            "zero_frequency": lambda: self.zero_frequency or check_centre(file, source, row, col),
             "energy_eV": lambda: self._energy(file),
             "distance_m": lambda: read_number(file, DISTANCE, "m", *self.distance),
             "detector_pixel_m": lambda: read_pair(file, PIXEL, *self.pixel),
@@ -117,17 +122,15 @@ class Layout:
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
-        values = {name: file.noted(read) for name, read in readers.items()}
-        more = self.more
-        return values if more is None else values | (file.noted(lambda: more(file, source, values)) or {})
+        return {name: file.noted(read) for name, read in readers.items()}
 
     def _good(self, file: Archive) -> np.ndarray | None:
         mask = file.first(*self.masks)
         return None if mask is None else read_good(file, mask, self.masks[mask])
 
-    def _domain(self, file: Archive, source: Patterns | None) -> str | None:
+    def _domain(self, file: Archive, source: Patterns) -> str | None:
         if callable(self.domain):
-            return None if source is None else self.domain(file, source)
+            return self.domain(file, source)
         return find_domain(file, source, self.domain)
 
     def _energy(self, file: Archive) -> float | None:

@@ -49,18 +49,16 @@ def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawSc
 
 
 def place_scan(
-    file: Archive, layout: Layout, options: ReadOptions, source: Patterns | None, values: dict[str, Any]
+    file: Archive, layout: Layout, options: ReadOptions, source: Patterns, values: dict[str, Any]
 ) -> RawScan:
     """Return the scan with the positions that the user states, or a second file, or else the file itself.
 
     ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
     ConfigError: one line with every problem.
     """
-    positioned = None
-    if source is not None:
-        positioned = file.noted(partial(_positioned, file, layout, options, source, values))
+    positioned = file.noted(partial(_positioned, file, layout, options, source, values))
     if positioned is None and not file.problems:
-        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
+        file.complain("lacks positions; add data.positions_file=")
     shape = None if positioned is None else positioned[0].shape[1:]
     for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
         if shape is not None and (image := values.get(key)) is not None and image.shape != shape:

@@ -65,7 +65,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
         file.notes.append(f"tomography angle {angle:g} degrees")
     # where positions are in pixels, the pixel is the unit, and one "metre" wide
     table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
-    values = {key: value for key, value in table.values(file, None).items() if value is not None}
+    values = {key: value for key, value in table.described(file).items() if value is not None}
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
         placement,
@@ -96,8 +96,8 @@ ROW, COL = "probe_position_y_px", "probe_position_x_px"
 
 
 def _variant(file: Archive) -> Layout:
-    def scans(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-        return {} if source is None else {"scan_index": read_whole(file, SCANS, source.counts)}
+    def scans(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
+        return {"scan_index": read_whole(file, SCANS, source.counts)}
 
     if file.holds(RAW):
         return replace(LAYOUT, patterns=(RAW,), domain="amplitude", numbers=None, more=scans)
@@ -108,8 +108,8 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
     return read_product(file, options) if has_positions(file) else without_positions(file, options, source)
 
 
-def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    if values["detector_pixel_m"] is not None or source is None:
+def _pitch(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
+    if values["detector_pixel_m"] is not None:
         return {}
     file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
     known = values["energy_eV"], values["distance_m"], values["object_pixel_m"]

@@ -199,9 +199,9 @@ def read_object_in_pixels(
     return {"object": image} | ({"object_centre_m": (float(row), float(col))} if unit == "px" else {})
 
 
-def check_centre(file: Archive, source: Patterns | None, row: float | None, col: float | None) -> Pair | None:
+def check_centre(file: Archive, source: Patterns, row: float | None, col: float | None) -> Pair | None:
     """Return (row, col) of the zero frequency in pixels, if both are known and on the detector."""
-    if row is None or col is None or source is None:
+    if row is None or col is None:
         return None
     if 0 < row < source.shape[1] and 0 < col < source.shape[2]:
         return row, col
@@ -211,10 +211,8 @@ def check_centre(file: Archive, source: Patterns | None, row: float | None, col:
     return None
 
 
-def find_domain(file: Archive, source: Patterns | None, said: str | None = None) -> str | None:
+def find_domain(file: Archive, source: Patterns, said: str | None = None) -> str | None:
     """Return what patterns are, by themselves or their key, else ``said`` by the format; None: unknown."""
-    if source is None:
-        return None
     name, why, likely = tell_domain(source.dtype, source.samples(), source.key.rpartition("/")[2])
     if name is None and likely is None:
         file.warnings.append(f"{why}, in the inspected patterns")
