@@ -13,7 +13,7 @@ from ptycho.preparation.detector import window_of
 from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
-from ptycho.scan.probe import far_field, waves_of
+from ptycho.scan.probe import far_field, interpolated, waves_of
 
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
 
@@ -277,19 +277,6 @@ def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
     height, width = probe.shape[-2:]
     far = window_of(far_field(probe), (height // 2, width // 2), N)
     return waves_of(far * (N / np.sqrt(height * width)))
-
-
-def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
-    """Return modes ``(K, N, N)`` complex64 of ``probe (K, h, w)``, ``step`` of its pixels apart, centred.
-
-    ``beyond``: what lies beyond it, as of :func:`scipy.ndimage.map_coordinates`.
-    """
-    from scipy.ndimage import map_coordinates
-
-    axes = [side // 2 + (np.arange(N) - N // 2) * step for side in probe.shape[-2:]]
-    grid = np.meshgrid(*axes, indexing="ij")
-    modes = [map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe]
-    return np.stack(modes).astype(np.complex64)
 
 
 def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:

@@ -13,7 +13,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
-from ptycho.preparation.geometry import interpolated, resampled_probe
+from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.archive import ArchiveError
 from ptycho.readers.places import open_archive
@@ -22,6 +22,7 @@ from ptycho.readers.ptychodus import read_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side
+from ptycho.scan.probe import interpolated
 
 PRODUCT, SOLVER = "product.h5", "solver: "
 ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values are keys, as typed

@@ -18,7 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, describe_error
 from ptycho.readers.hdf5_checks import check_unpacking, examine
-from ptycho.readers.patterns import Joined, Patterns
+from ptycho.readers.patterns import Joined, Patterns, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -74,13 +74,15 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
     if len(kinds) > 1:
         raise ArchiveError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked = [examine(file, dataset, key, inner=2) for key, dataset in datasets.items()]
+    count = len(datasets)
+    few = np.bincount(spread(count), minlength=count) * max(1, 4 // count)  # to inspect, of each dataset
     sources = [
-        Hdf5Patterns(file, key, _cached(dataset, cache // len(datasets)), some)
-        for (key, dataset), some in zip(datasets.items(), looked, strict=True)
+        Hdf5Patterns(file, key, _cached(dataset, cache // count), some[:most])
+        for (key, dataset), some, most in zip(datasets.items(), looked, few, strict=True)
     ]
-    source = sources[0] if len(sources) == 1 else Joined(sources, sources[0].label, sources[0].key)
+    source = sources[0] if count == 1 else Joined(sources, sources[0].label, sources[0].key)
     shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(datasets.items())[:3])
-    more = f", … ({len(datasets)} datasets)" if len(datasets) > 3 else ""
+    more = f", … ({count} datasets)" if count > 3 else ""
     file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
     return source
 

@@ -82,11 +82,9 @@ class Joined(Patterns):
             into[:count] = source.read(slice(local, local + count))
             first, into = first + count, into[count:]
 
-    def samples(self, most: int = 4) -> Iterator[np.ndarray]:
-        """Yield samples of ``most`` sources, spread over all, in turn."""
-        some = [self.sources[number] for number in spread(len(self.sources), most)]
-        parts = [source.samples() for source in some if isinstance(source, Patterns)]
-        return (block for blocks in itertools.zip_longest(*parts) for block in blocks if block is not None)
+    def samples(self) -> Iterator[np.ndarray]:
+        parts = (source.samples() for source in self.sources if isinstance(source, Patterns))
+        return itertools.chain.from_iterable(parts)
 
     def close(self) -> None:
         for source in self.sources:

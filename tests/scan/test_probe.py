@@ -161,7 +161,7 @@ WITH_NAN[3, 4] = np.nan
 @pytest.mark.parametrize(
     "arrays, message",
     [
-        ({"probe": np.ones((16, 16))}, r"no key probeGuess \(it has probe\)"),
+        ({"probe": np.ones((16, 16))}, r"lacks probeGuess; it must be"),
         ({"probeGuess": np.ones((16, 17))}, r"shape \(16, 17\); must be \(n, n\)"),
         ({"probeGuess": np.ones((4, 4))}, r"shape \(4, 4\).*n >= 8"),
         ({"probeGuess": np.zeros((16, 16))}, r"zero everywhere"),
