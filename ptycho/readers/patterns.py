@@ -97,10 +97,15 @@ class Selected(Patterns):
     def __init__(self, source: Patterns, rows: np.ndarray) -> None:
         self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
         self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
-        self.samples, self.close = source.samples, source.close  # type: ignore[method-assign]
 
     def fill(self, first: int, into: np.ndarray) -> None:
         into[:] = self._source.read(self._rows[first : first + len(into)])
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self._source.samples()
+
+    def close(self) -> None:
+        self._source.close()
 
 
 def spread(count: int, most: int = 4) -> np.ndarray:

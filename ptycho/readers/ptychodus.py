@@ -16,6 +16,7 @@ fold_slice itself turns both signs; with intensities alone, that gives the objec
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from ptycho.readers.positions import Placement, read_columns
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import find_domain, read_array, read_object_in_pixels, read_plain, read_whole
 
+VARIATION = ("opr_modes", "opr_mode_weights")
 X, Y, INDEXES = "probe_position_x_m", "probe_position_y_m", "probe_position_indexes"
 RESULT = Layout(
     name="ptychodus",
@@ -81,7 +83,7 @@ def _read_variation(
     file: Archive, probe: np.ndarray | None, count: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return OPR modes ``(K', h, w)`` and their weights ``(count, K')``; None: the probe is constant."""
-    modes, weights = (read_array(file, key, "c") for key in ("opr_modes", "opr_mode_weights"))
+    modes, weights = (file.noted(partial(read_array, file, key, "c")) for key in VARIATION)
     if modes is None or weights is None or probe is None:
         return None, None
     if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):

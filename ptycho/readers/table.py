@@ -141,10 +141,13 @@ def open_raw(config: DataConfig) -> RawScan:
 
 def _choose_archive(path: Path) -> type[Archive]:
     if path.is_dir():
-        if tiff.tiff_files(path):
-            return tiff.TiffArchive
-        suffixes = ", ".join(tiff.SUFFIXES)
-        raise ConfigError(f"{path}: is a folder without TIFF files ({suffixes}); name a file")
+        try:
+            held = tiff.tiff_files(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
+        if not held:
+            raise ConfigError(f"{path}: is a folder without TIFF files (.tif, .tiff); name a file")
+        return tiff.TiffArchive
     name, start = container_of(path)
     if name in (archives := ARCHIVES | {"TIFF": tiff.TiffArchive}):
         return archives[name]

@@ -61,7 +61,7 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
     if stated is not None:
         return quantity.from_option(stated)
     for key in keys:
-        numbers = file.read(key)
+        numbers = file.noted(partial(file.read, key))
         if numbers is not None and numbers.size:
             return _in_base(file, quantity, unit, key, numbers.astype(np.float64).ravel())
     return None
@@ -112,7 +112,7 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
     if len(sets) == 1:
         return sets[0]
     for name in weights:
-        array = read_array(file, name)
+        array = file.noted(partial(read_array, file, name))
         if array is not None and array.shape[-1:] == (len(sets),):
             mean = array.reshape(-1, len(sets)).mean(axis=0)
             file.warnings.append(
@@ -192,7 +192,7 @@ def read_object_in_pixels(
 
     That is ``(h/2, w/2)`` less an ``offset`` of (row, col).
     """
-    image = read_object(file, file.first(key))
+    image = file.noted(lambda: read_object(file, file.first(key)))
     if image is None:
         return {}
     row, col = np.array(image.shape) / 2 - offset

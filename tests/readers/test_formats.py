@@ -418,6 +418,13 @@ def test_ptychopinn(small, npz):
     assert "_metadata is not read" in scan.notes and not scan.warnings
 
 
+def test_values_of_ptychopinn_that_are_python_objects_are_skipped(small, npz):
+    objects = dict.fromkeys(("probeGuess", "objectGuess", "bad_pixels"), np.array([None], object))
+    scan = open_scan(npz(**scans.pinn(small, scan_index=np.arange(7), **objects)))
+    says(scan, probe=None, object=None, good=None, scan_index=np.arange(7))
+    assert {line.split()[1] for line in scan.warnings} == set(objects) and len(scan.warnings) == 3
+
+
 def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_object(small, npz):
     """A probe whose centre is at column 17 and row 15.5 is in the middle of a 31 × 34 object."""
     x, y = np.array([17.0, 20, 17, 0, 1, 2, 3]), np.array([15.5, 15.5, 13.5, 0, 1, 2, 3])
