@@ -173,7 +173,8 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
 
 def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = False) -> np.ndarray | None:
     """Read whole numbers of the patterns, ``(J,)`` int64 with J one of ``counts``; None: there are none."""
-    numbers = read_array(file, key, needed=needed)
+    read = partial(read_array, file, key, needed=needed)
+    numbers = read() if needed else file.noted(read)
     if numbers is None:
         return None
     if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):

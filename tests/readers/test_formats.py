@@ -423,6 +423,8 @@ def test_values_of_ptychopinn_that_are_python_objects_are_skipped(small, npz):
     scan = open_scan(npz(**scans.pinn(small, scan_index=np.arange(7), **objects)))
     says(scan, probe=None, object=None, good=None, scan_index=np.arange(7))
     assert {line.split()[1] for line in scan.warnings} == set(objects) and len(scan.warnings) == 3
+    scan = open_scan(npz(**scans.pinn(small, bad_pixels=small.bad, scan_index=np.array(["a"] * 7))))
+    says(scan, good=~small.bad, scan_index=None)
 
 
 def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_object(small, npz):
