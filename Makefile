@@ -12,7 +12,7 @@ RUNTIME ?= ai-edge-litert
 ARGS ?=
 PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
-PARTS := extras/live extras/export[onnx,lite] extras/images extras/pretrain extras/tune
+PARTS := extras/live extras/export[onnx,lite] extras/images extras/pretrain extras/tune extras/lsqml
 IN_VENV := $(VENV)/bin/python
 # Without bytecode every new process compiles TensorFlow's modules again: 14 s instead of 4.
 export PYTHONDONTWRITEBYTECODE :=

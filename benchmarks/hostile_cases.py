@@ -249,7 +249,7 @@ BOMB = member(float_header(2**15, N, N), bytes(2**27), zipfile.ZIP_DEFLATED)
 
 FILES = [
     Case("no such file", lambda w: w.folder / "nowhere.npz", r"nowhere.npz: no such file"),
-    Case("a folder", folder_as_data, r"data.npz: not a file"),
+    Case("a folder", folder_as_data, r"data.npz: is no file"),
     Case("empty file", lambda w: w.raw(b""), r"not a readable .npz \(it is empty\)"),
     Case("text called .npz", lambda w: w.raw(b"1 2 3\n" * 99), r"not a readable .npz \(it is no ZIP"),
     Case("pickle called .npz", lambda w: w.raw(pickle.dumps([1, 2])), r"not a readable .npz \(it is no ZIP"),
@@ -290,7 +290,7 @@ FILES = [
 KEYS = [
     Case("no known key", lambda w: w._save({"a": np.ones(3)}, {}, False), r"is no dataset: .* it has a$"),
     Case("empty archive", lambda w: w._save({}, {}, False), r"is no dataset: .* it has none$"),
-    Case("keys missing", scan_with(groups=None, probe=None), r"lacks groups, probe \(it has format, "),
+    Case("keys missing", scan_with(groups=None, probe=None), r"lacks probe, groups \(it has format, "),
     Case("no amplitudes", scan_with(amplitudes=None), r"lacks amplitudes"),
     Case("unknown key", scan_with(extra=np.ones(3)), r"extra is an unknown key"),
     Case("other format", scan_with(format=np.asarray(7)), r"format must be 1; the file comes from another"),
@@ -327,7 +327,7 @@ SHAPES = [
     Case(
         "pattern axis last",
         scan_with(amplitudes=A["amplitudes"].transpose(1, 2, 0).copy()),
-        r"amplitudes has shape \(32, 32, 24\); must be \(24, 32, 32\)",
+        r"amplitudes has shape \(32, 32, 24\); must be \(J, N, N\) = \(24, 32, 32\)",
     ),
     Case(
         "not square", scan_with(amplitudes=A["amplitudes"][:, :, 1:]), r"amplitudes has shape \(24, 32, 31\)"
@@ -338,20 +338,20 @@ SHAPES = [
     Case(
         "positions (2, P)",
         scan_with(positions=A["positions"].T),
-        r"positions has shape \(2, 24\); must be \(24",
+        r"positions has shape \(2, 24\); must be \(J, 2\) = \(24, 2",
     ),
     Case(
         "positions missing",
         scan_with(positions=A["positions"][1:]),
         r"positions has shape \(23, 2\); must be",
     ),
-    Case("image too short", scan_with(image=A["image"][1:]), r"image has shape|must be \(23"),
+    Case("image too short", scan_with(image=A["image"][1:]), r"image has shape|= \(23"),
     Case(
         "groups without axis",
         scan_with(groups=A["groups"].ravel()),
         r"groups has shape \(24,\); must be \(G, C",
     ),
-    Case("no groups", scan_with(groups=A["groups"][:0]), r"groups has shape \(0, 4\); must be .* G >= 1"),
+    Case("no groups", scan_with(groups=A["groups"][:0]), r"groups has shape \(0, 4\); must be \(G, C\)"),
     Case(
         "no patterns",
         scan_with(**{k: A[k][:0] for k in ("amplitudes", "positions", "image")}),
@@ -521,16 +521,16 @@ IMPLAUSIBLE = [
     ),
 ]
 PUBLISHED = [
-    Case("published: no positions", published_with(coords_offsets=None), r"data.npz: lacks coords_offsets$"),
+    Case("published: no positions", published_with(coords_offsets=None), r"data.npz: lacks coords_offsets"),
     Case(
         "published: positions (G, 2)",
         published_with(coords_offsets=Q["coords_offsets"][:, 0, :, 0]),
-        r"coords_offsets has shape \(6, 2\); must be \(6, 1, 2, 4\) \(G=6, N=32, C=4\)",
+        r"coords_offsets has shape \(6, 2\); must be \(G, 1, 2, C\) = \(6, 1, 2, 4\)",
     ),
     Case(
         "published: three channels",
         published_with(diffraction=Q["diffraction"][..., :3]),
-        r"diffraction has shape \(6, 32, 32, 3\); must be \(G, N, N, C\)",
+        r"coords_offsets has shape \(6, 1, 2, 4\); must be \(G, 1, 2, C\) = \(6, 1, 2, 3\)",
     ),
     Case(
         "published: no channels",

@@ -52,7 +52,7 @@ from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
-from ptycho.iterative import lsqml
+from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.model_selection import select_model

@@ -2,6 +2,8 @@
 
     python examples/compare_lsqml.py
 
+LSQ-ML is an optional part: pip install -c constraints.txt -e 'extras/lsqml[ptychi]'.
+
 Both see the same patterns, the same probe and the same positions, which the beamline has recorded wrongly
 by half a pixel. Both are compared on held-out patterns, and with the truth.
 """

@@ -40,7 +40,7 @@ from ptycho.command_line.words import translate
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
-from ptycho.iterative.lsqml import available
+from ptycho.reconstruction.lsqml import available
 from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 

@@ -120,11 +120,11 @@ def run(program: Program, repeats: int) -> list[dict[str, Any]]:
 
 def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
     """Time LSQ-ML of pty-chi on patterns of N², or report that it is not installed."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ptycho" / "iterative"))
-    import lsqml_process
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "extras" / "lsqml" / "ptycho_lsqml"))
+    import process
 
     try:
-        lsqml_process.import_ptychi()
+        process.import_ptychi()
     except ImportError as error:
         return {"program": f"LSQ-ML: not measured ({error})"}
     rng = np.random.default_rng(N)
@@ -147,7 +147,7 @@ def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
         "seed": 0,
         "device": "CPU" if jax.default_backend() == "cpu" else "GPU",
     }
-    result = lsqml_process.reconstruct(scan, settings, lambda epoch, r: None)
+    result = process.reconstruct(scan, settings, lambda epoch, r: None)
     rate = epochs * count / result["seconds"]
     return {"program": f"LSQ-ML {result['version']}, {N}²", "patterns": count, "patterns_per_s": rate}
 

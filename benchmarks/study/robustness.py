@@ -25,7 +25,7 @@ from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
 from ptycho.config.mapping import to_dataclass
 from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
-from ptycho.iterative.lsqml import available
+from ptycho.reconstruction.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
 from workflows.convert.simulate_scan import SimulateConfig

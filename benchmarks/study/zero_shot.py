@@ -19,8 +19,8 @@ from benchmarks.study.framework import STRICT, Cell, Store, plain
 from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
 from ptycho.config.pretrain_config import MaterialsConfig
-from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
+from ptycho.reconstruction.lsqml import available
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
 from ptycho_pretrain.kind_scans import KindScan

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
-from ptycho.iterative import lsqml
+from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.inference import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset

@@ -19,10 +19,10 @@ from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
 from ptycho.config.run_config import PRETRAINED
 from ptycho.config.solver_config import LsqmlConfig, SolverConfig
-from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_scratch
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
+from ptycho.reconstruction.lsqml import available
 from ptycho.run.scan_plan import plan_scan
 
 if TYPE_CHECKING:

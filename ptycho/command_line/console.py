@@ -45,7 +45,8 @@ PROGRAMS: dict[str, Program] = {
     "pretrain": Program("pretrain", "train the networks that are installed", "ptycho_pretrain"),
     "doctor": Program("doctor", "check this machine: what works, what is missing"),
 }
-PARTS = {f"ptycho_{name}": f"extras/{name}" for name in ("live", "export", "images", "pretrain", "tune")}
+PART_NAMES = ("live", "export", "images", "pretrain", "tune", "lsqml")
+PARTS = {f"ptycho_{name}": f"extras/{name}" for name in PART_NAMES}
 """Optional parts: packages in ``extras/``, installed separately."""
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""

@@ -30,6 +30,22 @@ def photon_energy_eV(wavelength: float) -> float:
     return HC_EV_M / wavelength
 
 
+def conjugate_pitch_m(
+    energy_eV: float | None,
+    distance_m: float | None,
+    pitch_m: tuple[float, float] | None,
+    sides: tuple[int, ...],
+) -> tuple[float, float] | None:
+    """Return ``λz/(N·p)``, (row, col): the object's pixel of a detector's pitch p, or the detector's of it.
+
+    None: a length is unknown.
+    """
+    if energy_eV is None or distance_m is None or pitch_m is None:
+        return None
+    length = wavelength_m(energy_eV) * distance_m
+    return length / (sides[0] * pitch_m[0]), length / (sides[1] * pitch_m[1])
+
+
 def electron_wavelength_m(electrons_keV: float) -> float:
     """Return the relativistic wavelength, in metres, of electrons with a kinetic energy in keV."""
     kinetic = 1e3 * electrons_keV

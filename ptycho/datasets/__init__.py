@@ -1,47 +1,44 @@
 """Datasets from files of several formats: one validation pass that names every problem, then access by rows.
 
-To add a format: a module with a function ``(archive, probe) → Measurement`` and the keys it knows, and an
-entry in :data:`FORMATS`. Never imports TensorFlow.
+To add a format: a :class:`~ptycho.datasets.measurement.Format`, a table of its arrays and a function that
+makes the attributes of a dataset of them, and an entry in :data:`FORMATS`. Never imports TensorFlow.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.datasets.measurement import Measurement, Members, list_keys
-from ptycho.datasets.published import KEYS, read_published
+from ptycho.datasets.measurement import Format, Measurement, Member, Values, list_keys
+from ptycho.datasets.published import PUBLISHED
 from ptycho.files.npz import NpzError, NpzFile
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.dataset_checks import dark_frames, problems, shape_problems
 from ptycho.scan.groups import Tiling
 from ptycho.scan.patterns import Patterns
 
+__all__ = ["FORMATS", "Format", "Measurement", "inspect", "load_dataset", "to_arrays"]
+
 NPZ_FORMAT = 1
-SCALARS = {
-    "format": ("iu", int),
-    "photon_scale": ("fiu", float),
-    "object_size": ("iu", int),
-    "region_size": ("iu", int),
-    "exact": ("b", bool),
+OWN = {  # the truth may be unknown; early runs stated no tiling
+    "format": Member("iu", int, ""),
+    "photon_scale": Member("fiu", float, ""),
+    "object_size": Member("iu", int, ""),
+    "region_size": Member("iu", int, ""),
+    "exact": Member("b", bool, "", optional=True),
+    "probe": Member("cfiu", np.complex64, "N N | K N N"),
+    "image": Member("iu", np.int32, "J"),
+    "positions": Member("fiu", np.float32, "J 2"),
+    "amplitudes": Member("fiu", np.float32, "J N N"),
+    "groups": Member("iu", np.int32, "G C"),
+    "objects": Member("cfiu", np.complex64, "I M M", optional=True),
+    "tiling": Member("iu", int, "5", optional=True),
+    "good": Member("b", bool, "N N", optional=True),
 }
-OWN: dict[str, tuple[str, Any]] = SCALARS | {  # NumPy's kinds that are accepted, and what they become
-    "amplitudes": ("fiu", np.float32),
-    "positions": ("fiu", np.float32),
-    "image": ("iu", np.int32),
-    "groups": ("iu", np.int32),
-    "probe": ("cfiu", np.complex64),
-    "objects": ("cfiu", np.complex64),
-    "tiling": ("iu", int),
-    "good": ("b", bool),
-}
-OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; early runs stated no tiling
 
 
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
@@ -51,63 +48,29 @@ def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
     return {key: np.asarray(value) for key, value in values.items() if value is not None}
 
 
-def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
-    """Read a dataset in the format of :func:`to_arrays`; ``probe (N, N)`` is for a file without one."""
-    faults = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
-    missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
-    faults += [f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else []
-    members, values = Members(archive, OWN, faults), dict[str, Any]()
-    faults, shapes = members.problems, members.shapes
-    faults += [f"{key} has shape {shapes[key]}; must be one number" for key in SCALARS if shapes.get(key)]
-    for key in SCALARS:
-        if shapes.get(key) == () and (scalar := members.read(key)) is not None:
-            values[key] = scalar.item()
-    if values.pop("format", NPZ_FORMAT) != NPZ_FORMAT:
-        faults.append(f"format must be {NPZ_FORMAT}; the file comes from another version")
-    arrays = {key: shape for key, shape in shapes.items() if key not in SCALARS}
-    wrong = shape_problems(arrays, values.get("object_size", 0))
-    faults += wrong.values()
-    for key in arrays.keys() - wrong.keys() - {"amplitudes"}:  # a wrong shape is not worth its memory
-        values[key] = members.read(key)
-    tiling, statistics = values.pop("tiling", None), members.statistics("amplitudes")
-    faults += _tiling_problems(tiling, values.get("object_size"))
-    faults += problems(values, None if wrong else arrays.get("amplitudes"), statistics)
-    if not faults and statistics is not None:
-        faults += dark_frames(values, statistics, counts=True)
-    members.refuse()
-    assert statistics is not None  # it is among the problems otherwise
+def _convert(arrays: dict[str, Any], shape: tuple[int, ...]) -> Values:
+    """The attributes of a dataset that :func:`to_arrays` has written."""
+    values = dict(arrays)
+    if values.pop("format") != NPZ_FORMAT:
+        raise NpzError(f"format must be {NPZ_FORMAT}; the file comes from another version")
+    tiling, M = values.pop("tiling", None), values["object_size"]
+    if tiling is not None:
+        pitch, top, left, height, width = tiling.tolist()
+        inside = min(top, left) >= 0 and max(top + height, left + width) <= M
+        if pitch < 1 or min(height, width) < 1 or not inside:
+            wanted = f"(pitch, top, left, height, width), a rectangle inside the object of {M} × {M} pixels"
+            raise NpzError(f"tiling is {tiling.tolist()}; must be {wanted}")
     values["stated_tiling"] = None if tiling is None else Tiling(*tiling.tolist())
-    return Measurement(archive.path, "amplitudes", values, statistics)
+    return Values(values, shape)
 
 
-def _tiling_problems(tiling: np.ndarray | None, object_size: int | None) -> list[str]:
-    if tiling is None or object_size is None:
-        return []
-    pitch, top, left, height, width = tiling.tolist()
-    inside = min(top, left) >= 0 and max(top + height, left + width) <= object_size
-    if pitch >= 1 and min(height, width) >= 1 and inside:
-        return []
-    return [
-        f"tiling is {tiling.tolist()}; must be (pitch, top, left, height, width), a rectangle inside the "
-        f"object of {object_size} × {object_size} pixels"
-    ]
-
-
-__all__ = ["FORMATS", "Format", "Measurement", "inspect", "load_dataset", "to_arrays"]
-
-
-@dataclass(frozen=True)
-class Format:
-    """A file format: keys of which any marks it, all that its reader knows, and the reader."""
-
-    marks: frozenset[str]
-    known: Iterable[str]
-    read: Callable[[NpzFile, np.ndarray | None], Measurement]
+def _unknown_keys(archive: NpzFile) -> list[str]:
+    return [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
 
 
 FORMATS = {
-    "own": Format(marks=frozenset({"format", "amplitudes"}), known=OWN, read=read_own),
-    "published": Format(marks=frozenset({"diffraction"}), known=KEYS, read=read_published),
+    "own": Format(frozenset({"format", "amplitudes"}), OWN, "amplitudes", _convert, check=_unknown_keys),
+    "published": PUBLISHED,
 }
 
 
@@ -120,8 +83,6 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
         with NpzFile(path) as archive:
             for form in FORMATS.values():
                 if form.marks & set(archive.keys):
-                    if twice := [name for name in archive.repeated if name in form.known]:
-                        raise NpzError("; ".join(f"{name} is there more than once" for name in twice))
                     return form.read(archive, probe)
             raise NpzError(
                 "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) "

@@ -1,16 +1,16 @@
-"""A dataset in a file that has passed every check, and what its readers share.
+"""A dataset in a file that has passed every check, and how a file is read by the table of its format.
 
-A reader reads a whole file once, by blocks, and keeps everything but the patterns, which
-:meth:`Measurement.amplitudes` then gives by rows. Only keys that are needed are read.
+A file is read once as a whole, the patterns by blocks; everything but these is kept, and
+:meth:`Measurement.amplitudes` gives them by rows. Only keys that are needed are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from ptycho.files.npz import Header, NpzError, NpzFile
 from ptycho.files.text import shown
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_checks import dark_frames, problems, wrong_shapes
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.plausibility import contradictions
+
+Placed = tuple[int, int, int, int]  # top, left, height, width
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +48,7 @@ class Measurement:
     statistics: Statistics
     counts: bool = True
     own_probe: bool = True
-    truth: tuple[int, int, int, int] | None = None
+    truth: Placed | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -89,48 +92,95 @@ class Measurement:
             return copy
 
 
-class Members:
-    """Arrays of an archive by key, and the ``problems`` of those that cannot be read.
+class Member(NamedTuple):
+    """An array of a format: NumPy's kinds that are accepted, what it becomes, its shape in letters."""
 
-    ``table``: NumPy's kinds that are accepted, and what they become, by key.
+    kinds: str
+    dtype: Any
+    shape: str
+    optional: bool = False
+
+
+class Values(NamedTuple):
+    """Attributes of a dataset but for the amplitudes, the shape of these, and :attr:`Measurement.truth`."""
+
+    attributes: dict[str, Any]
+    amplitudes: tuple[int, ...] | None = None
+    truth: Placed | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    Attributes:
+        marks: keys of which any marks it.
+        members: all that is read, by key.
+        patterns: key of the patterns.
+        convert: gives the values, from arrays that have the right shapes, by key, and the patterns' shape.
+        counts: as of a :class:`Measurement`.
+        names: what attributes of a dataset are called in the file, where that differs.
+        probe_elsewhere: the probe of the caller stands in for one that the file lacks.
+        check: gives further faults of an archive's keys.
     """
 
-    def __init__(
-        self, archive: NpzFile, table: Mapping[str, tuple[str, Any]], problems: Iterable[str] = ()
-    ) -> None:
-        self.archive, self._table, self.problems = archive, table, list(problems)
-        there = {key: kinds for key, (kinds, _) in table.items() if key in archive.keys}
-        headers = {key: self._try(partial(archive.header, key, kinds)) for key, kinds in there.items()}
-        self._headers: dict[str, Header] = {key: header for key, header in headers.items() if header}
+    marks: frozenset[str]
+    members: Mapping[str, Member]
+    patterns: str
+    convert: Callable[[dict[str, Any], tuple[int, ...]], Values]
+    counts: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
+    probe_elsewhere: bool = False
+    check: Callable[[NpzFile], list[str]] = lambda archive: []
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays by their keys, from the headers alone."""
-        return {key: header.shape for key, header in self._headers.items()}
+    def read(self, archive: NpzFile, probe: np.ndarray | None) -> Measurement:
+        """Read an archive of this format; ``probe (N, N)`` is for one without.
 
-    def read(self, key: str) -> Any:
-        """Read the array ``(…)`` at a key; None: it is not there, or cannot be read."""
-        header, dtype = self._headers.get(key), self._table[key][1]
-        return None if header is None else self._try(lambda: _cast(self.archive.read(header), key, dtype))
+        NpzError: one line with every problem.
+        """
+        name = self.names.get("probe", "probe")
+        own_probe = name in archive.keys or not self.probe_elsewhere or probe is None
+        arrays: dict[str, Any] = {} if own_probe else {name: probe}
+        faults = self._key_faults(archive, arrays)
+        headers: dict[str, Header] = {}
+        for key, member in self.members.items():
+            with _noted(faults):
+                if key in archive.keys:
+                    headers[key] = archive.header(key, member.kinds)
+        shapes = {key: array.shape for key, array in (headers | arrays).items()}
+        wrong = wrong_shapes(shapes, {key: member.shape for key, member in self.members.items()})
+        faults += wrong.values()
+        statistics = None
+        for key in (key for key in headers if key not in wrong):  # that is not worth its memory
+            with _noted(faults):
+                if key == self.patterns:
+                    statistics = Statistics.of(_patterns(archive, headers[key]))
+                else:
+                    arrays[key] = _cast(archive.read(headers[key]), key, self.members[key].dtype)
+        ours = {words.partition(",")[0]: name for name, words in self.names.items()}
+        values = Values({ours.get(key, key): array for key, array in arrays.items()})
+        if not faults:
+            with _noted(faults):
+                values = self.convert(arrays, shapes[self.patterns])
+        more = problems(values.attributes, values.amplitudes, statistics)
+        if not faults + more and statistics is not None:
+            more = dark_frames(values.attributes, statistics, self.counts)
+        if faults + more or statistics is None:
+            raise NpzError("; ".join(faults + [self._in_its_words(text) for text in more]))
+        key, counts = self.patterns, self.counts
+        return Measurement(archive.path, key, values.attributes, statistics, counts, own_probe, values.truth)
 
-    def statistics(self, key: str) -> Statistics | None:
-        """Return statistics of patterns ``(J, N, N)`` or ``(G, N, N, C)``, read by blocks; None: no such."""
-        header = self._headers.get(key)
-        if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
-            return None
-        return self._try(lambda: Statistics.of(_patterns(self.archive, header)))
+    def _key_faults(self, archive: NpzFile, given: Mapping[str, Any]) -> list[str]:
+        faults = self.check(archive)
+        faults += [f"{key} is there more than once" for key in archive.repeated if key in self.members]
+        there = {*archive.keys, *given}
+        missing = [key for key, member in self.members.items() if not (member.optional or key in there)]
+        return faults + ([f"lacks {', '.join(missing)} (it has {list_keys(archive)})"] if missing else [])
 
-    def refuse(self) -> None:
-        """Raise NpzError with all problems in one line, if there are any."""
-        if self.problems:
-            raise NpzError("; ".join(self.problems))
-
-    def _try(self, do: Callable[[], Any]) -> Any:
-        try:
-            return do()
-        except NpzError as error:
-            self.problems.append(str(error))
-            return None
+    def _in_its_words(self, problem: str) -> str:
+        """A problem of a dataset with the key of the file."""
+        ours = next((name for name in self.names if problem.startswith(name)), "")
+        return self.names.get(ours, "") + problem.removeprefix(ours)
 
 
 def list_keys(archive: NpzFile, most: int = 12) -> str:
@@ -139,13 +189,23 @@ def list_keys(archive: NpzFile, most: int = 12) -> str:
     return ", ".join(shown(key, 60) for key in archive.keys[:most]) + more or "none"
 
 
-def _cast(array: np.ndarray, key: str, dtype: Any) -> np.ndarray:
+@contextlib.contextmanager
+def _noted(faults: list[str]) -> Iterator[None]:
+    """Add what is wrong with an array to the ``faults``, so that all of them are named."""
+    try:
+        yield
+    except NpzError as error:
+        faults.append(str(error))
+
+
+def _cast(array: np.ndarray, key: str, dtype: Any) -> Any:
+    """Return an array ``(…)`` of another dtype; one of no axes as a number of Python."""
     if np.issubdtype(dtype, np.integer) and array.size:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
             raise NpzError(f"{key} {array.shape} holds numbers beyond {limits.max}")
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is found later
-        return array.astype(dtype)
+        return array.astype(dtype) if array.ndim else array.astype(dtype).item()
 
 
 def _patterns(archive: NpzFile, header: Header) -> Iterator[np.ndarray]:

@@ -19,6 +19,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
+from ptycho.files.opening import FileError, open_file
 from ptycho.files.text import shown
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -63,14 +64,8 @@ class NpzFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            if self.path.exists() and not self.path.is_file():  # a pipe or a device would never end
-                raise NpzError("not a file")
-            self._file = self.path.open("rb")
-        except FileNotFoundError as error:
-            raise NpzError("no such file") from error
-        except OSError as error:
-            raise NpzError(f"cannot be read ({error.strerror or error})") from error
-        except ValueError as error:  # a zero byte in the name
+            self._file = open_file(self.path)
+        except FileError as error:
             raise NpzError(str(error)) from error
         try:
             self._zip = zipfile.ZipFile(self._file)

@@ -17,11 +17,11 @@ from ptycho.config import ITERATIVE as LSQML
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import doubt_probe
 from ptycho.files.file_array import FileArray
-from ptycho.iterative import lsqml
 from ptycho.methods import solver
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import SOLVER
 from ptycho.progress import Progress
+from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset

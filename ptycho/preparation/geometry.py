@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.config.waves import wavelength_m
+from ptycho.config.waves import conjugate_pitch_m
 from ptycho.preparation.detector import window_of
 from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
-from ptycho.scan.probe import far_field, waves_of
+from ptycho.scan.probe import far_field, interpolated, waves_of
 
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
 
@@ -42,11 +42,9 @@ def object_pixel(
     energy_eV: float | None, distance_m: float | None, pixel_m: tuple[float, float] | None, side: int
 ) -> PixelSize:
     """Return ``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
-    if energy_eV is None or distance_m is None or pixel_m is None:
-        known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
-        return PixelSize(None, tuple(key for key, value in known.items() if value is None))
-    length = wavelength_m(energy_eV) * distance_m / side
-    return PixelSize((length / pixel_m[0], length / pixel_m[1]))
+    known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
+    missing = tuple(key for key, value in known.items() if value is None)
+    return PixelSize(conjugate_pitch_m(energy_eV, distance_m, pixel_m, (side, side)), missing)
 
 
 def positions_in_pixels(
@@ -279,19 +277,6 @@ def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
     height, width = probe.shape[-2:]
     far = window_of(far_field(probe), (height // 2, width // 2), N)
     return waves_of(far * (N / np.sqrt(height * width)))
-
-
-def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
-    """Return modes ``(K, N, N)`` complex64 of ``probe (K, h, w)``, ``step`` of its pixels apart, centred.
-
-    ``beyond``: what lies beyond it, as of :func:`scipy.ndimage.map_coordinates`.
-    """
-    from scipy.ndimage import map_coordinates
-
-    axes = [side // 2 + (np.arange(N) - N // 2) * step for side in probe.shape[-2:]]
-    grid = np.meshgrid(*axes, indexing="ij")
-    modes = [map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe]
-    return np.stack(modes).astype(np.complex64)
 
 
 def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:

@@ -18,7 +18,8 @@ from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_un
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
 from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive
-from ptycho.readers.places import find_container
+from ptycho.readers.containers import container_of
+from ptycho.readers.places import ARCHIVES
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.tiff import read_image
 from ptycho.scan.finding import Finding
@@ -180,17 +181,13 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    if path.exists() and not path.is_file():  # a pipe or a device would never end
-        raise ConfigError("is no file")
-    kind = find_container(path)
-    if kind is not None:
-        with kind(path) as file:
+    kind, _ = container_of(path)
+    if kind in ARCHIVES:
+        with ARCHIVES[kind](path) as file:
             return _only(file, shape)
-    with path.open("rb") as stream:
-        magic = stream.read(8)
-    if magic.startswith(b"\x93NUMPY"):
+    if kind == "NPY":
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    if magic[:2] in (b"II", b"MM"):
+    if kind == "TIFF":
         return read_image(path)
     raise ConfigError("is no NPY, NPZ, HDF5 or TIFF file")
 
@@ -208,5 +205,4 @@ def _only(
         raise ConfigError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
     image = file.read(fitting[0], "biuf", needed=True)
     file.refuse()
-    assert image is not None  # else there was a problem
-    return image
+    return np.asarray(image)

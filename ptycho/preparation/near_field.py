@@ -30,8 +30,9 @@ from scipy.ndimage import uniform_filter
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
-from ptycho.preparation.geometry import PixelSize, interpolated
+from ptycho.preparation.geometry import PixelSize
 from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.probe import interpolated
 
 
 @dataclass(frozen=True)

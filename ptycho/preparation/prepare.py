@@ -226,8 +226,7 @@ def _probe(
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
         return None
-    height, width = raw.patterns.shape[1:]
-    unfit = unfit_probe(raw.probe, (width, height) if config.transpose else (height, width))
+    unfit = unfit_probe(raw.probe, _exchanged(raw.patterns.shape[1:], config.transpose))
     if unfit is not None:
         text = f"the probe of the file {unfit}; it is estimated instead; or set probe=zone_plate or probe=npz"
         findings.append(Finding.warning(text))
@@ -252,9 +251,9 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
     return replace(raw, **{key: value for key, value in changes.items() if value is not None})
 
 
-def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float, float] | None:
-    """(row, col) of the detector as stored → of the oriented frames."""
-    return (pair[1], pair[0]) if pair is not None and transpose else pair
+def _exchanged(pair: Any, transpose: bool) -> Any:
+    """(row, col) of the detector as stored → of the oriented frames; None stays."""
+    return pair[::-1] if pair is not None and transpose else pair
 
 
 def _pixel(
@@ -286,8 +285,7 @@ def in_object_pixels(
         pixel: of the object.
         side: of the window, in detector pixels.
     """
-    height, width = raw.patterns.shape[1:]
-    shape = (width, height) if config.transpose else (height, width)
+    shape = _exchanged(raw.patterns.shape[1:], config.transpose)
     why = [f"in {raw.unit}", f"convention of {raw.format}"]
     own_axes = config.positions_file is not None or config.keys.positions is not None
     by_reader = own_axes or raw.format == "ptylab"  # these have their columns exchanged already

@@ -13,14 +13,16 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
-from ptycho.preparation.geometry import interpolated, resampled_probe
+from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
+from ptycho.readers.archive import ArchiveError
 from ptycho.readers.places import open_archive
 from ptycho.readers.positions import Placement
 from ptycho.readers.ptychodus import read_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side
+from ptycho.scan.probe import interpolated
 
 PRODUCT, SOLVER = "product.h5", "solver: "
 ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values are keys, as typed
@@ -101,10 +103,9 @@ def product_file(path: str) -> Path:
 def _product(path: str, file: Path) -> Placement:
     with open_archive(file, ReadOptions()) as archive:
         product = read_product(archive, ReadOptions())
-        if product is None or not {"object", "probe"} <= product.values.keys():
-            archive.complain("has no object, probe and positions of a reconstruction")
         archive.refuse()
-    assert product is not None
+        if not {"object", "probe"} <= product.values.keys():
+            raise ArchiveError("has no object, probe and positions of a reconstruction")
     for name in ("object", "probe"):
         if not np.any(product.values[name]):
             raise ConfigError(f"start={path}: its {name} is zero everywhere; name another run")

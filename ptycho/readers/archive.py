@@ -3,22 +3,27 @@
 A key is a path, ``entry/data/x``, or that of an attribute, ``entry/data@Pixel_size``; ``@name`` is one of the
 root. An NPZ has no attributes but arrays in their place: ``probe_pixel_m`` for ``probe@pixel_m``.
 
-Faults are collected in :attr:`Archive.problems`, until :meth:`Archive.refuse` raises all of them as one line.
+A fault is an :class:`ArchiveError`. Where a scan is put together, :meth:`Archive.noted` collects the faults
+of all values in :attr:`Archive.problems`, and :meth:`Archive.refuse` raises all of them as one line.
 """
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
+T = TypeVar("T")
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
 
 
@@ -26,69 +31,15 @@ class ArchiveError(ValueError):
     """Fault of a file or a key, in words that do not name the opened file."""
 
 
+class UnusableError(ArchiveError):
+    """Fault of a value that is skipped in a lenient archive, with a warning."""
+
+
 class Entry(NamedTuple):
     """Declaration of a key; None: it holds no numbers that are known without reading."""
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
-
-
-class Patterns(ABC):
-    """Patterns ``(J, H, W)`` that stay in a file; a :class:`~ptycho.readers.raw_scan.PatternSource`.
-
-    Attributes:
-        label, key: what to call them in an error, and where they are in the file.
-        grid: ``(A, B)`` of a single raster; None: a list.
-        columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
-    """
-
-    label: str
-    key: str = ""
-    grid: tuple[int, int] | None = None
-    columns_first: bool = False
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Possible numbers of patterns; several if the positions decide which axis is the patterns'."""
-        return (self.shape[0],)
-
-    def order_for(self, count: int, file: Archive) -> Patterns:
-        """Return the patterns along the axis, if several may be theirs, that is as long as the positions."""
-        return self
-
-    @abstractmethod
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
-
-        ConfigError: the file is damaged there. IndexError: a pattern that is not there, or another step.
-        """
-
-    @abstractmethod
-    def samples(self) -> Iterator[np.ndarray]:
-        """Yield some of the numbers one after the other, in blocks ``(…)`` of any shape."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-class Selected(Patterns):
-    """Some patterns of a source, ``rows (K,)``, in an order of their own."""
-
-    def __init__(self, source: Patterns, rows: np.ndarray) -> None:
-        self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
-        self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
-
-    def samples(self) -> Iterator[np.ndarray]:
-        return self._source.samples()
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self._source.read(self._rows[index])
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class Archive(ABC):
@@ -99,7 +50,7 @@ class Archive(ABC):
     Attributes:
         stated: values that the user specifies in place of the file's, see :class:`ReadOptions`.
         problems, warnings, notes: a line each.
-        lenient: an optional value that cannot be used is skipped with a warning; otherwise it is a problem.
+        lenient: an optional value that cannot be used is skipped; otherwise it is a problem.
         strict: the user named every key, so that all of them must be usable.
     """
 
@@ -116,8 +67,8 @@ class Archive(ABC):
         self._lent = False
 
     @abstractmethod
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
-        """Return the patterns at some keys, one after the other; None, and a problem, if they are none.
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
+        """Return the patterns at some keys, one after the other.
 
         ``any_order``: in NPZ, they may be the last axis, or a raster.
         """
@@ -173,14 +124,27 @@ class Archive(ABC):
         if error is not None or not self._lent:
             self.close()
         if isinstance(error, DAMAGE) and not isinstance(error, ConfigError):
-            raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
+            known = isinstance(error, ArchiveError)
+            fault = shown(str(error), self.longest) if known else f"damaged ({describe_error(error)})"
+            raise ConfigError(f"{self.path}: {fault}") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """Read as :meth:`load`, ``(…)``; None, too, where something is wrong: then a problem or a warning."""
+        """Read as :meth:`load`, ``(…)``; of a value that is ``needed`` a fault is one of the file."""
         try:
             return self.load(key, kinds)
+        except UnusableError as error:
+            raise ArchiveError(str(error)) if needed else error from error
+
+    def noted(self, read: Callable[[], T]) -> T | None:
+        """Return what ``read`` gives; None, and a problem or a warning, where there is a fault."""
+        try:
+            return read()
         except ArchiveError as error:
-            self.reject(str(error), needed)
+            skipped = isinstance(error, UnusableError) and self.lenient and not self.strict
+            if not skipped:
+                self.complain(str(error))
+            elif (line := f"skipped: {error}") not in self.warnings:
+                self.warnings.append(line)
             return None
 
     def complain(self, problem: str) -> None:
@@ -188,13 +152,6 @@ class Archive(ABC):
         problem = shown(problem, self.longest)
         if problem not in self.problems:
             self.problems.append(problem)
-
-    def reject(self, why: str, needed: bool = False) -> None:
-        """Note that something is of no use: a problem, or a warning if the file can be read without it."""
-        if needed or self.strict or not self.lenient:
-            self.complain(why)
-        elif (line := f"skipped: {why}") not in self.warnings:
-            self.warnings.append(line)
 
     def refuse(self, most: int = 5) -> None:
         """Raise :class:`ConfigError` with ``most`` of the problems, if there are any."""
@@ -214,29 +171,39 @@ class Archive(ABC):
         """Return the first of some keys at which an array is."""
         return next((key for key in keys if self.entry(key) is not None), None)
 
-    def need(self, what: str, *keys: str) -> str | None:
-        """Return the first of some keys at which an array is; that there is none is a problem."""
-        before, key = len(self.problems), self.first(*keys)
-        if key is None and len(self.problems) == before:
-            self.complain(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
+    def need(self, what: str, *keys: str) -> str:
+        """Return the first of some keys at which an array is; ArchiveError: there is none."""
+        key = self.first(*keys)
+        if key is None:
+            raise ArchiveError(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
         return key
 
-    def require(self, *keys: str) -> bool:
-        """Return whether there is an array at every one of some keys; that one is not is a problem."""
-        before, lacking = len(self.problems), [key for key in keys if self.entry(key) is None]
-        if lacking and len(self.problems) == before:
-            self.complain(f"lacks {', '.join(lacking)}; it has {self.listed()}")
-        return not lacking
+    def require(self, *keys: str) -> None:
+        """Raise ArchiveError unless there is an array at every one of some keys."""
+        lacking = [key for key in keys if self.entry(key) is None]
+        if lacking:
+            raise ArchiveError(f"lacks {', '.join(lacking)}; it has {self.listed()}")
 
     def listed(self, declared: bool = False, most: int = 12) -> str:
         """Return ``most`` of its keys; with their shapes and dtypes, if these are to be ``declared``."""
         names = self.names(most + 1)
         more = ["…"] if len(names) > most else []
         named = [shown(name, 60) for name in names[:most]]
-        for k, entry in enumerate(self.entry(name) for name in names[:most] if declared):
+        for k, entry in enumerate(self.noted(partial(self.entry, name)) for name in names[:most] if declared):
             numbers = None if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
             named[k] += f" {numbers or '(no numbers)'}"
         return ", ".join(named + more) or "no arrays"
+
+
+@contextlib.contextmanager
+def damage_named(key: str, what: str) -> Iterator[None]:
+    """Raise whatever damaged bytes lead to as ArchiveError: ``what`` is wrong with ``key``."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except DAMAGE as error:
+        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
 
 
 def describe_error(error: BaseException) -> str:

@@ -12,16 +12,17 @@ import importlib
 import math
 import struct
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.file_array import FileArray, gather
+from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import describe_error
+from ptycho.readers.containers import container_of
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
 from ptycho.readers.values import tell_domain
@@ -48,20 +49,25 @@ def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int
     return (math.prod(shape[:-2]), shape[-2], shape[-1]), grid
 
 
+def _largest(shapes: Mapping[Any, tuple[int, ...]]) -> Any:
+    """Return the key of the largest array of three or four axes."""
+    sizes = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in (3, 4)}
+    if not sizes:
+        raise ConfigError("holds no array of three or four axes")
+    return max(sizes, key=sizes.__getitem__)
+
+
+def _check_real(dtype: np.dtype) -> None:
+    if dtype.kind not in "fiu":
+        raise ConfigError(f"is an array of {dtype}; must be of real numbers")
+
+
 def reader_of(path: Path) -> Callable[[Path], Cube] | None:
     """Return what reads a cube; None: it is none."""
     if path.is_dir():
         return read_zarr if any((path / name).is_file() for name in ZARR) else None
-    try:
-        if not path.is_file():  # a pipe or a device would never end
-            return None
-        with path.open("rb") as file:
-            magic = file.read(8)
-    except (OSError, ValueError):  # the formats after this one say what is wrong
-        return None
-    by_content = {b"\x93NUMPY": _read_npy, b"MATLAB 5": _read_matlab}
-    reader = next((read for start, read in by_content.items() if magic.startswith(start)), None)
-    return reader or BY_NAME.get(path.suffix.lower())
+    by_content = {"NPY": _read_npy, "MATLAB": _read_matlab}
+    return by_content.get(container_of(path)[0]) or BY_NAME.get(path.suffix.lower())
 
 
 def read(path: Path, options: ReadOptions) -> RawScan:
@@ -87,24 +93,21 @@ def read(path: Path, options: ReadOptions) -> RawScan:
 
 def _read_npy(path: Path) -> Cube:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype.kind not in "fiu" or not array.flags.c_contiguous:
-        wrong = str(array.dtype) if array.flags.c_contiguous else "in Fortran order"
-        raise ConfigError(f"is an array {array.shape} {wrong}; must be of real numbers in C order")
+    _check_real(array.dtype)
+    if not array.flags.c_contiguous:
+        raise ConfigError(f"is an array {array.shape} in Fortran order; save np.ascontiguousarray of it")
     return frames_in_file(path, array.shape, array.dtype, array.offset)
 
 
 def _read_matlab(path: Path) -> Cube:
     from scipy.io import loadmat, whosmat
 
-    cubes = [(math.prod(shape), name) for name, shape, _ in whosmat(path) if len(shape) in (3, 4)]
-    if not cubes:
-        raise ConfigError("holds no array of three or four axes")
-    size, name = max(cubes)
-    if 8 * size > 2**33:
+    shapes = {name: shape for name, shape, _ in whosmat(path)}
+    name = _largest(shapes)
+    if 8 * (size := math.prod(shapes[name])) > 2**33:
         raise ConfigError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
     cube = np.asarray(loadmat(path, variable_names=[name])[name])
-    if cube.dtype.kind not in "fiu":
-        raise ConfigError(f"{name} is {cube.dtype}; must be real numbers")
+    _check_real(cube.dtype)
     cube = np.moveaxis(cube, (0, 1), (-2, -1))
     form, grid = listed(cube.shape)
     return Cube(Frames(np.ascontiguousarray(cube.reshape(form))), grid, rows_first=grid is None)
@@ -115,28 +118,16 @@ MERLIN = {"U08": ">u1", "U16": ">u2", "U32": ">u4"}
 MRC = {0: "u1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}  # 0 is signed in MRC2014; detectors write counts
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
+class Records(Patterns):
     """Patterns ``(J, H, W)`` in the field ``frame`` of ``records (J,)``; ``upside_down``: last row first."""
 
-    records: FileArray
-    upside_down: bool = False
+    def __init__(self, records: FileArray, upside_down: bool = False) -> None:
+        self.records, self._rows = records, slice(None, None, -1 if upside_down else 1)
+        rows, columns = records.dtype["frame"].shape
+        self.shape, self.dtype = (len(records), rows, columns), records.dtype["frame"].base
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        rows, columns = self.records.dtype["frame"].shape
-        return len(self.records), rows, columns
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.records.dtype["frame"].base
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        frames = self.records[index]["frame"]
-        return frames[:, ::-1] if self.upside_down else frames
-
-    def close(self) -> None:
-        """Do nothing: only the file is open, and it closes with the last reference to it."""
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self.records[first : first + len(into)]["frame"][:, self._rows]
 
 
 def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:
@@ -214,27 +205,21 @@ def _records(
 ZARR = (".zgroup", ".zarray", "zarr.json")
 
 
-class ZarrFrames:
+class ZarrPatterns(Patterns):
     """Patterns ``(J, H, W)`` of an array of Zarr, ``(A, B, H, W)`` or ``(J, H, W)``."""
 
     def __init__(self, array: Any) -> None:
         self._array, self.dtype = array, np.dtype(array.dtype)
         self.shape, self.grid = listed(tuple(array.shape))
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return gather(np.arange(self.shape[0])[index], self.shape, self.dtype, self._fill, "pattern")
-
-    def _fill(self, first: int, into: np.ndarray) -> None:
-        line, done = self._array.shape[-3], 0  # a reading stays within a line of the raster
-        while done < len(into):
-            row, column = divmod(first + done, line)
-            count = min(len(into) - done, line - column)
+    def fill(self, first: int, into: np.ndarray) -> None:
+        line = self._array.shape[-3]  # a reading stays within a line of the raster
+        while len(into):
+            row, column = divmod(first, line)
+            count = min(len(into), line - column)
             lead = () if self.grid is None else (row,)
-            into[done : done + count] = self._array[(*lead, slice(column, column + count))]
-            done += count
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+            into[:count] = self._array[(*lead, slice(column, column + count))]
+            first, into = first + count, into[count:]
 
 
 def _at_once(
@@ -255,18 +240,15 @@ def read_zarr(path: Path) -> Cube:
         raise ConfigError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
     store = zarr.open(str(path), mode="r")
     members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
-    arrays = {
-        key: member for key, member in members if isinstance(member, zarr.Array) and member.ndim in (3, 4)
-    }
-    if not arrays:
-        raise ConfigError("holds no array of three or four axes")
-    key = max(arrays, key=lambda name: arrays[name].size)
-    if arrays[key].dtype.kind not in "fiu" or "pickle" in str(arrays[key].metadata.to_dict()):
-        raise ConfigError(f"{key} is {arrays[key].dtype}; must be real numbers, and nothing is unpickled")
+    arrays = {key: member for key, member in members if isinstance(member, zarr.Array)}
+    key = _largest({name: array.shape for name, array in arrays.items()})
+    _check_real(arrays[key].dtype)
+    if "pickle" in str(arrays[key].metadata.to_dict()):
+        raise ConfigError(f"{key} is packed by pickle, and nothing is unpickled")
     beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
-    source = ZarrFrames(arrays[key])
+    source = ZarrPatterns(arrays[key])
     return Cube(source, source.grid, step_m=step_m([_axis(axis) for axis in axes]))
 
 
@@ -281,13 +263,9 @@ def read_by_rosettasciio(path: Path) -> Cube:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
-    cubes = [signal for signal in signals if np.ndim(signal["data"]) in (3, 4)]
-    if not cubes:
-        raise ConfigError("holds no array of three or four axes")
-    signal = max(cubes, key=lambda cube: cube["data"].size)
+    signal = signals[_largest({number: one["data"].shape for number, one in enumerate(signals)})]
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
-    if cube.dtype.kind not in "fiu":
-        raise ConfigError(f"is an array {cube.shape} of {cube.dtype}; must be of real numbers")
+    _check_real(cube.dtype)
     if tags := signal["original_metadata"].get("ImageList"):
         return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
     return _at_once(lambda: cube, cube.shape, cube.dtype, axes[:-2])

@@ -22,11 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
-from ptycho.readers.positions import PIXELS, Placement, read_columns, read_indexes, read_rows
+from ptycho.readers.patterns import Patterns
+from ptycho.readers.positions import PIXELS, Placement, read_columns, read_rows
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.values import LENGTHS, check_centre, read_array, read_object, read_plain, read_unit
+from ptycho.readers.values import (
+    LENGTHS,
+    check_centre,
+    read_array,
+    read_object,
+    read_plain,
+    read_unit,
+    read_whole,
+)
 
 DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 PATTERNS = ("entry_1/data_1/data", f"{DETECTOR}/data")
@@ -45,12 +54,10 @@ def read_translation(
     counts: tuple[int, ...],
     keys: tuple[str, ...] = TRANSLATIONS,
     basis: str = BASIS,
-) -> Placement | None:
+) -> Placement:
     """Read positions ``(J, 2)`` of the probe: ``−t·e``, t the sample's translation, e the detector's axes."""
     key = file.need("translations (data.positions_file= may have positions),", *keys)
     translations = read_rows(file, key, options, counts, (3, 2))
-    if translations is None:
-        return None
     vectors = _basis(file, basis)
     along = f"the axes of {basis}" if vectors is not None else "rows down (−y) and columns along −x"
     vectors = UPRIGHT if vectors is None else vectors
@@ -61,18 +68,17 @@ def read_translation(
     )
 
 
-def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """Read positions by the numbers of their patterns, and what is described; None if there are problems."""
+def read_product(file: Archive, options: ReadOptions) -> Placement:
+    """Read positions by the numbers of their patterns, and what is described."""
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     placement = read_translation(file, options, (count,))
-    if placement is None:
-        return None
-    values = {key: value for key, value in RESULT.values(file, None).items() if value is not None}
-    return replace(placement, numbers=read_indexes(file, INDEXES, count), values=values)
+    described = RESULT.described(file) | {"object": find_object(file)}
+    values = {key: value for key, value in described.items() if value is not None}
+    return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
 
-def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def find_object(file: Archive) -> np.ndarray | None:
     """Return the first image that is not the probe, if it is complex: real ones are of something else."""
     probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
     key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
@@ -80,7 +86,7 @@ def find_object(file: Archive, source: Patterns | None, values: dict[str, Any]) 
     is_complex = (
         entry is not None and entry.dtype is not None and (entry.dtype.kind == "c" or entry.dtype.names)
     )
-    return {"object": read_object(file, key) if is_complex else None}
+    return read_object(file, key) if is_complex else None
 
 
 def _basis(file: Archive, key: str) -> np.ndarray | None:
@@ -93,11 +99,11 @@ def _basis(file: Archive, key: str) -> np.ndarray | None:
     return vectors if np.linalg.norm(vectors, axis=1).all() else None
 
 
-def _find_pixel(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _find_pixel(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     """The object, and the pitch of the detector: where it is not stated, the length of the basis vectors."""
     vectors = _basis(file, BASIS) if values["detector_pixel_m"] is None else None
     steps = {} if vectors is None else {"detector_pixel_m": tuple(np.linalg.norm(vectors, axis=1).tolist())}
-    return find_object(file, source, values) | steps
+    return {"object": find_object(file)} | steps
 
 
 RESULT = Layout(
@@ -108,7 +114,6 @@ RESULT = Layout(
     wave=f"{SOURCE}/probe",
     distance=(f"{DETECTOR}/distance",),
     probe=PROBES,
-    more=find_object,
 )
 LAYOUT = replace(
     RESULT,
@@ -144,7 +149,7 @@ def _of_entry(entry: str) -> Layout:
     detector, beam = f"{entry}/instrument_1/detector_1", f"{entry}/instrument_1/beam_1"
     centre = f"{detector}/beam_center_y", f"{detector}/beam_center_x"
 
-    def positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+    def positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
         groups = (detector, f"{entry}/data_1", f"{entry}/sample_1/geometry_1")
         moved = tuple(f"{group}/translation" for group in groups)
         places = (f"{entry}/data", f"{entry}/sample_1/transformations")
@@ -152,18 +157,16 @@ def _of_entry(entry: str) -> Layout:
         if file.first(*moved) or motors is None:
             return read_translation(file, options, source.counts, moved, f"{detector}/basis_vectors")
         placement = read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
-        if placement is None:
-            return None
         sample = _defined(file, entry)
         file.notes.append(f"positions are {'the sample’s: negated' if sample else 'taken as the probe’s'}")
         return replace(placement, positions=-placement.positions) if sample else placement
 
-    def more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    def more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
         pitch = values["detector_pixel_m"] or (None, None)
         row, col = (_in_pixels(file, *place) for place in zip(centre, pitch, strict=True))
         if file.holds_any(*(f"{entry}/instrument_1/{name}/data" for name in ("monitor", "monitor_1"))):
             file.notes.append("the monitor is not applied")
-        described = find_object(file, source, values) if entry == ENTRIES[0] else {}
+        described = {"object": find_object(file)} if entry == ENTRIES[0] else {}
         return described | {"zero_frequency": check_centre(file, source, row, col)}
 
     return replace(

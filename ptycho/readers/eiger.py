@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import KEYS, read_mapped
 from ptycho.readers.values import read_plain
 
@@ -35,28 +36,30 @@ def _blocks(file: Archive) -> list[str]:
     return next((keys for keys in listed if keys), [])
 
 
-def _patterns(file: Archive) -> Iterable[str | None]:
+def _patterns(file: Archive) -> Iterable[str]:
     keys = _blocks(file)
     if not keys:
         return [file.need("patterns", "entry/data/data", "entry/data/data_000001")]
     numbers = [int(key[-6:]) for key in keys]
     gaps = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
     if gaps:
-        file.complain(f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}")
+        raise ArchiveError(
+            f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}"
+        )
     return keys
 
 
-def _check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     """Warn of another number of patterns than is announced, and of counts at which the detector saturates."""
     images, triggers = read_plain(file, f"{SPECIFIC}/nimages"), read_plain(file, f"{SPECIFIC}/ntrigger")
-    if source is not None and images is not None and images * (triggers or 1) != source.shape[0]:
+    if images is not None and images * (triggers or 1) != source.shape[0]:
         file.warnings.append(
             f"the master announces {images * (triggers or 1):g} patterns, and there are {source.shape[0]}"
         )
     limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
     good = values["good"]
-    fits = source is not None and (good is None or good.shape == source.shape[1:])
-    if limit is None or source is None or not fits or source.dtype.kind not in "iu":
+    fits = good is None or good.shape == source.shape[1:]
+    if limit is None or not fits or source.dtype.kind not in "iu":
         return {}
     frames = np.concatenate(list(source.samples()))
     frames = np.where((frames < np.iinfo(source.dtype).max) & (True if good is None else good), frames, 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.files.opening import FileError, open_file
+from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, damage_named, describe_error
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
-from ptycho.readers.hdf5_patterns import MatlabPatterns, is_of_matlab, open_patterns
+from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -98,15 +99,11 @@ class Hdf5Archive(Archive):
         return sorted(node) if isinstance(node, h5py.Group) else []
 
     def dataset(self, key: str) -> h5py.Dataset | None:
-        """Return the dataset at a path, of a type that NumPy has; what is wrong with it is a problem."""
-        try:
-            with _damaged(key, "cannot be read"):
-                node = self.walk(self.file, key)
-                if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
-                    raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
-        except ArchiveError as error:
-            self.complain(str(error))
-            return None
+        """Return the dataset at a path, of a type that NumPy has; None: there is none."""
+        with damage_named(key, "cannot be read"):
+            node = self.walk(self.file, key)
+            if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
+                raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
         return node if isinstance(node, h5py.Dataset) else None
 
     def entry(self, key: str) -> Entry | None:
@@ -140,7 +137,7 @@ class Hdf5Archive(Archive):
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
         path, _, attribute = key.partition("@")
-        with _damaged(key, "cannot be read"):
+        with damage_named(key, "cannot be read"):
             if attribute:
                 node = self.walk(self.file, path or "/")
                 array = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
@@ -157,25 +154,22 @@ class Hdf5Archive(Archive):
             raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         source = open_patterns(self, *keys)
-        self._lent = self._lent or source is not None
-        if source is None or not is_of_matlab(source.dataset):
+        self._lent = True
+        if not isinstance(source, Hdf5Patterns) or not is_of_matlab(source.dataset):
             return source
         self.notes.append(f"{source.label} is one of MATLAB's: its axes are in reverse, which is undone")
         return MatlabPatterns(source)
 
-    def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray | None:
+    def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray:
         if dataset.shape is None:
             raise ArchiveError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
         if size > most_bytes:
             taken = f"{key} {dataset.shape} takes {size} bytes"
             raise ArchiveError(f"{taken}; at most {most_bytes} are read at once")
-        before = len(self.problems)
         examine(self, dataset, key)
-        if len(self.problems) > before:
-            return None
         try:
             check_unpacking(self, dataset)
         except ArchiveError as error:
@@ -201,7 +195,7 @@ class Hdf5Archive(Archive):
 
     def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
         what = f"{group.name.rstrip('/')}/{name}".lstrip("/")
-        with _damaged(what, "is damaged"):
+        with damage_named(what, "is damaged"):
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.SoftLink):
                 return self.walk(group, link.path, left - 1, follow)
@@ -239,25 +233,15 @@ class Hdf5Archive(Archive):
     def _open_file(self, path: Path) -> h5py.File:
         real = path.resolve()
         if real not in self._open:
-            if not real.is_file():  # a pipe or a device would never end
-                raise ArchiveError("no such file" if not real.exists() else "not a file")
             try:
+                open_file(real).close()
                 swmr = self._growing and mark_of(real) == WRITING
                 self._open[real] = h5py.File(real, "r", locking="best-effort", swmr=swmr)
+            except FileError as error:
+                raise ArchiveError(str(error)) from error
             except DAMAGE as error:
                 raise ArchiveError(_why(real, error)) from error
         return self._open[real]
-
-
-@contextlib.contextmanager
-def _damaged(key: str, what: str) -> Iterator[None]:
-    """Whatever damaged bytes lead to, as what is wrong with ``key``."""
-    try:
-        yield
-    except ArchiveError:
-        raise
-    except DAMAGE as error:
-        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
 
 
 def _overlaps(dtype: np.dtype) -> bool:

@@ -16,7 +16,7 @@ import math
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ import h5py
 import numpy as np
 
 from ptycho.files.npz import expands_too_much
-from ptycho.readers.archive import DAMAGE, ArchiveError, describe_error
+from ptycho.readers.archive import ArchiveError, damage_named
+from ptycho.readers.patterns import spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -193,23 +194,19 @@ def _walk(content: bytes, start: int, blocks: int) -> int | None:
 
 
 def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0) -> np.ndarray:
-    """Note in ``file`` whether a dataset can be read, and how much was written; return a few such entries.
+    """Check that a dataset can be read, and warn if not all was written; return a few entries that were.
 
     ``name``: what to call it. ``inner``: its last axes that belong to one entry, 2 for patterns.
     """
-    before, total = len(file.problems), math.prod(dataset.shape[: dataset.ndim - inner])
-    try:
+    total = math.prod(dataset.shape[: dataset.ndim - inner])
+    with damage_named(name, "is damaged"):
         missing, some = _examine(file, dataset, inner, name)
-    except DAMAGE as error:
-        file.complain(f"{name} is damaged ({describe_error(error)})")
-        return np.zeros(0, int)
-    if missing and len(file.problems) == before:
-        if inner and missing == total:
-            problem = f"none of its {total} patterns was ever written"
-            file.complain(f"{name}: {problem}; was the acquisition stopped?")
-        else:
-            problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
-            file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
+    if missing and inner and missing == total:
+        problem = f"none of its {total} patterns was ever written"
+        raise ArchiveError(f"{name}: {problem}; was the acquisition stopped?")
+    if missing:
+        problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
+        file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
     return some
 
 
@@ -217,8 +214,8 @@ def _examine(
     file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int = 4
 ) -> tuple[int, np.ndarray]:
     """Return how many entries were not written, and some that were."""
-    for problem in _unreadable(dataset):
-        file.complain(f"{name} {problem}")
+    if problem := _unreadable(dataset):
+        raise ArchiveError(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
     some = spread(total)
     if dataset.is_virtual:
@@ -257,23 +254,18 @@ def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
     )
 
 
-def spread(count: int, most: int = 4) -> np.ndarray:
-    """Return at most ``most`` indices ``(n,)``, spread over ``count``."""
-    return np.unique(np.linspace(0, max(0, count - 1), most).astype(int))
-
-
-def _unreadable(dataset: h5py.Dataset, largest: int = 2**31) -> Iterator[str]:
-    """Yield why HDF5 cannot read a dataset; ``largest``: bytes of a chunk, which is unpacked as a whole."""
+def _unreadable(dataset: h5py.Dataset, largest: int = 2**31) -> str:
+    """Return why HDF5 cannot read a dataset; ``largest``: bytes of a chunk, which is unpacked as a whole."""
     if dataset.external:
         names = ", ".join(str(entry[0]) for entry in dataset.external[:3])
-        yield f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack"
+        return f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack"
     for code, _, name in filters_of(dataset):
         if not h5py.h5z.filter_avail(code):
             known = f" ({name})" if name else ""
-            yield f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin"
+            return f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin"
     size = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-    if size > largest:
-        yield f"is in chunks of {size} bytes, more than {largest}; rechunk it with h5repack"
+    too_large = f"is in chunks of {size} bytes, more than {largest}; rechunk it with h5repack"
+    return too_large if size > largest else ""
 
 
 def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
@@ -296,10 +288,9 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
 
 
 def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
-    """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
+    """Entries of a virtual dataset that nothing fills; ArchiveError: a source is not there."""
     if left == 0:
-        file.complain(f"{name}: too many virtual datasets of virtual datasets")
-        return 0
+        raise ArchiveError(f"{name}: too many virtual datasets of virtual datasets")
     entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
     unfilled, lost = dataset.size, 0
     opened: dict[tuple[str, str], h5py.Dataset] = {}
@@ -310,14 +301,11 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
             file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
             continue
         which = source.file_name, source.dset_name
-        try:
-            if which not in opened:
-                opened[which] = _source(file, dataset, source, name)
-                label = f"{name}, from {source.file_name},"
-                lost += _examine(file, opened[which], inner, label, left - 1)[0]
-            lost += _short(source, opened[which].shape) // entry
-        except ArchiveError as error:
-            file.complain(str(error))
+        if which not in opened:
+            opened[which] = _source(file, dataset, source, name)
+            label = f"{name}, from {source.file_name},"
+            lost += _examine(file, opened[which], inner, label, left - 1)[0]
+        lost += _short(source, opened[which].shape) // entry
     return lost + -(-unfilled // entry)
 
 

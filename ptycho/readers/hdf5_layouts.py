@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, in_axes, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import check_centre, read_plain
@@ -34,30 +35,27 @@ def _chunks(file: Archive) -> list[str]:
     """The chunks that hold patterns, by their numbers."""
     chunks = []
     for name in sorted(file.children("chunks"), key=lambda name: (len(name), name)):
+        file.require(f"chunks/{name}/data")
         data = file.entry(f"chunks/{name}/data")
-        if data is None and not file.problems:
-            file.complain(f"chunks/{name} lacks data")
-        elif data is not None and 0 not in (data.shape or (0,)):
+        if data is not None and 0 not in (data.shape or (0,)):
             chunks.append(f"chunks/{name}")
-    if not chunks and not file.problems:
-        file.complain(f"chunks holds no patterns; it has {file.listed()}")
+    if not chunks:
+        raise ArchiveError(f"chunks holds no patterns; it has {file.listed()}")
     return chunks
 
 
-def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    chunks, placements = _chunks(file), []
-    for chunk in chunks:
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
+    placements = []
+    for chunk in _chunks(file):
         data, key = file.entry(f"{chunk}/data"), f"{chunk}/positions"
         count = data.shape[0] if data and data.shape else 0
         listed = read_rows(file, file.need("positions", key), options, (count,))
-        if listed is not None and len(listed.positions) != count:
+        if len(listed.positions) != count:
             wanted = f"must be ({count}, 2), a line for each pattern"
-            file.complain(f"{key} holds {len(listed.positions)} positions; {wanted}")
-        placements += [] if listed is None else [listed]
-    if len(placements) < len(chunks):
-        return None
-    unit = placements[0].unit
-    file.notes.append(f"positions: of {len(chunks)} chunks, row is y, col is x, the probe's, in {unit}")
+            raise ArchiveError(f"{key} holds {len(listed.positions)} positions; {wanted}")
+        placements.append(listed)
+    unit, many = placements[0].unit, len(placements)
+    file.notes.append(f"positions: of {many} chunks, row is y, col is x, the probe's, in {unit}")
     return Placement(np.concatenate([listed.positions for listed in placements]), unit)
 
 
@@ -71,12 +69,10 @@ def _numbers(file: Archive) -> Layout:
     return replace(PTYD, energy=keys("energy"), distance=keys("distance"), pixel=keys("psize")[:1])
 
 
-def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     propagation = file.text("meta/propagation") or file.text("info/propagation")
     if propagation not in (None, "farfield"):
         file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
-    if source is None:
-        return {}
     good = values["good"]
     return {"zero_frequency": _centre(file, source), "good": _own_weights(file) if good is None else good}
 
@@ -97,7 +93,7 @@ def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
     chunks = _chunks(file)
     keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // most)]]
     there = [key for key in keys if (entry := file.entry(key)) and entry.shape and len(entry.shape) == 3]
-    weights = [patterns.read(slice(0, 1))[0] for key in there if (patterns := file.patterns(key)) is not None]
+    weights = [file.patterns(key).read(slice(0, 1))[0] for key in there]
     if not weights:
         return None
     file.notes.append(f"mask: weights of the first pattern of {', '.join(there)}")
@@ -122,15 +118,15 @@ FOURIER = ("magnification", "NA", "Nled", "zled")
 TURNS = {4: "data.transpose=true", 2: "data.flip_rows=true", 1: "data.flip_cols=true"}
 
 
-def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     placement = read_rows(file, file.need("positions", "encoder"), options, source.counts)
-    return None if placement is None else in_axes(file, "encoder", placement, options, ", the probe's")
+    return in_axes(file, "encoder", placement, options, ", the probe's")
 
 
-def _ptylab_check(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _ptylab_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     lamps = [key for key in FOURIER if file.holds(key)]
     if "zled" in lamps or len(lamps) > 1:
-        file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
+        raise ArchiveError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
     code = int(read_plain(file, "orientation") or 0)
     if 0 < code < 8:
         keys = " ".join(key for bit, key in TURNS.items() if code & bit)

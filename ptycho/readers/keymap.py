@@ -12,14 +12,16 @@ import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
 from ptycho.readers.positions import Axis, complete, read_mapped, step_m
@@ -49,10 +51,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         other.strict = True
         for name in VALUES:
             if name in options.keys and not other.holds(options.keys[name]):
-                other.need(name, options.keys[name])
-        values = table.values(other, source)
-        elsewhere = options.positions_file or options.raster
-        placement = None if elsewhere else read_mapped(other, options, source)
+                other.noted(partial(other.need, name, options.keys[name]))
+        values, placement = table.values(other, source), None
+        if not (options.positions_file or options.raster):
+            placement = other.noted(partial(read_mapped, other, options, source))
         if other is not file:
             file.absorb(other)
         return place_scan(file, replace(table, positions=lambda *_: placement), options, source, values)
@@ -62,13 +64,12 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
     def at(*names: str) -> tuple[str, ...]:
         return tuple(keys[name] for name in names if name in keys)
 
-    def good(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+    def good(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
         masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
         given = {key: mask for key, mask in masks.items() if mask is not None}
         if len({mask.shape for mask in given.values()}) > 1:
             shapes = " and ".join(f"{key} {mask.shape}" for key, mask in given.items())
-            file.complain(f"{shapes} must have one shape")
-            return {}
+            raise ArchiveError(f"{shapes} must have one shape")
         return {"good": np.logical_and.reduce(list(given.values())) if given else None}
 
     return Layout(
@@ -91,7 +92,7 @@ def largest(file: Archive, most: int = 2000) -> list[str]:
     """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are inspected."""
     sizes = {}
     for key in file.names(most):
-        entry = file.entry(key)
+        entry = file.noted(partial(file.entry, key))
         if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
             sizes[key] = math.prod(entry.shape)
     return [max(sizes, key=sizes.__getitem__)] if sizes else []

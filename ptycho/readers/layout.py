@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import (
@@ -30,9 +33,8 @@ from ptycho.readers.values import (
 Keys = tuple[str, ...]
 
 
-def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    file.complain("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
-    return None
+def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
+    raise ArchiveError("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +62,7 @@ class Layout:
 
     name: str
     detect: Callable[[Archive], bool] = lambda file: False
-    patterns: Keys | Callable[[Archive], Iterable[str | None]] = ()
+    patterns: Keys | Callable[[Archive], Iterable[str]] = ()
     any_order: bool = False
     domain: str | Callable[[Archive, Patterns], str | None] | None = None
     zero_frequency: str | None = None
@@ -83,42 +85,52 @@ class Layout:
     flat: Keys = ()
     positions: Callable[[Archive, ReadOptions, Patterns], Placement | None] = without_positions
     numbers: str | None = None
-    more: Callable[[Archive, Patterns | None, dict[str, Any]], dict[str, Any]] | None = None
+    more: Callable[[Archive, Patterns, dict[str, Any]], dict[str, Any]] = lambda file, source, values: {}
     variant: Callable[[Archive], Layout] | None = None
     options: Keys = ("unit", "positions_file")
     keys: Keys = ()
 
-    def source(self, file: Archive) -> Patterns | None:
-        """Return the patterns of a file; None, and a problem, if it has none."""
+    def source(self, file: Archive) -> Patterns:
+        """Return the patterns of a file."""
         if callable(self.patterns):
             return file.patterns(*self.patterns(file))
         return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
-    def values(self, file: Archive, source: Patterns | None) -> dict[str, Any]:
+    def values(self, file: Archive, source: Patterns) -> dict[str, Any]:
         """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
-        centre = tuple(read_plain(file, key) for key in self.object_centre)
-        mask = file.first(*self.masks)
         values = {
-            "domain": self._domain(file, source),
+            "domain": file.noted(lambda: self._domain(file, source)),
             "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
-            "energy_eV": self._energy(file),
-            "distance_m": read_number(file, DISTANCE, "m", *self.distance),
-            "detector_pixel_m": read_pair(file, PIXEL, *self.pixel),
-            "probe": read_probe(file, file.first(*self.probe), self.weights),
-            "probe_pixel_m": read_pair(file, OBJECT_PIXEL, *self.probe_pixel),
-            "object": read_object(file, file.first(*self.object)),
-            "object_pixel_m": read_pair(file, OBJECT_PIXEL, *self.object_pixel),
-            "object_centre_m": None if None in centre or not centre else centre,
-            "good": None if mask is None else read_good(file, mask, self.masks[mask]),
-            "dark": read_frame(file, file.first(*self.dark)),
-            "flat": read_frame(file, file.first(*self.flat)),
+            **self.described(file),
         }
-        return values if self.more is None else values | self.more(file, source, values)
+        return values | (file.noted(lambda: self.more(file, source, values)) or {})
 
-    def _domain(self, file: Archive, source: Patterns | None) -> str | None:
+    def described(self, file: Archive) -> dict[str, Any]:
+        """Return the attributes that need no patterns."""
+        centre = tuple(read_plain(file, key) for key in self.object_centre)
+        readers: dict[str, Callable[[], Any]] = {
+            "energy_eV": lambda: self._energy(file),
+            "distance_m": lambda: read_number(file, DISTANCE, "m", *self.distance),
+            "detector_pixel_m": lambda: read_pair(file, PIXEL, *self.pixel),
+            "probe": lambda: read_probe(file, file.first(*self.probe), self.weights),
+            "probe_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.probe_pixel),
+            "object": lambda: read_object(file, file.first(*self.object)),
+            "object_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.object_pixel),
+            "object_centre_m": lambda: None if None in centre or not centre else centre,
+            "good": lambda: self._good(file),
+            "dark": lambda: read_frame(file, file.first(*self.dark)),
+            "flat": lambda: read_frame(file, file.first(*self.flat)),
+        }
+        return {name: file.noted(read) for name, read in readers.items()}
+
+    def _good(self, file: Archive) -> np.ndarray | None:
+        mask = file.first(*self.masks)
+        return None if mask is None else read_good(file, mask, self.masks[mask])
+
+    def _domain(self, file: Archive, source: Patterns) -> str | None:
         if callable(self.domain):
-            return None if source is None else self.domain(file, source)
+            return self.domain(file, source)
         return find_domain(file, source, self.domain)
 
     def _energy(self, file: Archive) -> float | None:

@@ -21,7 +21,8 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzError, NpzFile
-from ptycho.readers.archive import Archive, ArchiveError, Entry, Patterns, describe_error
+from ptycho.readers.archive import Archive, ArchiveError, Entry, UnusableError, describe_error
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 
@@ -68,19 +69,14 @@ class NpzArchive(Archive):
             return None
         try:
             return self.file.read(self._header(key, kinds))
-        except NpzError as error:
-            raise ArchiveError(str(error)) from error
+        except (NpzError, ArchiveError) as error:
+            raise UnusableError(str(error)) from error
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns | None:
-        key = keys[0]
-        if key is None or not self.require(key):
-            return None
-        try:
-            header = self._header(key, "fiu")
-            listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
-        except ArchiveError as error:
-            self.complain(str(error))
-            return None
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
+        (key,) = keys
+        self.require(key)
+        header = self._header(key, "fiu")
+        listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
         source = NpzPatterns(self.path, listed, either=any_order)
         source.grid = (grid[0], grid[1]) if grid and any_order and grid[0] != 1 else None
         self.notes.append(f"patterns: {key} {header.shape} of {source.dtype}")
@@ -155,20 +151,16 @@ class NpzPatterns(Patterns):
         turned = self._either and (count == last != first if known else first == middle != last)
         return NpzPatterns(self.path, self._stored, "hwp", scratch=self._scratch) if turned else self
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        if not isinstance(index, slice) and len(index) and index.dtype.kind in "iu":
-            first, stop = int(index[0]), int(index[0]) + len(index)
-            if first >= 0 and np.array_equal(index, np.arange(first, stop)):  # they follow on one another
-                index = slice(first, stop)
+    def fill(self, first: int, into: np.ndarray) -> None:
         try:
             self._array = self._open() if self._array is None else self._array
-            patterns = self._array[index]
-            if isinstance(self._array, FileArray) and isinstance(index, slice):
-                self._check(index.indices(self.shape[0])[0], patterns)
+            patterns = self._array[first : first + len(into)]
+            if isinstance(self._array, FileArray):
+                self._check(first, patterns)
+                patterns = patterns.swapaxes(1, 2) if self._axes == [0, 2, 1] else patterns
         except (NpzError, OSError) as error:
             raise ConfigError(f"{self.path}: {self.key} cannot be read ({describe_error(error)})") from error
-        turned = self._axes == [0, 2, 1] and isinstance(self._array, FileArray)
-        return np.ascontiguousarray(patterns.swapaxes(1, 2) if turned else patterns, self.dtype)
+        into[:] = patterns
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern has them."""

@@ -17,15 +17,17 @@ A probe whose middle ``(H//2, W//2)`` is on that of the object, ``(h/2, w/2)``, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
-from ptycho.readers.positions import Placement, read_columns
-from ptycho.readers.raw_scan import ReadOptions, middle_of
-from ptycho.readers.values import find_domain, read_array, read_good, read_object, read_scan_index
+from ptycho.readers.patterns import Patterns
+from ptycho.readers.positions import Placement, read_columns, read_rows
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import find_domain, read_good, read_object_in_pixels, read_whole
 
 PATTERNS = ("diff3d", "diffraction")
 POSITIONS = (("ycoords", "xcoords"), ("ycoords_start", "xcoords_start"))
@@ -35,18 +37,13 @@ CONTRACTS = {
 }
 
 
-def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Return positions with the unit that follows from their span, and the object."""
     names = POSITIONS[0] if file.holds_any(*POSITIONS[0]) else POSITIONS[1]
-    placement = read_columns(file, names, options, None, "px") if file.require(*names) else None
-    if placement is None:
-        return None
+    file.require(*names)
+    placement = read_columns(file, names, options, None, "px")
     unit = placement.unit if options.unit else _unit(file, names, placement.positions)
-    object_ = read_object(file, file.first("objectGuess"))
-    values: dict[str, Any] = {} if object_ is None else {"object": object_}
-    if object_ is not None and unit == "px":
-        values["object_centre_m"] = middle_of(object_)
-    return Placement(placement.positions, unit, values=values)
+    return Placement(placement.positions, unit, values=read_object_in_pixels(file, "objectGuess", unit))
 
 
 def _unit(file: Archive, names: tuple[str, str], positions: np.ndarray, metres: float = 0.05) -> str:
@@ -75,16 +72,14 @@ def _domain(file: Archive, source: Patterns) -> str | None:
     return domain
 
 
-def _more(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
+def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
-    if source is None:
-        return {}
-    good = read_good(file, file.first("bad_pixels"), "bad", False)
+    good = file.noted(lambda: read_good(file, file.first("bad_pixels"), "bad", False))
     if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None
-    return {"good": good, "scan_index": read_scan_index(file, "scan_index", source.counts)}
+    return {"good": good, "scan_index": read_whole(file, "scan_index", source.counts)}
 
 
 PINN = Layout(
@@ -100,22 +95,12 @@ PINN = Layout(
 )
 
 
-def _tike_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _tike_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Positions as they are, and the object, which they are places on."""
-    scan = read_array(file, file.need("positions", "scan"), needed=True, finite=False)
-    if scan is None:
-        return None
-    scan = scan[0] if scan.ndim == 3 and len(scan) == 1 else scan
-    if scan.ndim != 2 or scan.shape[1] != 2:
-        file.complain(f"scan has shape {scan.shape}; must be (J, 2), or (1, J, 2) of a file with one scan")
-        return None
+    placement = read_rows(file, file.need("positions", "scan"), options, source.counts, unit="px")
     file.notes.append("positions are those of the probe's first sample")
-    object_ = read_object(file, file.first("psi"))
-    unit = options.unit or "px"
-    values: dict[str, Any] = {} if object_ is None else {"object": object_}
-    if object_ is not None and unit == "px":
-        values["object_centre_m"] = middle_of(object_, np.array(source.shape[1:]) // 2)
-    return Placement(scan.astype(np.float64), unit, values=values)
+    first = np.array(source.shape[1:]) // 2
+    return replace(placement, values=read_object_in_pixels(file, "psi", placement.unit, first))
 
 
 TIKE = Layout(

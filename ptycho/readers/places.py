@@ -6,40 +6,33 @@ energy), HDF5 with ``/ppX``, ``/ppY``, an archive with ``data.keys.positions``, 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.waves import conjugate_pitch_m
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, Patterns, Selected
+from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.readers.containers import container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.positions import KEYS, Placement, raster_positions, read_indexes, read_mapped
+from ptycho.readers.patterns import Patterns, Selected
+from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
-from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames, detector_pitch_m
+from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
+from ptycho.readers.values import read_whole
 
-
-def find_container(path: str | Path) -> type[Archive] | None:
-    """Return the kind of archive that a file is by its content; None: neither HDF5 nor NPZ."""
-    try:
-        if not Path(path).is_file():  # a pipe or a device would never end
-            return None
-        if h5py.is_hdf5(path):
-            return Hdf5Archive
-        with Path(path).open("rb") as file:
-            return NpzArchive if file.read(2) == b"PK" else None
-    except (OSError, ValueError):  # ValueError: a zero byte in the name
-        return None
+ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
     """Open an HDF5 or NPZ file, or raise ConfigError."""
-    return (find_container(path) or Hdf5Archive)(path, options)
+    return ARCHIVES.get(container_of(path)[0], Hdf5Archive)(path, options)
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
@@ -56,29 +49,40 @@ def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawSc
 
 
 def place_scan(
-    file: Archive, layout: Layout, options: ReadOptions, source: Patterns | None, values: dict[str, Any]
+    file: Archive, layout: Layout, options: ReadOptions, source: Patterns, values: dict[str, Any]
 ) -> RawScan:
     """Return the scan with the positions that the user states, or a second file, or else the file itself.
 
     ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
     ConfigError: one line with every problem.
     """
-    placement = None if source is None else _placement(file, layout, options, source)
-    if source is not None and placement is not None:
-        numbered = layout.numbers is not None and placement.numbers is not None
-        mine = read_indexes(file, str(layout.numbers), source.shape[0]) if numbered else None
-        source, positions = paired(file, *join(file, source, placement, values, mine), options)
-        for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
-            if (image := values.get(key)) is not None and image.shape != source.shape[1:]:
-                wanted = f"must be {source.shape[1:]}, that of a pattern"
-                file.complain(f"the {what} has shape {image.shape}; {wanted}")
-    elif not file.problems:
-        file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
+    positioned = file.noted(partial(_positioned, file, layout, options, source, values))
+    if positioned is None and not file.problems:
+        file.complain("lacks positions; add data.positions_file=")
+    shape = None if positioned is None else positioned[0].shape[1:]
+    for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
+        if shape is not None and (image := values.get(key)) is not None and image.shape != shape:
+            file.complain(f"the {what} has shape {image.shape}; must be {shape}, that of a pattern")
     file.refuse()
-    assert source is not None and placement is not None
+    assert positioned is not None
+    source, positions, unit = positioned
     notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
     attributes: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
-    return RawScan(layout.name, source, positions=positions, unit=placement.unit, **attributes)
+    return RawScan(layout.name, source, positions=positions, unit=unit, **attributes)
+
+
+def _positioned(
+    file: Archive, layout: Layout, options: ReadOptions, source: Patterns, values: dict[str, Any]
+) -> tuple[Patterns, np.ndarray, str] | None:
+    """Return the patterns that have positions, these ``(J, 2)`` and their unit; None: there are problems."""
+    placement = _placement(file, layout, options, source)
+    if placement is None:
+        return None
+    mine = None
+    if layout.numbers is not None and placement.numbers is not None:
+        mine = read_whole(file, layout.numbers, source.counts, needed=True)
+    source, positions = paired(file, *join(file, source, placement, values, mine), options)
+    return source, positions, placement.unit
 
 
 def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patterns) -> Placement | None:
@@ -89,34 +93,32 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
     if not table:
         return layout.positions(file, options, source)
-    kind = find_container(table)
+    kind = ARCHIVES.get(container_of(table, "data.positions_file=")[0])
     if kind is None:
         listed = positions_table.read_table(table, options.unit, options.axes, options.columns)
         file.notes += listed.notes
         return Placement(listed.positions, listed.unit)
     with kind(table, options) as other:
-        try:
-            return _read_second(other, options, source)
-        finally:
-            file.absorb(other)
+        placement = other.noted(lambda: _read_second(other, options, source))
+        file.absorb(other)
+    return placement
 
 
-def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
-    mapped = any(key in options.keys for key in KEYS)
+def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     if options.columns:
         file.complain(f"data.position_columns={list(options.columns)}: belongs to a table (CSV, TXT, SPEC)")
     if options.axes is not None and "positions" not in options.keys:
         file.complain(f"data.position_axes={options.axes}: its keys state the axes; remove it")
     if has_positions(file):
         return read_product(file, options)
-    if mapped:
+    if any(key in options.keys for key in KEYS):
         return read_mapped(file, options, source)
     if file.holds_any(*cxi.TRANSLATIONS):
         return cxi.read_product(file, options)
     if file.holds(*PP):
         return read_columns_of_pp(file, options, source)
-    file.complain(f"has no positions of a known layout; add data.keys.positions=; it has {file.listed()}")
-    return None
+    held = file.listed()
+    raise ArchiveError(f"has no positions of a known layout; add data.keys.positions=; it has {held}")
 
 
 def join(
@@ -155,8 +157,8 @@ def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
         return True
     if twice[0]:
         both = f"{len(mine)} patterns and {len(theirs)} positions"
-        file.complain(f"{both} have numbers that repeat; give each a number of its own")
-    elif twice[1]:
+        raise ArchiveError(f"{both} have numbers that repeat; give each a number of its own")
+    if twice[1]:
         share = f"{twice[1]} of {len(theirs)} positions"
         file.warnings.append(f"{share} are of patterns that have another; are they right?")
     return False
@@ -172,8 +174,8 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
     if not len(rows):
         ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
-        file.complain(f"no pattern has a position: the numbers of the patterns are {ranges}")
-    elif len(rows) < len(theirs):
+        raise ArchiveError(f"no pattern has a position: the numbers of the patterns are {ranges}")
+    if len(rows) < len(theirs):
         lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
         file.warnings.append(f"{left} and {lost} are excluded: no partner")
     elif len(rows) < len(mine):
@@ -194,8 +196,8 @@ def _merge(file: Archive, values: dict[str, Any], others: dict[str, Any], shape:
         values[key] = value
     probe = values.get("probe")
     if others and values.get("detector_pixel_m") is None and probe is not None and probe.shape[1:] == shape:
-        pixel, energy, distance = (values.get(key) for key in ("probe_pixel_m", "energy_eV", "distance_m"))
-        values["detector_pixel_m"] = detector_pitch_m(pixel, energy, distance, shape)
+        energy, distance, pixel = (values.get(key) for key in ("energy_eV", "distance_m", "probe_pixel_m"))
+        values["detector_pixel_m"] = conjugate_pitch_m(energy, distance, pixel, shape)
 
 
 def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...]) -> None:
@@ -246,8 +248,7 @@ def paired(
         message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
         message += f"that have no counterpart: data.frames={min(count, places)} takes the first ones"
         drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
-        file.complain(message + drop)
-        return source, positions
+        raise ArchiveError(message + drop)
     many, what = (
         (places, "positions have no pattern") if places > count else (count, "patterns have no position")
     )

@@ -1,6 +1,6 @@
 """Positions ``(J, 2)``, (row, col), with their unit: listed in an archive, or those of a raster.
 
-What is read is float64; None, and a problem of the archive: none.
+What is read is float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions
 from ptycho.readers.values import LENGTHS, read_array, read_unit
 
@@ -42,18 +43,13 @@ class Placement:
     opr_weights: np.ndarray | None = None
 
 
-def read_lengths(
-    file: Archive, key: str, options: ReadOptions, unit: str | None
-) -> tuple[np.ndarray, str] | None:
+def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None) -> tuple[np.ndarray, str]:
     """Read numbers ``(…)`` of one key and their unit: the user's; metres, by ``units``; else ``unit``.
 
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
-    before = len(file.problems)
-    lengths = read_array(file, key, needed=True, finite=False)
-    if lengths is None:
-        return None
-    lengths = lengths.astype(np.float64)
+    file.require(key)
+    lengths = np.asarray(read_array(file, key, needed=True, finite=False), np.float64)
     if options.unit is not None:
         file.notes.append(f"{key} is in {options.unit}, as data.unit says")
         return lengths, options.unit
@@ -62,9 +58,9 @@ def read_lengths(
     said = read_unit(file, key, LENGTHS, "; or set data.unit=")
     if said is not None:
         return lengths * said[1], "m"
-    if unit is None and len(file.problems) == before:
-        file.complain(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
-    return (lengths, unit) if unit is not None and len(file.problems) == before else None
+    if unit is None:
+        raise ArchiveError(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
+    return lengths, unit
 
 
 def read_columns(
@@ -73,52 +69,45 @@ def read_columns(
     options: ReadOptions,
     source: Patterns | None,
     unit: str | None = "m",
-) -> Placement | None:
+) -> Placement:
     """Read positions from a key of rows and one of columns.
 
     ``(J,)`` each; or, of a raster, ``(A, B)`` each; or its two axes, of which the rows are slow if both are
     of one length. Without a ``source`` of patterns, ``(J,)`` of any J.
     """
-    row, col = (read_lengths(file, key, options, unit) for key in keys)
-    if row is None or col is None:
-        return None
+    (row, said), (col, other) = (read_lengths(file, key, options, unit) for key in keys)
     if options.growing and all(map(file.grows, keys)):
-        count = min(row[0].size, col[0].size)
-        row, col = ((lengths.ravel()[:count], unit) for lengths, unit in (row, col))
-    if row[1] != col[1]:  # one of them has a units attribute
-        file.complain(f"{keys[0]} is in {row[1]} and {keys[1]} in {col[1]}; add data.unit=")
-        return None
+        count = min(row.size, col.size)
+        row, col = row.ravel()[:count], col.ravel()[:count]
+    if said != other:  # one of them has a units attribute
+        raise ArchiveError(f"{keys[0]} is in {said} and {keys[1]} in {other}; add data.unit=")
     if source is None:
-        fits = row[0].size == col[0].size and row[0].size > 0
-        pair = (row[0].ravel(), col[0].ravel()) if fits else None
+        pair = (row.ravel(), col.ravel()) if row.size == col.size > 0 else None
         wanted = "must be one list (J,) each"
     else:
-        pair = _spread(np.squeeze(row[0]), np.squeeze(col[0]), source)
+        pair = _spread(np.squeeze(row), np.squeeze(col), source)
         raster = f" of a raster {source.grid}" if source.grid else ""
         wanted = f"do not fit {source.shape[0]} patterns{raster}; exclude those without a counterpart"
     if pair is None:
-        file.complain(f"{keys[0]} {row[0].shape} and {keys[1]} {col[0].shape} {wanted}")
-        return None
-    file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {row[1]}")
-    return Placement(np.stack(pair, axis=1), row[1])
+        raise ArchiveError(f"{keys[0]} {row.shape} and {keys[1]} {col.shape} {wanted}")
+    file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {said}")
+    return Placement(np.stack(pair, axis=1), said)
 
 
 def read_rows(
     file: Archive,
-    key: str | None,
+    key: str,
     options: ReadOptions,
     counts: tuple[int, ...],
     widths: tuple[int, ...] = (2,),
     unit: str | None = "m",
-) -> Placement | None:
+) -> Placement:
     """Read positions ``(J, 2)`` or wider at one key, whichever axis they lie along, columns as they are.
 
     J is one of ``counts``; another number is taken where only one axis can be that of the coordinates.
     """
-    lengths = None if key is None else read_lengths(file, key, options, unit)
-    if key is None or lengths is None:
-        return None
-    listed = np.squeeze(lengths[0]) if lengths[0].ndim > 2 else lengths[0]
+    lengths, said = read_lengths(file, key, options, unit)
+    listed = np.squeeze(lengths) if lengths.ndim > 2 else lengths
     if listed.ndim == 3 and file.columns_first(key):
         listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
@@ -129,23 +118,18 @@ def read_rows(
             listed = listed.T
     if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
-        file.complain(
-            f"{key} has shape {lengths[0].shape}; must be ({many}, {wide}), a line for each pattern"
-        )
-        return None
-    return Placement(listed, lengths[1])
+        wanted = f"must be ({many}, {wide}), a line for each pattern"
+        raise ArchiveError(f"{key} has shape {lengths.shape}; {wanted}")
+    return Placement(listed, said)
 
 
-def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) -> Placement | None:
+def read_mapped(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Read positions at the keys that the user gave."""
     keys = options.keys
-    if source is None or not file.require(*[keys[name] for name in KEYS if name in keys]):
-        return None
+    file.require(*[keys[name] for name in KEYS if name in keys])
     if "positions" not in keys:
         return read_columns(file, (keys["positions_row"], keys["positions_col"]), options, source, unit=None)
     placement = read_rows(file, keys["positions"], options, source.counts, unit=None)
-    if placement is None:
-        return None
     guess = "; data.position_axes=xy if x, the column, comes first" if options.axes is None else ""
     return in_axes(file, keys["positions"], placement, options, guess)
 
@@ -156,18 +140,6 @@ def in_axes(file: Archive, key: str, placement: Placement, options: ReadOptions,
     order = "(col, row)" if turned else "(row, col)"
     file.notes.append(f"positions: {key} is taken as {order}{said}, in {placement.unit}")
     return Placement(placement.positions[:, ::-1] if turned else placement.positions, placement.unit)
-
-
-def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
-    """Read ``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
-    numbers = read_array(file, key, needed=True)
-    if numbers is None:
-        return None
-    whole = numbers.ravel().astype(np.int64)
-    if len(whole) != count or not np.array_equal(whole, numbers.ravel()):
-        file.complain(f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({count},) whole numbers")
-        return None
-    return whole
 
 
 def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndarray, np.ndarray] | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.readers.containers import container_of
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
 
@@ -83,21 +84,14 @@ def read_table(
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device would never end
-            raise ConfigError("is no file")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-        if not content.strip():
-            raise ConfigError("is empty")
-        if content.startswith((b"PK", b"\x89HDF")):
-            raise ConfigError("is no table (CSV, TXT, NPY) but an archive of arrays")
-        if len(content) > most:
-            raise ConfigError(f"is larger than {most} bytes; is it a table?")
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        fault = error if isinstance(error, ConfigError) else reason
-        raise ConfigError(f"data.positions_file={path}: {fault}") from error
+    kind, _ = container_of(path, "data.positions_file=")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    fault = "is empty" if not content.strip() else ""
+    fault = f"is larger than {most} bytes; is it a table?" if len(content) > most else fault
+    fault = "is no table (CSV, TXT, NPY) but an archive of arrays" if kind in ("HDF5", "NPZ") else fault
+    if fault:
+        raise ConfigError(f"data.positions_file={path}: {fault}")
     return content
 
 

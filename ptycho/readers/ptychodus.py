@@ -16,17 +16,21 @@ fold_slice itself turns both signs; with intensities alone, that gives the objec
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.config.waves import conjugate_pitch_m
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout, without_positions
-from ptycho.readers.positions import Placement, read_columns, read_indexes
-from ptycho.readers.raw_scan import ReadOptions, detector_pitch_m, middle_of
-from ptycho.readers.values import find_domain, read_plain, read_scan_index
+from ptycho.readers.patterns import Patterns
+from ptycho.readers.positions import Placement, read_columns
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import find_domain, read_array, read_object_in_pixels, read_plain, read_whole
 
+VARIATION = ("opr_modes", "opr_mode_weights")
 X, Y, INDEXES = "probe_position_x_m", "probe_position_y_m", "probe_position_indexes"
 RESULT = Layout(
     name="ptychodus",
@@ -53,22 +57,21 @@ def is_product(file: Archive) -> bool:
     return has_positions(file) and (file.kind == "NPZ" or file.holds_any(INDEXES, *energies))
 
 
-def read_product(file: Archive, options: ReadOptions) -> Placement | None:
-    """Read what is in a product; None if it has no usable positions, which is a problem of the file."""
-    placement = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
-    if placement is None:
-        return None
+def read_product(file: Archive, options: ReadOptions) -> Placement:
+    """Read what is in a product."""
+    file.require(Y, X)
+    placement = read_columns(file, (Y, X), options, None)
     count, side = len(placement.positions), read_plain(file, "@detector_side_px")
     angle = read_plain(file, "@tomography_angle_deg", "tomography_angle_deg")
     if angle is not None:
         file.notes.append(f"tomography angle {angle:g} degrees")
     # where positions are in pixels, the pixel is the unit, and one "metre" wide
     table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
-    values = {key: value for key, value in table.values(file, None).items() if value is not None}
+    values = {key: value for key, value in table.described(file).items() if value is not None}
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
         placement,
-        numbers=read_indexes(file, INDEXES, count),
+        numbers=read_whole(file, INDEXES, (count,), needed=True),
         values=values,
         side=None if side is None or side < 1 else round(side),
         opr_modes=modes,
@@ -80,13 +83,12 @@ def _read_variation(
     file: Archive, probe: np.ndarray | None, count: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return OPR modes ``(K', h, w)`` and their weights ``(count, K')``; None: the probe is constant."""
-    modes, weights = (file.read(key, "c", False) for key in ("opr_modes", "opr_mode_weights"))
+    modes, weights = (file.noted(partial(read_array, file, key, "c")) for key in VARIATION)
     if modes is None or weights is None or probe is None:
         return None, None
-    fits = modes.shape[1:] == probe.shape[-2:] and weights.shape == (count, len(modes))
-    if not fits or not np.isfinite(modes).all() or not np.isfinite(weights).all():
-        file.complain(f"opr_modes {modes.shape} and opr_mode_weights {weights.shape} do not fit the probe")
-        return None, None
+    if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):
+        shapes = f"opr_modes {modes.shape} and opr_mode_weights {weights.shape}"
+        raise ArchiveError(f"{shapes} do not fit the probe")
     return modes, weights
 
 
@@ -96,35 +98,34 @@ ROW, COL = "probe_position_y_px", "probe_position_x_px"
 
 
 def _variant(file: Archive) -> Layout:
-    def scans(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-        return {} if source is None else {"scan_index": read_scan_index(file, SCANS, source.counts)}
+    def scans(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
+        return {"scan_index": read_whole(file, SCANS, source.counts)}
 
     if file.holds(RAW):
         return replace(LAYOUT, patterns=(RAW,), domain="amplitude", numbers=None, more=scans)
     return TRAINING if file.holds(ROW) else LAYOUT
 
 
-def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     return read_product(file, options) if has_positions(file) else without_positions(file, options, source)
 
 
-def _pitch(file: Archive, source: Patterns | None, values: dict[str, Any]) -> dict[str, Any]:
-    if values["detector_pixel_m"] is not None or source is None:
+def _pitch(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
+    if values["detector_pixel_m"] is not None:
         return {}
     file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
-    known = values["object_pixel_m"], values["energy_eV"], values["distance_m"]
-    return {"detector_pixel_m": detector_pitch_m(*known, source.shape[1:])}
+    known = values["energy_eV"], values["distance_m"], values["object_pixel_m"]
+    return {"detector_pixel_m": conjugate_pitch_m(*known, source.shape[1:])}
 
 
-def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Positions, and the middle of the object in their pixels: the first sample's middle is the place 0."""
     placement = read_columns(file, (ROW, COL), options, source, unit="px")
-    entry = file.entry("object")
-    if placement is None or placement.unit != "px" or entry is None or entry.shape is None:
+    if placement.unit != "px":
         return placement
     from_first = (np.array(source.shape[1:]) - 1) / 2
-    middle = middle_of(np.empty(entry.shape[-2:]), from_first + 0.5)
-    return Placement(placement.positions - from_first, "px", values={"object_centre_m": middle})
+    values = read_object_in_pixels(file, "object", "px", from_first + 0.5)
+    return Placement(placement.positions - from_first, "px", values=values)
 
 
 LAYOUT = Layout(
@@ -145,7 +146,6 @@ TRAINING = replace(
     distance=("detector_object_distance_m",),
     probe=("probe",),
     probe_pixel=("object_pixel_height_m", "object_pixel_width_m"),
-    object=("object",),
     object_pixel=("object_pixel_height_m", "object_pixel_width_m"),
     positions=_training_positions,
     more=_pitch,
@@ -172,11 +172,10 @@ def _beside(path: Path, ending: str, other: str) -> Path | None:
     return candidate if path.stem.endswith(ending) and candidate.is_file() else None
 
 
-def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement | None:
+def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Read column and row of the probe on the object."""
     if not file.holds(*PP):
-        file.complain(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
-        return None
+        raise ArchiveError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
     return read_columns(file, PP, options, source)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from ptycho.config import ConfigError, check
 from ptycho.config.data import DataConfig
-from ptycho.config.waves import wavelength_m
 
 DOMAINS = ("counts", "intensity", "amplitude")
 UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
@@ -122,13 +121,10 @@ class RawScan:
 
     def stated_centre(self) -> tuple[int, int] | None:
         """Return (row, col) of the zero frequency in the frame, a corner put in the middle; None: unknown."""
-        if isinstance(self.zero_frequency, tuple):
-            return round(self.zero_frequency[0]), round(self.zero_frequency[1])
-        return (
-            None
-            if self.zero_frequency is None
-            else (self.patterns.shape[1] // 2, self.patterns.shape[2] // 2)
-        )
+        zero, (_, height, width) = self.zero_frequency, self.patterns.shape
+        if isinstance(zero, tuple):
+            return round(zero[0]), round(zero[1])
+        return None if zero is None else (height // 2, width // 2)
 
 
 @dataclass(frozen=True)
@@ -205,25 +201,6 @@ class ReadOptions:
             if value and key not in used:
                 text = ", ".join(value) if key in ("keys", "columns") else value
                 raise ConfigError(f"{path}: {said}={text}: the format {name} does not need it; remove it")
-
-
-def detector_pitch_m(
-    pixel: tuple[float, float] | None,
-    energy_eV: float | None,
-    distance_m: float | None,
-    shape: tuple[int, ...],
-) -> tuple[float, float] | None:
-    """Return ``λz/(N·dx)``, (row, col), of a detector of ``shape`` that goes with an object's ``pixel``."""
-    if pixel is None or energy_eV is None or distance_m is None:
-        return None
-    length = wavelength_m(energy_eV) * distance_m
-    return length / (shape[0] * pixel[0]), length / (shape[1] * pixel[1])
-
-
-def middle_of(image: np.ndarray, offset: np.ndarray | float = 0.0) -> tuple[float, float]:
-    """Return the middle ``(h/2, w/2)`` of an object less an ``offset`` of (row, col), in pixels."""
-    row, col = np.array(image.shape) / 2 - offset
-    return float(row), float(col)
 
 
 def checked_frames(config: DataConfig | ReadOptions, count: int) -> np.ndarray:

@@ -28,9 +28,11 @@ from ptycho.readers import (
     tiff,
 )
 from ptycho.readers.archive import Archive, describe_error
+from ptycho.readers.containers import container_of
 from ptycho.readers.layout import Layout
-from ptycho.readers.places import find_container, read_layout
-from ptycho.readers.raw_scan import PatternSource, Raster, RawScan, ReadOptions
+from ptycho.readers.patterns import Joined
+from ptycho.readers.places import ARCHIVES, read_layout
+from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,7 @@ CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specifi
     "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
 }
 FORMATS = {name for known in CONTAINERS.values() for name in known}
-OTHERS = {
-    b"BZh": "is compressed as a whole; unpack it with bunzip2",
-    b"\x1f\x8b": "is compressed as a whole; unpack it with gunzip",
-}
+COMPRESSED = {"bzip2": "bunzip2", "gzip": "gunzip"}
 MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a raster data.scan_step_A=…"
 
 
@@ -141,30 +140,21 @@ def open_raw(config: DataConfig) -> RawScan:
 
 
 def _choose_archive(path: Path) -> type[Archive]:
-    try:
-        if path.is_dir():
-            if tiff.is_tiff(path):
-                return tiff.TiffArchive
-            raise ConfigError(
-                f"{path}: is a folder without TIFF files ({', '.join(tiff.SUFFIXES)}); name a file"
-            )
-        if not path.is_file():  # a pipe or a device would never end
-            windows = "\\" in str(path) and "/" not in str(path)
-            hint = "; folders are parted by / here, not by \\" if windows else ""
-            raise ConfigError(f"{path}: {'is no file' if path.exists() else f'no such file{hint}'}")
-        kind = find_container(path) or (tiff.TiffArchive if tiff.is_tiff(path) else None)
-        with path.open("rb") as file:
-            magic = file.read(8)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
-    if kind is not None:
-        return kind
-    what = next((text for start, text in OTHERS.items() if magic.startswith(start)), None)
-    if not magic:
-        what = "is empty"
-    raise ConfigError(f"{path}: {what or f'is no HDF5, NPZ or TIFF file; it begins with {magic!r}'}")
+    if path.is_dir():
+        try:
+            held = tiff.tiff_files(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
+        if not held:
+            raise ConfigError(f"{path}: is a folder without TIFF files (.tif, .tiff); name a file")
+        return tiff.TiffArchive
+    name, start = container_of(path)
+    if name in (archives := ARCHIVES | {"TIFF": tiff.TiffArchive}):
+        return archives[name]
+    what = f"is no HDF5, NPZ or TIFF file; it begins with {start!r}"
+    if name in COMPRESSED:
+        what = f"is compressed as a whole; unpack it with {COMPRESSED[name]}"
+    raise ConfigError(f"{path}: {'is empty' if name == 'empty' else what}")
 
 
 def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str:
@@ -200,37 +190,6 @@ LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
 KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedPatterns:
-    """Patterns ``(J, H, W)`` of several sources, one after the other."""
-
-    sources: tuple[PatternSource, ...]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        _, height, width = self.sources[0].shape
-        return sum(source.shape[0] for source in self.sources), height, width
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.result_type(*(source.dtype for source in self.sources))
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read some patterns, ``(K, H, W)``, by a slice of step one or integers ``(K,)``."""
-        wanted = np.arange(self.shape[0])[index]
-        patterns, begin = np.empty((len(wanted), *self.shape[1:]), self.dtype), 0
-        for source in self.sources:
-            mine = np.flatnonzero((wanted >= begin) & (wanted < begin + source.shape[0]))
-            if len(mine):
-                patterns[mine] = source.read(wanted[mine] - begin)
-            begin += source.shape[0]
-        return patterns
-
-    def close(self) -> None:
-        for source in self.sources:
-            source.close()
-
-
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     """Return several scans as one: ``scan_index`` says which each pattern is of.
 
@@ -248,7 +207,7 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     probes = [scan for scan in scans if scan.probe is not None] or [first]
     return replace(
         first,
-        patterns=JoinedPatterns(tuple(scan.patterns for scan in scans)),
+        patterns=Joined([scan.patterns for scan in scans]),
         positions=np.concatenate([scan.positions for scan in scans]),
         probe=probes[0].probe,
         probe_pixel_m=probes[0].probe_pixel_m,

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tifffile
@@ -19,8 +19,9 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import expands_too_much
-from ptycho.readers.archive import Archive, Patterns, describe_error
+from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
+from ptycho.readers.patterns import Joined, Patterns
 from ptycho.readers.places import place_scan
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 
@@ -33,16 +34,8 @@ class TiffArchive(Archive):
 
     kind = "TIFF"
 
-    def patterns(self, *keys: str | None, any_order: bool = False) -> Patterns:
-        return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
-
-
-def is_tiff(path: Path) -> bool:
-    """Return whether a path is a folder of TIFF files, or a file that begins as one (classic or BigTIFF)."""
-    if path.is_dir():
-        return bool(tiff_files(path))
-    with path.open("rb") as file:
-        return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+    def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
+        return open_tiff(tiff_files(self.path) if self.path.is_dir() else [self.path])
 
 
 def tiff_files(folder: Path) -> list[Path]:
@@ -65,71 +58,58 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 def read_image(path: Path) -> np.ndarray:
     """Read the only image of a file, ``(H, W)``; ConfigError: it is damaged, or holds several."""
-    with contextlib.closing(TiffPatterns([path])) as patterns:
+    with contextlib.closing(open_tiff([path])) as patterns:
         if patterns.shape[0] != 1:
             raise ConfigError(f"{path}: holds {patterns.shape[0]} images; must be one")
         return patterns.read(slice(0, 1))[0]
 
 
-class Series(NamedTuple):
-    """Patterns of one shape in a file; ``start``: of their bytes, if these follow one another."""
-
-    path: Path
-    number: int
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-    start: int | None
-
-
 class TiffPatterns(Patterns):
-    """Patterns ``(J, H, W)`` in TIFF ``files``, of one shape and dtype."""
+    """Patterns ``(J, H, W)`` in a series of a TIFF file; ``start``: of bytes that follow one another."""
 
     label = "TIFF"
 
-    def __init__(self, files: list[Path]) -> None:
-        self._series = [series for path in files for series in _all_series(path)]
-        first = self._series[0]
-        for series in self._series:
-            if (series.shape[1:], series.dtype) != (first.shape[1:], first.dtype):
-                raise ConfigError(
-                    f"{series.path}: holds patterns {series.shape[1:]} of {series.dtype}, and {first.path} "
-                    f"{first.shape[1:]} of {first.dtype}; exclude those of another scan"
-                )
-        self._ends = np.cumsum([series.shape[0] for series in self._series])
-        self.shape = (int(self._ends[-1]), *first.shape[1:])
-        self.dtype = first.dtype.newbyteorder("=")
-        self._open: tuple[Path, tifffile.TiffFile] | None = None
+    def __init__(
+        self, path: Path, number: int, shape: tuple[int, int, int], dtype: np.dtype, start: int | None
+    ) -> None:
+        self.path, self._number, self._stored, self._start = path, number, dtype, start
+        self.shape, self.dtype = shape, dtype.newbyteorder("=")
+        self._file: tifffile.TiffFile | None = None
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        wanted = np.arange(self.shape[0])[index]
-        patterns = np.empty((len(wanted), *self.shape[1:]), self.dtype)
-        parts = np.searchsorted(self._ends, wanted, side="right")
-        for k in np.unique(parts):
-            mine, series = np.flatnonzero(parts == k), self._series[k]
-            with _damage_named(series.path):
-                patterns[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
-        return patterns
-
-    def samples(self) -> Iterator[np.ndarray]:
-        for k in range(self.shape[0]):
-            yield self.read(slice(k, k + 1))
+    def fill(self, first: int, into: np.ndarray) -> None:
+        with _damage_named(self.path):
+            if self._start is not None:
+                with self.path.open("rb") as file:
+                    stored = FileArray(file, self.shape, self._stored, self._start)
+                    into[:] = stored[first : first + len(into)]
+                return
+            self._file = self._file or tifffile.TiffFile(self.path)
+            pages: Any = self._file.series[self._number].pages
+            for k, pattern in enumerate(into):
+                image = pages[first + k].asarray()
+                if image.size != pattern.size:
+                    raise ValueError("a page holds another number of pixels than the first")
+                pattern[:] = image.reshape(pattern.shape)
+            if self.shape[0] == 1:  # one of a folder, which may hold more files than can be open
+                self.close()
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
+        if self._file is not None:
+            self._file.close()
+        self._file = None
 
-    def _pages(self, series: Series, pages: np.ndarray) -> np.ndarray:
-        if series.start is not None:
-            with series.path.open("rb") as file:
-                return FileArray(file, series.shape, series.dtype, series.start)[pages]
-        if self._open is None or self._open[0] != series.path:
-            self.close()
-            self._open = series.path, tifffile.TiffFile(series.path)
-        stored: Any = self._open[1].series[series.number].pages
-        if any(math.prod(stored[int(page)].shape) != math.prod(series.shape[1:]) for page in pages):
-            raise ValueError("a page holds another number of pixels than the first")
-        return np.stack([stored[int(page)].asarray().reshape(series.shape[1:]) for page in pages])
+
+def open_tiff(paths: list[Path]) -> Patterns:
+    """Return the patterns in TIFF files, of one shape and dtype."""
+    series = [part for path in paths for part in _all_series(path)]
+    first = series[0]
+    for part in series:
+        if (part.shape[1:], part.dtype) != (first.shape[1:], first.dtype):
+            raise ConfigError(
+                f"{part.path}: holds patterns {part.shape[1:]} of {part.dtype}, and {first.path} "
+                f"{first.shape[1:]} of {first.dtype}; exclude those of another scan"
+            )
+    return Joined(series, "TIFF") if len(series) > 1 else first
 
 
 @contextlib.contextmanager
@@ -150,7 +130,7 @@ def _damage_named(path: Path) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _all_series(path: Path) -> list[Series]:
+def _all_series(path: Path) -> list[TiffPatterns]:
     with _damage_named(path), tifffile.TiffFile(path) as tiff:
         size = path.stat().st_size
         all_series = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
@@ -159,7 +139,7 @@ def _all_series(path: Path) -> list[Series]:
     return all_series
 
 
-def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Series:
+def _series(path: Path, number: int, series: Any, order: Any, size: int) -> TiffPatterns:
     shape, dtype = tuple(map(int, series.shape)), np.dtype(series.dtype).newbyteorder(order)
     if "S" in series.axes or dtype.kind not in "fiu" or len(shape) < 2 or 0 in shape:
         raise ConfigError(
@@ -173,4 +153,4 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
         )
     if bomb := expands_too_much(size, needs):
         raise ConfigError(f"{path}: declares {shape} of {dtype}: {bomb}")
-    return Series(path, number, (math.prod(shape[:-2]), shape[-2], shape[-1]), dtype, start)
+    return TiffPatterns(path, number, (math.prod(shape[:-2]), shape[-2], shape[-1]), dtype, start)

@@ -1,6 +1,6 @@
 """Read the values that all formats have besides patterns and positions, in the base units of quantities.
 
-A fault is noted in the archive, and the value is None. Whether a detector's numbers are counts, intensities
+A value that is not there is None. Whether a detector's numbers are counts, intensities
 or amplitudes follows from the numbers (:func:`tell_domain`).
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
 from ptycho.config.waves import wavelength_m
-from ptycho.readers.archive import Archive, Patterns
+from ptycho.readers.archive import Archive, ArchiveError, UnusableError
+from ptycho.readers.patterns import Patterns
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 Pair = tuple[float, float]
@@ -36,21 +38,18 @@ def read_array(
         return array
     at = ", ".join(map(str, wrong[0]))
     why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
-    file.reject(why, needed)
-    return None
+    raise ArchiveError(why) if needed else UnusableError(why)
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
-    """Read the ``units`` attribute of an array and its size; None: there is none, or it is a problem."""
+    """Read the ``units`` attribute of an array and its size; None: there is none."""
     unit = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
     unit = (unit or "").strip().strip("[]()").strip()
     if not unit:
         return None
-    size = units.get(unit.lower())
-    if size is None:
-        file.complain(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
-        return None
-    return unit, size
+    if unit.lower() not in units:
+        raise ArchiveError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
+    return unit, units[unit.lower()]
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
@@ -62,7 +61,7 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
     if stated is not None:
         return quantity.from_option(stated)
     for key in keys:
-        numbers = file.read(key)
+        numbers = file.noted(partial(file.read, key))
         if numbers is not None and numbers.size:
             return _in_base(file, quantity, unit, key, numbers.astype(np.float64).ravel())
     return None
@@ -71,7 +70,7 @@ def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> flo
 def read_plain(file: Archive, *keys: str) -> float | None:
     """Read the first of some ``keys`` that holds one finite number, of any sign and no unit."""
     for key in keys:
-        number = file.read(key)
+        number = file.noted(partial(file.read, key))
         if number is not None and number.size == 1 and np.isfinite(number).all():
             return float(number.ravel()[0])
     return None
@@ -91,8 +90,9 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
             return None
         if lengths.size > 2:
             remedy = f"; or set data.{quantity.option}=" if quantity.option else ""
-            file.complain(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
-            return None
+            raise ArchiveError(
+                f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}"
+            )
         parts = lengths.astype(np.float64).reshape(-1, 1)
         pair = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
     known = [value for value in pair if value is not None]
@@ -112,7 +112,7 @@ def read_probe(file: Archive, key: str | None, weights: Iterable[str] = ()) -> n
     if len(sets) == 1:
         return sets[0]
     for name in weights:
-        array = read_array(file, name)
+        array = file.noted(partial(read_array, file, name))
         if array is not None and array.shape[-1:] == (len(sets),):
             mean = array.reshape(-1, len(sets)).mean(axis=0)
             file.warnings.append(
@@ -171,20 +171,38 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
     return images.reshape(-1, *images.shape[-2:]) if images.ndim > 1 else images[None]
 
 
-def read_scan_index(file: Archive, key: str, counts: tuple[int, ...]) -> np.ndarray | None:
-    """Read which scan each pattern belongs to, ``(J,)`` int64 with J one of ``counts``, if the file says."""
-    index = read_array(file, key)
-    if index is None:
+def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = False) -> np.ndarray | None:
+    """Read whole numbers of the patterns, ``(J,)`` int64 with J one of ``counts``; None: there are none."""
+    read = partial(read_array, file, key, needed=needed)
+    numbers = read() if needed else file.noted(read)
+    if numbers is None:
         return None
-    if index.ndim == 1 and len(index) in counts and np.array_equal(index, np.rint(index)):
-        return index.astype(np.int64)
-    file.notes.append(f"{key} {index.shape} is ignored: must be ({counts[0]},) whole numbers")
+    if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):
+        return numbers.ravel().astype(np.int64)
+    wrong = f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({counts[0]},) whole numbers"
+    if needed:
+        raise ArchiveError(wrong)
+    file.notes.append(f"ignored: {wrong}")
     return None
 
 
-def check_centre(file: Archive, source: Patterns | None, row: float | None, col: float | None) -> Pair | None:
+def read_object_in_pixels(
+    file: Archive, key: str, unit: str, offset: np.ndarray | float = 0.0
+) -> dict[str, Any]:
+    """Return the object at a key and, if positions are in its pixels, the position of its middle.
+
+    That is ``(h/2, w/2)`` less an ``offset`` of (row, col).
+    """
+    image = file.noted(lambda: read_object(file, file.first(key)))
+    if image is None:
+        return {}
+    row, col = np.array(image.shape) / 2 - offset
+    return {"object": image} | ({"object_centre_m": (float(row), float(col))} if unit == "px" else {})
+
+
+def check_centre(file: Archive, source: Patterns, row: float | None, col: float | None) -> Pair | None:
     """Return (row, col) of the zero frequency in pixels, if both are known and on the detector."""
-    if row is None or col is None or source is None:
+    if row is None or col is None:
         return None
     if 0 < row < source.shape[1] and 0 < col < source.shape[2]:
         return row, col
@@ -194,10 +212,8 @@ def check_centre(file: Archive, source: Patterns | None, row: float | None, col:
     return None
 
 
-def find_domain(file: Archive, source: Patterns | None, said: str | None = None) -> str | None:
+def find_domain(file: Archive, source: Patterns, said: str | None = None) -> str | None:
     """Return what patterns are, by themselves or their key, else ``said`` by the format; None: unknown."""
-    if source is None:
-        return None
     name, why, likely = tell_domain(source.dtype, source.samples(), source.key.rpartition("/")[2])
     if name is None and likely is None:
         file.warnings.append(f"{why}, in the inspected patterns")
@@ -225,26 +241,23 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
     if images is not None and images.ndim == 3 and images.shape[2] == 1 != images.shape[1]:
         images = images[..., 0]
     if images is not None and (images.ndim < 2 or 0 in images.shape):
-        file.reject(f"{key} has shape {images.shape}; must be (h, w), or several of them")
-        return None
+        raise UnusableError(f"{key} has shape {images.shape}; must be (h, w), or several of them")
     return None if images is None else images.astype(np.complex64)
 
 
 def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np.ndarray) -> float | None:
-    before = len(file.problems)
     unit_of_file, size = read_unit(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
     value = float(np.median(numbers))
-    if len(file.problems) > before:
-        return None
     if not (math.isfinite(value) and value > 0):
-        note = file.complain if file.strict else file.warnings.append
-        note(f"{key}={value:g}: no {quantity.name}; {'correct it' if file.strict else 'taken as not given'}")
+        fault = f"{key}={value:g}: no {quantity.name}"
+        if file.strict:
+            raise ArchiveError(f"{fault}; correct it")
+        file.warnings.append(f"{fault}; taken as not given")
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
     if problem := quantity.problem(key, value, unit_of_file, "correct it or its units attribute"):
-        file.complain(problem)
-        return None
+        raise ArchiveError(problem)
     return value * size
 
 

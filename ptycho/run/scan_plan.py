@@ -14,7 +14,6 @@ from ptycho.config.memory import block_patterns
 from ptycho.config.own_code import DOORS, load
 from ptycho.config.run_config import FAST
 from ptycho.config.sections import GeneratorConfig
-from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry, interpret
@@ -22,6 +21,7 @@ from ptycho.preparation.room import check_disk_for, check_memory_for
 from ptycho.preparation.start import read_start
 from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.lsqml import available
 from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import check_prior_weights, run_folder

@@ -11,6 +11,15 @@ from ptycho.scan.groups import overreach
 from ptycho.scan.patterns import Statistics
 
 Shape = tuple[int, ...]
+SHAPES = {
+    "probe": "N N | K N N",
+    "image": "J",
+    "positions": "J 2",
+    "amplitudes": "J N N",
+    "good": "N N",
+    "groups": "G C",
+    "objects": "I M M",
+}
 
 
 def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: Statistics | None) -> list[str]:
@@ -26,7 +35,8 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
     faults: list[str] = []
     if amplitudes is not None:
         shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
-        faults += shape_problems(shapes | {"amplitudes": amplitudes}, given.get("object_size", 0)).values()
+        sizes = {"M": given["object_size"]} if "object_size" in given else {}
+        faults += wrong_shapes(shapes | {"amplitudes": amplitudes}, SHAPES, sizes).values()
     fitting = amplitudes is not None and not faults
     faults += _number_problems(given) + _amplitude_problems(statistics)
     if fitting:
@@ -36,29 +46,30 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
     return faults
 
 
-def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
-    """Return by key which shapes do not fit: one N (from the probe), one J (of image or positions), one M."""
-    probe, M = shapes.get("probe", ()), object_size
-    N, K = max(probe[-2:], default=0), probe[0] if len(probe) == 3 else 1
-    J = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)
-    wanted: dict[str, Shape] = {
-        "amplitudes": (J, N, N),
-        "positions": (J, 2),
-        "image": (J,),
-        "probe": (K, N, N)[-max(len(probe), 2) :],
-        "good": (N, N),
-        "tiling": (5,),
-    }
-    faults = {
-        key: f"{key} has shape {shapes[key]}; must be {shape} (J={J}, N={N})"
-        for key, shape in wanted.items()
-        if key in shapes and (shapes[key] != shape or 0 in shape)
-    }
-    if "groups" in shapes and (len(shapes["groups"]) != 2 or 0 in shapes["groups"]):
-        faults["groups"] = f"groups has shape {shapes['groups']}; must be (G, C) with G >= 1 and C >= 1"
-    objects = shapes.get("objects")
-    if objects is not None and (len(objects) != 3 or objects[1:] != (M, M) or not objects[0]):
-        faults["objects"] = f"objects has shape {objects}; must be (I, {M}, {M})"
+def wrong_shapes(
+    shapes: Mapping[str, Shape], wanted: Mapping[str, str], sizes: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """Return by key which ``shapes`` are not as ``wanted``, or empty, and what they must be.
+
+    Args:
+        wanted: letters and numbers, ``J N N``, or several such, ``N N | K N N``. A letter is the size that
+            the first of the keys gives it.
+        sizes: those of some letters.
+    """
+    known, faults = dict(sizes or {}), {}
+    for key in (key for key in wanted if key in shapes):
+        shape, choices = shapes[key], [choice.split() for choice in wanted[key].split("|")]
+        letters = next((choice for choice in choices if len(choice) == len(shape)), choices[0])
+        if len(letters) == len(shape):
+            for letter, size in reversed([*zip(letters, shape, strict=True)]):
+                if size or letter.isdigit():
+                    known.setdefault(letter, int(letter) if letter.isdigit() else size)
+        expected = [known.get(letter, letter) for letter in letters]
+        if list(shape) != expected or 0 in shape:
+            names, numbers = (f"({', '.join(map(str, some))})" for some in (letters, expected))
+            said = names if names == numbers else f"{names} = {numbers}"
+            said = f"{said}, not empty" if 0 in shape else said
+            faults[key] = f"{key} has shape {shape}; must be {said if letters else 'one number'}"
     return faults
 
 

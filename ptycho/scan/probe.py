@@ -12,7 +12,7 @@ import scipy.fft
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import HC_EV_M
-from ptycho.files.npz import NpzError, NpzFile
+from ptycho.files.npz import NpzError, read_all
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
     if side == N:
         return probe
     if config.resize == "interpolate":
-        return _zoom(probe, N)
+        return interpolated(probe[None], N, side / N, "nearest")[0]
     if side > N:
         raise ConfigError(
             f"probe.resize={config.resize}: the probe in {config.file} is {side} × {side}, larger than "
@@ -166,13 +166,7 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
 def load_probe(path: str) -> np.ndarray:
     """Read ``probeGuess`` from an NPZ file and check it: ``(n, n)`` complex128, finite, not zero."""
     try:
-        with NpzFile(path) as archive:
-            if KEY not in archive.keys:
-                held = ", ".join(archive.keys) or "none"
-                raise ConfigError(f"probe.file={path}: has no key {KEY} (it has {held})")
-            if KEY in archive.repeated:
-                raise NpzError(f"has {KEY} more than once")
-            probe = archive.read(archive.header(KEY, "cfiu"))
+        probe = read_all(path, {KEY: "cfiu"})[KEY]
     except NpzError as error:
         raise ConfigError(f"probe.file={path}: {error}; it must be an .npz with key {KEY}") from error
     name = f"probe.file={path}: probeGuess"
@@ -186,13 +180,16 @@ def load_probe(path: str) -> np.ndarray:
     return probe
 
 
-def _zoom(probe: np.ndarray, N: int) -> np.ndarray:
-    """Interpolate to N × N by cubic splines so that sample ``n//2`` becomes sample ``N//2``."""
+def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
+    """Return modes ``(K, N, N)`` of ``probe (K, h, w)`` by cubic splines, ``step`` of its pixels apart.
+
+    ``beyond``: what lies beyond it, as of :func:`scipy.ndimage.map_coordinates`.
+    """
     from scipy.ndimage import map_coordinates
 
-    n = probe.shape[0]
-    axis = n // 2 + (np.arange(N) - N // 2) * n / N
-    return map_coordinates(probe, np.meshgrid(axis, axis, indexing="ij"), order=3, mode="nearest")
+    axes = [side // 2 + (np.arange(N) - N // 2) * step for side in probe.shape[-2:]]
+    grid = np.meshgrid(*axes, indexing="ij")
+    return np.stack([map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe])
 
 
 def _pad(array: np.ndarray, N: int, beyond: Literal["constant", "edge"] = "constant") -> np.ndarray:

@@ -12,8 +12,9 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.preparation.geometry import place_scans
+from ptycho.readers.patterns import Joined
 from ptycho.readers.raw_scan import Frames, RawScan
-from ptycho.readers.table import JoinedPatterns, join_scans
+from ptycho.readers.table import join_scans
 from ptycho.scan.beam import vary_probe
 
 SHIFT, DEGREES, FLUX = np.array([3.3, -2.6]), 1.5, 1.2
@@ -112,7 +113,7 @@ def test_scans_are_joined_frame_by_frame():
 
 def test_frames_of_several_types_have_one_that_holds_all():
     sources = tuple(Frames(np.full((2, 3, 3), 7, dtype)) for dtype in (np.uint16, np.float32))
-    assert JoinedPatterns(sources).dtype == np.float32 == JoinedPatterns(sources).read(slice(0, 1)).dtype
+    assert Joined(sources).dtype == np.float32 == Joined(sources).read(slice(0, 1)).dtype
 
 
 @pytest.mark.parametrize(

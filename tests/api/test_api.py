@@ -247,9 +247,9 @@ def test_example_of_a_network(tmp_path):
 
 
 def test_example_beside_lsqml(monkeypatch, capsys):
-    from ptycho.iterative import lsqml
+    from ptycho.reconstruction import lsqml
 
-    monkeypatch.setattr(lsqml, "PROGRAM", ROOT / "no_such_program.py")
+    monkeypatch.setattr(lsqml, "find_spec", lambda name: None)
     made = example("compare_lsqml")(N, 40, 3, **QUICK)
     assert list(made) == ["solver"]
     assert "without LSQ-ML: lsqml: " in capsys.readouterr().out

@@ -78,7 +78,7 @@ def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
     assert "OPR modes: 2" in str(start.finding)
     with h5py.File(earlier / "product.h5", "r+") as file:
         file["opr_mode_weights"][3] = np.nan
-    with pytest.raises(ConfigError, match=r"opr_mode_weights \(24, 2\) do not fit the probe"):
+    with pytest.raises(ConfigError, match=r"opr_mode_weights \(24, 2\) has 2 values that are not finite"):
         read_start(str(earlier), scan_of())
 
 

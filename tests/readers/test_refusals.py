@@ -149,7 +149,7 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
     source = open_scan(path).patterns
     np.testing.assert_array_equal(source.read(np.array([5])), made.counts[5:6])
-    with pytest.raises(ConfigError, match=r"a.h5: dp: patterns 6 to 6 cannot be read"):
+    with pytest.raises(ConfigError, match=r"a.h5: dp: pattern 6 cannot be read"):
         source.read(np.array([6]))
     with pytest.raises(IndexError, match="pattern 0 or 15 of 15"):
         source.read(np.array([0, J]))
@@ -179,7 +179,7 @@ def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
         (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
         (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
         (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
+        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(7, 2\)"),
         (
             lambda m: product(None, made_up(), patterns=made_up().counts, indexes=np.arange(15) * 0.5),
             r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",

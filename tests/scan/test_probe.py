@@ -161,7 +161,7 @@ WITH_NAN[3, 4] = np.nan
 @pytest.mark.parametrize(
     "arrays, message",
     [
-        ({"probe": np.ones((16, 16))}, r"no key probeGuess \(it has probe\)"),
+        ({"probe": np.ones((16, 16))}, r"lacks probeGuess; it must be"),
         ({"probeGuess": np.ones((16, 17))}, r"shape \(16, 17\); must be \(n, n\)"),
         ({"probeGuess": np.ones((4, 4))}, r"shape \(4, 4\).*n >= 8"),
         ({"probeGuess": np.zeros((16, 16))}, r"zero everywhere"),
@@ -187,7 +187,7 @@ RING = (distance(32) > 10).astype(float)
         ({"resize": "pad"}, np.ones((40, 40)), r"probe.resize=pad.*40 × 40, larger than\s+N=32"),
         ({"file": "/nowhere.npz"}, None, r"nowhere.npz: no such file"),
         ({"file": __file__}, None, r"not a readable .npz"),
-        ({"file": "."}, None, r"not a file"),
+        ({"file": "."}, None, r"is no file"),
     ],
 )
 def test_a_probe_that_cannot_be_made_is_refused(saved, settings, arrays, message):

@@ -18,7 +18,7 @@ from ptycho.config import (
     ZonePlateProbe,
 )
 from ptycho.datasets import load_dataset
-from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
+from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
@@ -88,9 +88,10 @@ def test_what_is_refused(changes, message):
         RunConfig(**changes)
 
 
-def test_without_pty_chi_it_is_said_before_anything_runs(in_process, tmp_path):
-    code, _, err = in_process(SCRIPT, "models=[pinn,lsqml]", "iterative.python=/none/python", "output_dir=o")
-    assert code == 2 and "iterative.python=/none/python: cannot be run" in err and "[iterative]" in err
+def test_without_lsqml_it_is_said_before_anything_runs(in_process, tmp_path, monkeypatch):
+    monkeypatch.setattr(grid_lines.lsqml, "find_spec", lambda name: None)
+    code, _, err = in_process(SCRIPT, "models=[pinn,lsqml]", "output_dir=o")
+    assert code == 2 and "pip install -c constraints.txt -e extras/lsqml" in err
     assert not (tmp_path / "o").exists()
 
 

@@ -59,4 +59,4 @@ def test_a_file_can_be_of_one_format_only():
     every = [mark for form in FORMATS.values() for mark in form.marks]
     assert len(set(every)) == len(every)
     for name, form in FORMATS.items():
-        assert form.marks <= set(form.known), name
+        assert form.marks <= set(form.members), name

@@ -16,10 +16,10 @@ from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
-from ptycho.iterative import lsqml
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
+from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names

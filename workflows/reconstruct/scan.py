@@ -18,7 +18,6 @@ from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
 from ptycho.exports.exported_scan import product_of
-from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, assessment_arrays, picture_of, well_illuminated
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, assess, number
@@ -26,6 +25,7 @@ from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.blocks import Executor, serial
+from ptycho.reconstruction.lsqml import LsqmlError
 from ptycho.run import names
 from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder

@@ -1,6 +1,6 @@
 """Run LSQ-ML of pty-chi on a dataset: the same patterns, probe and positions, in a process of its own.
 
-The process (:mod:`ptycho.iterative.lsqml_process`) may use another Python than this one, in which pty-chi is
+The process (:mod:`ptycho_lsqml.process`) may use another Python than this one, in which pty-chi is
 installed and TensorFlow is not; its threads and its memory are its own. Symbols are those of :mod:`ptycho`.
 The process receives the first line and returns the second:
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +27,18 @@ from ptycho.config import LsqmlConfig, check
 from ptycho.files.npz import Blocks, NpzError, read_all, write_npz
 from ptycho.files.text import parse_json
 from ptycho.progress import Advance, silent
+from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-PROGRAM = Path(__file__).with_name("lsqml_process.py")
-INSTALL = 'pip install "ptychopinn[iterative]"'
+PROGRAM = Path(__file__).with_name("process.py")
+INSTALL = "pip install -c constraints.txt -e 'extras/lsqml[ptychi]'"
 KINDS = {"object": "c", "origin": "iu", "probe": "c", "positions": "f", "r_factors": "f"}
 KINDS |= {"seconds": "f", "version": "U"}
 TOOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # whose threads a variable sets
-
-
-class LsqmlError(RuntimeError):
-    """Failure of pty-chi; one line with its last words."""
-
-
-@dataclass(frozen=True, eq=False)
-class LsqmlResult:
-    """Result of LSQ-ML, in the units of the dataset.
-
-    Attributes:
-        reconstruction: object, probe and positions; its seconds are pty-chi's alone, without its imports and
-            without the computation of ``r_factors``. pty-chi shifts only its first mode by fractions of a
-            pixel; a position outside the canvas is set to its edge.
-        r_factors: ``(E,)`` float64, ``Σ| |Ψ| − √n | / Σ√n`` of the fitted patterns after each epoch.
-    """
-
-    reconstruction: Reconstruction
-    r_factors: np.ndarray
 
 
 def available(python: str | None = None) -> str | None:
@@ -78,21 +59,7 @@ def available(python: str | None = None) -> str | None:
 def reconstruct(
     data: Dataset, settings: LsqmlConfig, seed: int, advance: Advance = silent, scratch: Path | None = None
 ) -> LsqmlResult:
-    """Return the object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
-
-    A background and a flux that the dataset knows are not used: pty-chi gets the patterns as measured.
-
-    Args:
-        data: patterns of one object.
-        settings: the section ``iterative``.
-        seed: of the order of the patterns.
-        advance: called after each epoch, with the number of patterns.
-        scratch: where a folder for the exchange is made, as large as the patterns; None: the system's.
-
-    Raises:
-        ConfigError: the patterns are of several objects.
-        LsqmlError: pty-chi cannot be run, or failed.
-    """
+    """See :func:`ptycho.reconstruction.lsqml.reconstruct`."""
     images = len(np.unique(data.image))
     check(images == 1, "data", f"patterns of {images} objects", "patterns of one object")
     probe, scale = _starting_probe(data, settings.modes)

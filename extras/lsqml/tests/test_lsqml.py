@@ -11,11 +11,11 @@ from helpers.datasets import single_patterns
 from helpers.reference import exact_diffraction
 
 from ptycho.config import ConfigError, LsqmlConfig
-from ptycho.config.mapping import from_mapping
 from ptycho.evaluation.alignment import in_frame
-from ptycho.iterative.lsqml import INSTALL, LsqmlError, available, reconstruct
-from ptycho.iterative.lsqml_process import converged
+from ptycho.reconstruction.lsqml import LsqmlError, available, reconstruct
 from ptycho.reconstruction.misfit import misfit
+from ptycho_lsqml.fit import INSTALL
+from ptycho_lsqml.process import converged
 
 N, M, S = 32, 75, 40.0
 PTYCHI_PYTHON = os.environ.get("PTYCHI_PYTHON")
@@ -173,25 +173,9 @@ def test_it_ends_when_r_improves_by_less_than_a_thousandth_in_five_epochs():
 
 
 def test_it_is_imported_without_torch_and_tensorflow():
-    code = "import sys, ptycho.iterative.lsqml; print({'torch', 'ptychi', 'tensorflow'} & {*sys.modules})"
+    code = "import sys, ptycho_lsqml.fit; print({'torch', 'ptychi', 'tensorflow'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"models": ["x"]}, r"models=\[x\]: must be drawn from \[pinn, lsqml\]"),
-        ({"models": [], "solver": {"steps": 0}}, r"solver.steps=0, models=\[\]: nothing would reconstruct"),
-        ({"models": ["pinn", "baseline"]}, r"drawn from .* no truth to train a baseline"),
-        ({"models": ["lsqml", "lsqml"]}, "each once"),
-        ({"iterative": {"epochs": 0}}, "iterative.epochs=0: must be an integer from 1 to"),
-        ({"iterative": {"python": ""}}, "iterative.python='': must be the path of a Python"),
-    ],
-)
-def test_what_the_configuration_refuses(values, message):
-    with pytest.raises(ConfigError, match=message):
-        from_mapping({"data": {"file": "x"}} | values)
 
 
 @pytest.mark.iterative

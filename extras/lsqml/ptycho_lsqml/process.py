@@ -1,7 +1,7 @@
 """LSQ-ML of pty-chi for one scan: a program of its own, which needs NumPy and ptychi alone.
 
-    python lsqml_process.py in.npz out.npz
-    python lsqml_process.py --check              only: can ptychi be imported?
+    python process.py in.npz out.npz
+    python process.py --check              only: can ptychi be imported?
 
 =============== ============ =============================================================================
 in.npz

@@ -1,1 +1,0 @@
-"""An iterative program of other authors, for comparison; it runs in a process of its own."""

@@ -1,0 +1,113 @@
+"""Patterns that stay in a file: indexed in one way, whatever holds them, and joined one after the other."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptycho.files.file_array import gather
+from ptycho.readers.raw_scan import PatternSource
+
+if TYPE_CHECKING:
+    from ptycho.readers.archive import Archive
+
+
+class Patterns(ABC):
+    """Patterns ``(J, H, W)`` that stay in a file; a :class:`~ptycho.readers.raw_scan.PatternSource`.
+
+    Attributes:
+        label, key: what to call them in an error, and where they are in the file.
+        grid: ``(A, B)`` of a single raster; None: a list.
+        columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
+    """
+
+    label: str = ""
+    key: str = ""
+    grid: tuple[int, int] | None = None
+    columns_first: bool = False
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Possible numbers of patterns; several if the positions decide which axis is the patterns'."""
+        return (self.shape[0],)
+
+    def order_for(self, count: int, file: Archive) -> Patterns:
+        """Return the patterns along the axis, if several may be theirs, that is as long as the positions."""
+        return self
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
+
+        ConfigError: the file is damaged there. IndexError: a pattern that is not there, or another step.
+        """
+        if isinstance(index, slice):
+            first, stop, step = index.indices(self.shape[0])
+            if step != 1:
+                raise IndexError("patterns are read in steps of one")
+            index = np.arange(first, max(first, stop))
+        return gather(np.ravel(index), self.shape, self.dtype, self.fill, "pattern")
+
+    @abstractmethod
+    def fill(self, first: int, into: np.ndarray) -> None:
+        """Fill ``into (K, H, W)`` with the patterns from ``first`` on."""
+
+    def samples(self) -> Iterator[np.ndarray]:
+        """Yield some of the numbers one after the other, in blocks ``(…)`` of any shape."""
+        return (self.read(slice(k, k + 1)) for k in range(self.shape[0]))
+
+    def close(self) -> None:  # noqa: B027 - many have nothing open
+        """Close the file."""
+
+
+class Joined(Patterns):
+    """Patterns of several sources of one frame's shape, one after the other."""
+
+    def __init__(self, sources: Sequence[PatternSource], label: str = "", key: str = "") -> None:
+        self.sources, self.label, self.key = tuple(sources), label, key
+        self._stops = np.cumsum([source.shape[0] for source in sources])
+        self.shape = (int(self._stops[-1]), *sources[0].shape[1:])
+        self.dtype = np.result_type(*(source.dtype for source in sources))
+
+    def fill(self, first: int, into: np.ndarray) -> None:
+        while len(into):
+            number = int(np.searchsorted(self._stops, first, side="right"))
+            source, stop = self.sources[number], int(self._stops[number])
+            local, count = first - stop + source.shape[0], min(len(into), stop - first)
+            into[:count] = source.read(slice(local, local + count))
+            first, into = first + count, into[count:]
+
+    def samples(self) -> Iterator[np.ndarray]:
+        parts = (source.samples() for source in self.sources if isinstance(source, Patterns))
+        return itertools.chain.from_iterable(parts)
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+
+
+class Selected(Patterns):
+    """Some patterns of a source, ``rows (K,)``, in an order of their own."""
+
+    def __init__(self, source: Patterns, rows: np.ndarray) -> None:
+        self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
+        self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
+
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self._source.read(self._rows[first : first + len(into)])
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self._source.samples()
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def spread(count: int, most: int = 4) -> np.ndarray:
+    """Return at most ``most`` indices ``(n,)``, spread over ``count``."""
+    return np.unique(np.linspace(0, max(0, count - 1), most).astype(int))
