@@ -129,12 +129,15 @@ def _try_part(part: str) -> Callable[[Selection], None]:
     return hypothesis
 
 
-def _try_modes(selection: Selection) -> None:
-    """Add one mode after the other, as long as that helps; or as many as are specified, always of slices."""
+def _try_modes(selection: Selection, beyond: int = 0) -> None:
+    """Add one mode after the other, as long as that helps; or as many as are specified, always of slices.
+
+    ``beyond``: modes that are allowed above the usual limit.
+    """
     wanted, limits = selection.options.modes, selection.limits
     if wanted is None and selection.estimate.slices > 1:
         return
-    most = max(limits.modes, len(selection.kept.data.probe) + 1) if wanted is None else wanted
+    most = max(limits.modes, len(selection.kept.data.probe) + 1) + beyond if wanted is None else wanted
     while selection.refine.probe and (before := len(selection.estimate.modes)) < most:
         count = before + 1 if wanted is None else wanted
         start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
@@ -196,9 +199,17 @@ def _try_pupil(selection: Selection) -> None:
 
 
 def _try_slices_again(selection: Selection) -> None:
-    """Try slices under further modes, without which they may have explained too little."""
-    if len(selection.estimate.modes) > len(selection.kept.data.probe):
-        try_slices(selection)
+    """Try slices under further modes, without which they may have explained too little.
+
+    Where slices explain something, but a mode beyond the usual limit explains it as well, it is a mode.
+    """
+    for beyond in range(1, selection.limits.modes_beyond + 1):
+        before = len(selection.estimate.modes)
+        if before == len(selection.kept.data.probe) or not try_slices(selection):
+            return
+        _try_modes(selection, beyond)
+        if len(selection.estimate.modes) == before:
+            return
 
 
 def _try_variation(selection: Selection) -> None:

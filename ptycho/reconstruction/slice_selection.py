@@ -5,8 +5,9 @@ apart, and object and probe are fitted for some steps. For a thin object the sli
 worse (measured: by 3 to 60 %), because the fit must undo them; for a thick one better (by 20 to 75 %). Only
 then, and if a further mode of the probe does not explain more, are the distance and the number of slices
 selected: each distance is tried from the same slices, for as many steps, and each number has the thickness of
-two slices at the best distance. The further mode must not explain as much in the end, either; with slices, no
-modes are selected. Later hypotheses include the slices.
+two slices at the best distance. The further mode must not explain as much at its end, either: motion during
+the exposure looks like slices until enough modes describe it. With slices, no modes are selected. Later
+hypotheses include the slices.
 
 The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
 of wrapped phases ends in a wrong minimum.
@@ -48,14 +49,15 @@ class Layers:
     scores: np.ndarray  # deviance per pixel of what is held out, ``(J,)``
 
 
-def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> None:
+def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> bool:
     """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
 
-    A selection of which lengths are not known, or that has slices, stays as it is.
+    A selection of which lengths are not known, or that has slices, stays as it is. Return whether a further
+    mode explains as much as slices, or more.
     """
     space, options = selection.noise.data.between, selection.options
     if space is None or options.slices == 1 or selection.estimate.slices > 1:
-        return
+        return False
     refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
     selection.forget("slices")
     if options.slices is not None:
@@ -65,33 +67,43 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> N
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
         _take(selection, best, refine, why)
-        return
+        return False
     best = _fit_slices(selection, root_of(thin.object, 2), thin, space, refine, limits.steps)
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
-        return
+        return False
     mode = None if options.modes is not None else _with_further_mode(selection, refine)
-    if mode is not None and compare_shares(mode, best.scores).passes(REFINED):
+    if mode is not None and compare_shares(mode[1], best.scores).passes(REFINED):
         # with the mode, slices are tried again
         why = selection.describe(gain, False)
         selection.record("slices", "1", f"two: {why}; a further mode explains more")
-        return
+        return True
     if not options.thickness_specified:
         best = _distance(selection, best, refine, limits)
     best = _number(selection, thin, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
-    if mode is not None and not compare_shares(best.scores, mode).passes(REFINED):
-        selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
-        return
+    if mode is not None:  # at its end, as slices were fitted in many more steps
+        mode = _fitted(selection, mode[0], refine, options.steps)
+        if not compare_shares(best.scores, mode[1]).passes(REFINED):
+            selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
+            return True
     _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+    return False
 
 
-def _with_further_mode(selection: Selection, refine: Refine) -> np.ndarray:
-    """Return the scores ``(J,)`` of a thin object under one mode more."""
+def _with_further_mode(selection: Selection, refine: Refine) -> tuple[Estimate, np.ndarray]:
+    """Return the fit of a thin object under one mode more, and its scores ``(J,)``."""
     thin = selection.estimate
-    start = replace(thin, modes=more_modes(thin.modes, len(thin.modes) + 1))
-    return selection.holdout.score(selection.fit(start, refine, selection.prior).estimate, refine)
+    modes = more_modes(thin.modes, len(thin.modes) + 1)
+    return _fitted(selection, replace(thin, modes=modes), refine)
+
+
+def _fitted(
+    selection: Selection, start: Estimate, refine: Refine, steps: int | None = None
+) -> tuple[Estimate, np.ndarray]:
+    estimate = selection.fit(start, refine, selection.prior, steps).estimate
+    return estimate, selection.holdout.score(estimate, refine)
 
 
 def root_of(image: np.ndarray, count: int) -> np.ndarray:

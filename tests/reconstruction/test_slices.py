@@ -152,9 +152,11 @@ def test_their_number_and_distance_are_found(thick):
 def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, factor, expected):
     """A thin object under a second mode leaves a hundredth of what it leaves under one, or as much."""
     options = replace(KNOWN, slices=None, modes=None, thickness_specified=True)
-    monkeypatch.setattr(
-        slice_selection, "_with_further_mode", lambda selection, refine: factor * selection.scores
-    )
+
+    def mode(selection, refine):
+        return selection.estimate, factor * selection.scores
+
+    monkeypatch.setattr(slice_selection, "_with_further_mode", mode)
     searched = []
     number = slice_selection._number
     monkeypatch.setattr(slice_selection, "_number", lambda *given: searched.append(1) or number(*given))
@@ -162,6 +164,19 @@ def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, f
     assert (found.estimate.slices, len(searched)) == (expected, expected - 1)
     (decision,) = (finding for finding in found.decisions if finding.what == "slices")
     assert ("a further mode explains more" in decision.why) == (expected == 1)
+
+
+def test_a_further_mode_is_compared_at_its_end(thick, monkeypatch):
+    """It explains as little as none in the steps of a trial, and all in as many as the slices had."""
+
+    def fitted(selection, start, refine, steps=None):
+        return start, selection.scores * (1.0 if steps is None else 0.01)
+
+    monkeypatch.setattr(slice_selection, "_fitted", fitted)
+    options = replace(KNOWN, slices=None, modes=None, thickness_specified=True)
+    found = select_model(thick[2], options, 0, True)
+    (decision,) = (finding for finding in found.decisions if finding.what == "slices")
+    assert found.estimate.slices == 1 and "a further mode explains as much" in decision.why
 
 
 def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
