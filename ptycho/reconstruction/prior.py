@@ -76,15 +76,16 @@ class Prior:
         The weights that differences have in the gradient at ``image (M, M)``, or slices, are held:
         ``R v = λ ∇ᵀ (w ∇v)``. Of slices, ``2 λ_z`` times the differences along the beam are added.
         """
-        planes = list(map(self._curvature, image.reshape(-1, *image.shape[-2:])))
+        if image.ndim == 2:
+            return self._curvature(image)
+        planes = list(map(self._curvature, image))
 
-        def apply(wave: np.ndarray) -> np.ndarray:
-            waves = wave.reshape(-1, *wave.shape[-2:])
+        def apply(waves: np.ndarray) -> np.ndarray:
             total = np.stack([plane(one) for plane, one in zip(planes, waves, strict=True)])
             along = np.float32(2 * self.depth) * np.diff(waves, axis=0)
             total[1:] += along
             total[:-1] -= along
-            return total.reshape(wave.shape)
+            return total
 
         return apply
 
@@ -250,9 +251,11 @@ def _adjoint(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
 def _second_differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``O[i+1, j] − 2 O[i, j] + O[i−1, j]``, the same along columns, and √2 times the mixed difference."""
     rows, cols, mixed = (np.zeros_like(image) for _ in range(3))
-    rows[1:-1] = np.diff(image, 2, axis=0)
-    cols[:, 1:-1] = np.diff(image, 2, axis=1)
-    mixed[:-1, :-1] = np.float32(np.sqrt(2)) * np.diff(np.diff(image, axis=0), axis=1)
+    down, right = np.diff(image, axis=0), np.diff(image, axis=1)
+    np.subtract(down[1:], down[:-1], out=rows[1:-1])
+    np.subtract(right[:, 1:], right[:, :-1], out=cols[:, 1:-1])
+    np.subtract(down[:, 1:], down[:, :-1], out=mixed[:-1, :-1])
+    mixed *= np.float32(np.sqrt(2))
     return rows, cols, mixed
 
 
