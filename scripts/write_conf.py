@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ptycho.command_line.console import missing
+from ptycho.installed import missing
 from workflows.write_conf import write
 
 

@@ -15,12 +15,12 @@ from contextlib import suppress
 from importlib.metadata import metadata, version
 from pathlib import Path
 
-from ptycho.command_line.console import missing, unmet
 from ptycho.command_line.jobs import Unfit
 from ptycho.config.memory import cores, in_words, physical_memory
 from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.lock import locked
+from ptycho.installed import missing, unmet
 from ptycho.run.record import damaged
 from ptycho.run.stored_run import run_folder
 
@@ -143,7 +143,8 @@ def failing_step(steps: str, timeout_s: int = 300) -> str:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return ""
-    name, remedy = [line.split("|") for line in done.stdout.splitlines() if "|" in line][-1]
+    taken = [line.split("|") for line in done.stdout.splitlines() if "|" in line]
+    name, remedy = taken[-1] if taken else ("start Python", "Install the program again.")
     late = f"no answer after {timeout_s} s" if done.returncode == -signal.SIGALRM else ""
     errors = late or done.stderr.strip() or f"the process ended with {done.returncode}"
     return f"{name} ({errors.splitlines()[-1].strip()}). {remedy}"

@@ -11,9 +11,10 @@ import runpy
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ptycho.installed import remedy
 
 NAME = "ptycho"
 EXIT_USAGE = 2
@@ -45,9 +46,6 @@ PROGRAMS: dict[str, Program] = {
     "pretrain": Program("pretrain", "train the networks that are installed", "ptycho_pretrain"),
     "doctor": Program("doctor", "check this machine: what works, what is missing"),
 }
-PART_NAMES = ("live", "export", "images", "pretrain", "tune", "lsqml")
-PARTS = {f"ptycho_{name}": f"extras/{name}" for name in PART_NAMES}
-"""Optional parts: packages in ``extras/``, installed separately."""
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""
 
@@ -108,36 +106,10 @@ def typed_words() -> list[str] | None:
     return None
 
 
-def missing() -> list[str]:
-    """Return the folders of the parts that are not installed."""
-    return [folder for package, folder in PARTS.items() if find_spec(package) is None]
-
-
-def unmet(extra: str = "") -> list[str]:
-    """Return the packages that the program, or one of its extras, needs and that are not here as needed."""
-    from importlib.metadata import PackageNotFoundError, requires, version
-
-    from packaging.requirements import Requirement
-
-    wrong = []
-    for needed in map(Requirement, requires("ptychopinn") or []):
-        if needed.marker.evaluate({"extra": extra}) if needed.marker else not extra:
-            try:
-                if (installed := version(needed.name)) not in needed.specifier:
-                    wrong.append(f"{needed.name} {installed} (wanted: {needed.specifier})")
-            except PackageNotFoundError:
-                wrong.append(f"{needed.name} is missing")
-    return wrong
-
-
 def command_of(name: str) -> Any:
     """Return the module of a command of an optional part; without it, end with the remedy and the code 2."""
     script, _, part = PROGRAMS[name]
-    if find_spec(part) is None:
-        folder = PARTS[part]
-        sys.stderr.write(
-            f"error: this command is an optional part, {folder}, which is not installed: "
-            f"pip install -c constraints.txt -e {folder} in a checkout of the program\n"
-        )
+    if (advice := remedy(part)) is not None:
+        sys.stderr.write(f"error: this command {advice}\n")
         raise SystemExit(EXIT_USAGE)
     return import_module(f"{part}.{script}_command")

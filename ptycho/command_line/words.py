@@ -117,7 +117,8 @@ def translate(words: Sequence[str]) -> list[str]:
             close = near[difflib.get_close_matches(name, near, n=1, cutoff=0)[0]]
             advice = f"did you mean {close}? Keys are written key=value; --help lists them"
             raise ConfigError(f"{word}: unknown flag; {advice}")
-        if not equals and "{}" in str(TEMPLATES.get(name, "{}")):
+        takes_value = name not in TEMPLATES or any("{}" in word for word in TEMPLATES[name])
+        if not equals and takes_value:
             if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"--{flag}: needs a value, as in --{flag} VALUE")
             value = rest.pop(0)

@@ -18,6 +18,7 @@ from ptycho.datasets.measurement import Format, Measurement, Member, Values, lis
 from ptycho.datasets.published import PUBLISHED
 from ptycho.files.npz import NpzError, NpzFile
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_checks import SHAPES
 from ptycho.scan.groups import Tiling
 from ptycho.scan.patterns import Patterns
 
@@ -30,14 +31,14 @@ OWN = {  # the truth may be unknown; early runs stated no tiling
     "object_size": Member("iu", int, ""),
     "region_size": Member("iu", int, ""),
     "exact": Member("b", bool, "", optional=True),
-    "probe": Member("cfiu", np.complex64, "N N | K N N"),
-    "image": Member("iu", np.int32, "J"),
-    "positions": Member("fiu", np.float32, "J 2"),
-    "amplitudes": Member("fiu", np.float32, "J N N"),
-    "groups": Member("iu", np.int32, "G C"),
-    "objects": Member("cfiu", np.complex64, "I M M", optional=True),
+    "probe": Member("cfiu", np.complex64, SHAPES["probe"]),
+    "image": Member("iu", np.int32, SHAPES["image"]),
+    "positions": Member("fiu", np.float32, SHAPES["positions"]),
+    "amplitudes": Member("fiu", np.float32, SHAPES["amplitudes"]),
+    "groups": Member("iu", np.int32, SHAPES["groups"]),
+    "objects": Member("cfiu", np.complex64, SHAPES["objects"], optional=True),
     "tiling": Member("iu", int, "5", optional=True),
-    "good": Member("b", bool, "N N", optional=True),
+    "good": Member("b", bool, SHAPES["good"], optional=True),
 }
 
 

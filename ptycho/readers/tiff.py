@@ -90,7 +90,7 @@ class TiffPatterns(Patterns):
                 if image.size != pattern.size:
                     raise ValueError("a page holds another number of pixels than the first")
                 pattern[:] = image.reshape(pattern.shape)
-            if self.shape[0] == 1:  # one of a folder, which may hold more files than can be open
+            if first + len(into) == self.shape[0]:  # a folder may hold more files than can be open
                 self.close()
 
     def close(self) -> None:

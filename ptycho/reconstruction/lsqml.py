@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from ptycho.config import LsqmlConfig
+from ptycho.installed import remedy
 from ptycho.progress import Advance, silent
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
@@ -39,11 +39,8 @@ class LsqmlResult:
 
 def available(python: str | None = None) -> str | None:
     """Return None if the part is there and ``python`` (None: this one) has pty-chi; else the remedy."""
-    if find_spec(PART) is None:
-        return (
-            "lsqml: is an optional part, extras/lsqml, which is not installed: "
-            "pip install -c constraints.txt -e extras/lsqml in a checkout of the program"
-        )
+    if (advice := remedy(PART)) is not None:
+        return f"lsqml: {advice}"
     return import_module(PART + ".fit").available(python)
 
 

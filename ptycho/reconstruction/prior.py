@@ -148,8 +148,9 @@ class Differences:
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``."""
-        value, weight = self.function(_square(self._of(image)))
-        return value, self.weighted(weight)(image)
+        parts = self._of(image)
+        value, weight = self.function(_square(parts))
+        return value, self._adjoint_of(weight, parts)
 
     def weights(self, image: np.ndarray) -> np.ndarray | np.float32:
         """Return w, ``(M, M)`` or a number, by which the differences of ``image (M, M)`` are multiplied."""
@@ -157,8 +158,11 @@ class Differences:
 
     def weighted(self, weight: np.ndarray | np.float32) -> Callable[[np.ndarray], np.ndarray]:
         """Return the operator ``v → ∇ᵀ (w ∇v)`` of images ``(M, M)``."""
+        return lambda image: self._adjoint_of(weight, self._of(image))
+
+    def _adjoint_of(self, weight: np.ndarray | np.float32, parts: tuple[np.ndarray, ...]) -> np.ndarray:
         adjoint = _adjoint if self.order == 1 else _second_adjoint
-        return lambda image: adjoint(*(weight * part for part in self._of(image)))
+        return adjoint(*(weight * part for part in parts))
 
     def _of(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
         return _differences(image) if self.order == 1 else _second_differences(image)

@@ -1,10 +1,11 @@
 """LSQ-ML in a run: its keys, and the refusal where its optional part is not installed."""
 
+import sys
+
 import pytest
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import from_mapping
-from ptycho.reconstruction import lsqml
 from ptycho.run.scan_plan import check_settings
 
 
@@ -25,7 +26,7 @@ def test_what_the_configuration_refuses(values, message):
 
 
 def test_without_the_part_it_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(lsqml, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ptycho_lsqml", None)
     config = from_mapping({"data": {"file": "x"}, "models": ["lsqml"]})
     with pytest.raises(ConfigError, match=r"^lsqml: .*: pip install -c constraints.txt -e extras/lsqml .*$"):
         check_settings(config)

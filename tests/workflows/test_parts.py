@@ -6,6 +6,7 @@ import sys
 import pytest
 from helpers.cli import ROOT
 
+from ptycho import installed
 from ptycho.command_line import console
 
 WITHOUT = """
@@ -22,12 +23,12 @@ def test_a_command_without_its_part(program):
     words = [sys.executable, "-c", WITHOUT, program.part, str(ROOT / f"scripts/{program.script}.py")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert f"pip install -c constraints.txt -e {console.PARTS[program.part]}" in done.stderr
+    assert f"pip install -c constraints.txt -e {installed.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_every_part_is_a_package_in_its_folder():
-    for package, folder in console.PARTS.items():
+    for package, folder in installed.PARTS.items():
         assert (ROOT / folder / package / "__init__.py").is_file()
         assert (ROOT / folder / "pyproject.toml").is_file()
-    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(console.PARTS)
+    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(installed.PARTS)
