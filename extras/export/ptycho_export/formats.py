@@ -25,11 +25,12 @@ ONNX_OPSET = 17
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the warnings of converters from the terminal; their errors are raised."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def write_litert(network: Portable, target: Path) -> None:
