@@ -1,6 +1,7 @@
 """Imperfect grid-lines scans: measured, nominal and true values; LSQ-ML and the networks on the same scan."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_what_is_refused(changes, message):
 
 
 def test_without_lsqml_it_is_said_before_anything_runs(in_process, tmp_path, monkeypatch):
-    monkeypatch.setattr(grid_lines.lsqml, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ptycho_lsqml", None)
     code, _, err = in_process(SCRIPT, "models=[pinn,lsqml]", "output_dir=o")
     assert code == 2 and "pip install -c constraints.txt -e extras/lsqml" in err
     assert not (tmp_path / "o").exists()
