@@ -357,7 +357,7 @@ def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
             "positions: many patterns contradict their neighbours at the nominal positions, and no "
             "correction was found; the nominal positions are kept"
         )
-        return aligned.decided(Finding.warning(text, POSITIONS))
+        return aligned.decided(Finding.warning(text, POSITIONS, refutable=True))
     return aligned
 
 

@@ -181,9 +181,10 @@ class Registration:
 
     def refine(self) -> None:
         """Refine positions by gradients; then put each pattern where the others say that it belongs, and look
-        once more for those that are not explained there. Repeat this a few times, as long as positions move.
+        once more for those that are not explained there. Repeat this a few times, as long as positions move
+        less each time: else a few patterns go back and forth.
         """
-        unsure, options = True, self.options
+        unsure, options, moved = True, self.options, np.inf
         for _ in range(options.rounds):
             before, placed = self.moves, np.flatnonzero(self.placed)
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
@@ -195,7 +196,9 @@ class Registration:
                 self.placed = ~wrong
                 self.fit(np.flatnonzero(self.placed), self.refined, options.steps)
                 self.extend()
-            if self.lost or np.abs(self.moves - before).max() < options.settled:
+            change, moved_before = np.abs(self.moves - before), moved
+            moved = float(change.sum())
+            if self.lost or change.max() < options.settled or moved >= moved_before:
                 return
 
     def _place_again(self) -> bool:

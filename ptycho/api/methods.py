@@ -48,7 +48,7 @@ def reconstruct_and_assess(
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
     context.on_event(Event("scores", method, scores))
-    decisions = (*prepared.decisions, *done.decisions)
+    decisions = tuple(done.decisions)
     return Result(
         method,
         scores,

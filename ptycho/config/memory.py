@@ -32,6 +32,7 @@ WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
 PLANES = 16  # bytes for each pixel of a group and physics iteration, kept for the gradient
 KEPT = 6.0  # bytes for each number that a layer gives
 CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
+KEPT_BYTES = 2**28  # of patterns, and of their probes, that it keeps in memory
 OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
 OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
@@ -166,6 +167,7 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
     steps, waves = vectors * (8 * side**2 + 8 * modes * N**2), 8 * modes * held  # waves: of a difference map
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
+        Part("the probes of the patterns", min(8 * modes * held, KEPT_BYTES), "lower solver.block"),
         Part("the solver's steps", max(steps, waves), "lower solver.block"),
         Part("the patterns in work", 400 * modes * CHUNK_PIXELS, "lower probe.modes"),
         Part("the object, its errors and its pictures", 90 * M**2, OF_A_SCANNED_OBJECT),

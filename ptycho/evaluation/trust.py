@@ -229,6 +229,16 @@ class Evidence:
     limits: TrustLimits = LIMITS
 
     @property
+    def explains_held_out(self) -> bool:
+        """Whether nine tenths of the fitted patterns, and the median held-out one, are explained within the
+        limit of the median fitted one. Patterns that lie in wrong places are not; those of another scale may
+        be, which has a flag of its own.
+        """
+        values = self.unexplained_variance_p90, self.unexplained_variance_holdout
+        known = self.certainty > self.limits.certain
+        return known and all(value is not None and value <= self.limits.unexplained for value in values)
+
+    @property
     def flags(self) -> list[str]:
         """Names in :data:`FLAGS` of what this raises; an object that is not finite explains nothing."""
         limits = self.limits

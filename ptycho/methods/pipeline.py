@@ -11,7 +11,14 @@ from typing import Any
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
-from ptycho.methods.assessment import Fit, assess_fit, compare_with_truth, probe_caustic, trust_row
+from ptycho.methods.assessment import (
+    Fit,
+    assess_fit,
+    compare_with_truth,
+    evidence_of,
+    probe_caustic,
+    trust_row,
+)
 from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
@@ -42,11 +49,13 @@ class Assessed:
     rows: dict[str, dict[str, Any]]  # the scores of each, as in ``metrics.json``
     # of the product's strongest probe mode; None: a near field, or lengths are unknown
     caustic: Caustic | None = None
+    aligning: tuple[Finding, ...] = ()  # what the alignment decided, but for what the product refutes
 
     @property
     def decisions(self) -> list[Finding]:
-        """What was decided in the reconstructions, in order."""
-        return [decision for item in self.reconstructions.values() for decision in item.decisions]
+        """What was decided in the alignment and in the reconstructions, in order."""
+        items = self.reconstructions.values()
+        return [*self.aligning, *(decision for item in items for decision in item.decisions)]
 
 
 def assess(
@@ -66,6 +75,7 @@ def assess(
     with context.timed("validation"):
         fits = {name: assess_fit(item, prepared) for name, item in reconstructions.items()}
     product = product or choose(fits)
+    prepared = _without_refuted(prepared, fits[product])
     if config.solver.error_map:
         reconstructions[product] = with_errors(reconstructions[product], config.seed, context)
     reconstructions[product] = with_outliers(prepared, reconstructions[product], fits[product])
@@ -83,7 +93,19 @@ def assess(
         caustics = {name: probe_caustic(prepared, item) for name, item in reconstructions.items()}
         for name, focus in caustics.items():
             rows[name]["probe_focus"] = None if focus is None else focus.facts()
-    return Assessed(reconstructions, fits, halves, product, rows, caustics[product])
+    caustic, aligning = caustics[product], prepared.decisions
+    return Assessed(reconstructions, fits, halves, product, rows, caustic, aligning)
+
+
+def _without_refuted(prepared: Prepared, fit: Fit) -> Prepared:
+    """Return the scan without the warnings of its alignment that a fit refutes."""
+    refuted = [decision for decision in prepared.decisions if decision.refutable]
+    if not (refuted and evidence_of(fit, None).explains_held_out):
+        return prepared
+    for decision in refuted:
+        log.info("withdrawn, as the held-out patterns are explained: %s", decision)
+    kept = tuple(decision for decision in prepared.decisions if not decision.refutable)
+    return replace(prepared, decisions=kept)
 
 
 def choose(fits: dict[str, Fit]) -> str:

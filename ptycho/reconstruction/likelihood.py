@@ -121,3 +121,11 @@ def likelihood_step(
     if compile_xla is None:
         return step
     return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)
+
+
+@lru_cache(2)
+def probes_step(compile_xla: bool) -> Callable:
+    """Return :func:`ptycho.physics.probe_of_each`, compiled, for the patterns of a chunk."""
+    return tf.function(
+        physics.probe_of_each, jit_compile=compile_xla, reduce_retracing=False, autograph=False
+    )

@@ -141,6 +141,8 @@ def fit(
 def _fit(
     objective: Objective, start: Estimate, refine: Refine, steps: int, enough: float, watch: Watch
 ) -> Fit:
+    if refine == OBJECT_ALONE:
+        objective = replace(objective, likelihood=objective.likelihood.under_beam_of(start))
     estimate, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), objective.likelihood.data.between, objective.options
     preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)

@@ -86,7 +86,7 @@ def _serve(world: Any) -> None:
     try:
         from ptycho.quiet_start import start_tensorflow
 
-        start_tensorflow()
+        start_tensorflow(for_solver=True)
         from ptycho.reconstruction.blocks import solve_task
     except Exception as error:
         problem = error

@@ -14,6 +14,7 @@ class Finding:
     Attributes:
         flags: names in :data:`ptycho.evaluation.trust.FLAGS` that the results get.
         warns: something looks wrong; ``what`` then is the whole text.
+        refutable: a fit that explains the held-out patterns refutes it.
     """
 
     what: str
@@ -21,11 +22,12 @@ class Finding:
     why: str = ""
     flags: tuple[str, ...] = ()
     warns: bool = False
+    refutable: bool = False
 
     @classmethod
-    def warning(cls, text: str, *flags: str) -> Finding:
+    def warning(cls, text: str, *flags: str, refutable: bool = False) -> Finding:
         """Return a decision that is a warning, with the flags that it raises."""
-        return cls(text, flags=flags, warns=True)
+        return cls(text, flags=flags, warns=True, refutable=refutable)
 
     def in_words(self, words: Callable[[str], str]) -> Finding:
         """Return the same with each text as ``words`` gives it."""

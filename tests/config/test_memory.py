@@ -103,10 +103,11 @@ def test_a_solver_in_blocks_needs_no_more_for_more_patterns():
     few, many = (solver_parts(count, 64, 1, 2000, None) for count in (50_000, 800_000))
     assert few[0].size == pytest.approx(1.3 * 4 * 64**2 * 50_000 / 7)
     assert many[0].size <= 1.3 * 4 * 8192 * 64**2 and many[0].name == "the patterns of a block"
-    assert many[1].size <= 1.3 * 8 * 8192 * 64**2 and many[3].size == few[3].size  # exit waves of a block
+    assert many[1].size == few[1].size == 2**28 and many[1].name == "the probes of the patterns"
+    assert many[2].size <= 1.3 * 8 * 8192 * 64**2 and many[4].size == few[4].size  # exit waves of a block
     whole = solver_parts(8192, 64, 1, 2000, None)
-    assert whole[1].size > few[1].size  # one block has the whole object
-    assert solver_parts(8192, 64, 1, 2000, 1024)[1].size < whole[1].size
+    assert whole[2].size > few[2].size  # one block has the whole object
+    assert solver_parts(8192, 64, 1, 2000, 1024)[2].size < whole[2].size
 
 
 def test_patterns_that_the_disk_cannot_hold_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from helpers.cli import fresh
 
 from ptycho import quiet_start
+from ptycho.config.memory import cores
 
 START = "from ptycho.quiet_start import start_tensorflow; start_tensorflow(); "
 LINES = """
@@ -56,3 +57,20 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
         seen += quiet_start.own_gpu(["a", "b"])
     assert seen == ["a", "b", "a"]
     assert quiet_start.own_gpu([]) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "variable", "threads"),
+    [
+        ("start_tensorflow()", None, 0),  # TensorFlow's own choice: a thread for each core
+        ("start_tensorflow(for_solver=True)", None, max(1, cores() // 4)),
+        ("start_tensorflow(for_solver=True)", "3", 0),  # which TensorFlow reads itself
+    ],
+)
+def test_operations_of_the_solver_are_not_shared_among_its_cores(tmp_path, call, variable, threads):
+    words = f"{START.partition(';')[0]}; {call}; import tensorflow as tf; "
+    words += "print(tf.config.threading.get_intra_op_parallelism_threads())"
+    setting = f"os.environ[{quiet_start.THREADS!r}] = {variable!r}"  # the tests have one of their own
+    unset = f"os.environ.pop({quiet_start.THREADS!r}, None)"
+    ran = fresh(tmp_path, "-c", f"import os; {setting if variable else unset}; {words}")
+    assert ran.stdout.split() == [str(threads)], ran.stderr

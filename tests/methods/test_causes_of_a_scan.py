@@ -1,6 +1,6 @@
 """Doubts about the positions from before the fit: kept if the misfit of the product still shows them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,3 +57,34 @@ def test_a_doubt_is_reported_where_the_product_explains_less_than_a_short_fit_of
 def test_a_likely_cause_is_flagged_by_its_name(cause, flag):
     flags, warnings = flags_of({cause: 5000.0, "position_map": 2000.0})
     assert flags == (() if flag is None else (flag,)) and not warnings
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Stands for a prepared scan."""
+
+    decisions: tuple[Finding, ...]
+
+
+@pytest.mark.parametrize(
+    ("worst_tenth", "held_out", "certainty", "kept"),
+    [
+        (0.02, 0.01, 20.0, False),
+        (0.06, 0.01, 20.0, True),
+        (0.02, 0.08, 20.0, True),
+        (0.02, None, 20.0, True),  # nothing was held out that could refute it
+        (-0.01, -0.01, 1.0, True),  # patterns that differ by noise alone show nothing
+    ],
+)
+def test_doubtful_positions_are_withdrawn_where_held_out_patterns_are_explained(
+    worst_tenth, held_out, certainty, kept
+):
+    doubt, other = Finding.warning("jumps", "positions_doubtful", refutable=True), DOUBT.kept
+    fit = SimpleNamespace(
+        residuals=SimpleNamespace(share=0.001, worst_tenth=worst_tenth, certainty=certainty),
+        residuals_held_out=None if held_out is None else SimpleNamespace(share=held_out, share_error=0.0),
+        used=SimpleNamespace(r_factor=0.1, r_noise=0.1),
+        held_out=None,
+    )
+    left = pipeline._without_refuted(Decided((doubt, other)), fit).decisions
+    assert left == ((doubt, other) if kept else (other,))

@@ -169,6 +169,33 @@ def test_patterns_that_are_not_kept_are_read_again(scan, data):
     np.testing.assert_array_equal(again.evaluate(estimate).deviance, kept.deviance)
 
 
+@pytest.mark.parametrize("varies", [False, True])
+def test_kept_probes_change_nothing_but_the_time(scan, data, varies):
+    """OPR modes included; once the beam is another, its own probes count."""
+    estimate, rng = scan.estimate(data.normalisation), np.random.default_rng(8)
+    assert np.any(estimate.positions % 1)
+    if varies:
+        weights = random_complex(rng, (len(estimate.positions), 1)).astype(np.complex64)
+        estimate = estimate.varied_by(0.3 * estimate.modes[-1:], weights)
+    plain = likelihood_of(data)
+    keeping = plain.under_beam_of(estimate)
+    assert keeping.moved_probes is not None and plain.moved_probes is None
+    changed = replace(estimate, object=estimate.object * np.complex64(1.1))
+    for under in (changed, replace(changed, positions=changed.positions + 0.2)):
+        expected, found = (likelihood.evaluate(under, ("object",)) for likelihood in (plain, keeping))
+        np.testing.assert_allclose(found.deviance, expected.deviance, rtol=1e-4)
+        slope = expected.gradients["object"]
+        np.testing.assert_allclose(found.gradients["object"], slope, atol=1e-4 * np.abs(slope).max())
+
+
+def test_probes_are_not_kept_where_they_are_too_large_or_lie_at_whole_pixels(scan, data):
+    estimate = scan.estimate(data.normalisation)
+    few = likelihood_of(data, kept_bytes=8 * estimate.modes.size * len(estimate.positions) - 1)
+    assert few.under_beam_of(estimate) is few
+    whole, usual = replace(estimate, positions=np.rint(estimate.positions)), likelihood_of(data)
+    assert usual.under_beam_of(whole) is usual
+
+
 @pytest.mark.parametrize("most", [7, 25])
 def test_where_the_object_stays_on_the_device_all_is_the_same(scan, data, monkeypatch, most):
     """As on a GPU, with its larger chunks; here the device is this processor."""

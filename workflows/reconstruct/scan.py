@@ -162,7 +162,7 @@ def reconstruct(
 def metrics_of(prepared: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was interpreted."""
     pixel = prepared.scan.pixel.metres
-    decisions = [*prepared.scan.decisions, *prepared.decisions, *done.decisions]
+    decisions = [*prepared.scan.decisions, *done.decisions]
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),

@@ -108,7 +108,7 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
     collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()
     try:
-        start_tensorflow()
+        start_tensorflow(for_solver=True)
         from ptycho_live.options import LiveOptions
         from ptycho_live.run import LiveRun
 
