@@ -12,7 +12,7 @@ RUNTIME ?= ai-edge-litert
 ARGS ?=
 PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
-PARTS := extras/live extras/export[onnx,lite] extras/images extras/pretrain extras/tune extras/lsqml
+PARTS := extras/report extras/live extras/export[onnx,lite] extras/images extras/pretrain extras/tune extras/lsqml
 IN_VENV := $(VENV)/bin/python
 # Without bytecode every new process compiles TensorFlow's modules again: 14 s instead of 4.
 export PYTHONDONTWRITEBYTECODE :=
@@ -59,9 +59,9 @@ $(IN_VENV):
 	echo "(on Debian and Ubuntu: apt install python3 python3-venv). Or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; \
 	exit 1
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(IN_VENV)
+$(VENV)/.installed: pyproject.toml constraints.txt extras/report/pyproject.toml | $(IN_VENV)
 	@echo "installing the pinned packages (about a minute)"
-	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable .
+	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable . --editable extras/report
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(wildcard extras/*/pyproject.toml) | $(IN_VENV)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+PAGES = "ptycho_report"
 PARTS = {
-    f"ptycho_{name}": f"extras/{name}" for name in ("live", "export", "images", "pretrain", "tune", "lsqml")
+    f"ptycho_{name}": f"extras/{name}"
+    for name in ("report", "live", "export", "images", "pretrain", "tune", "lsqml")
 }
 """Optional parts: packages in ``extras/``, installed separately."""
 

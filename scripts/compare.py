@@ -11,11 +11,7 @@ than the error of the difference, and their pictures aligned to each other, with
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
 """
 
-from functools import partial
-
-from ptycho.command_line.jobs import run_program
-from ptycho.command_line.words import place_words
-from workflows.pages import CompareConfig, write_comparison
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    run_program("compare", CompareConfig, write_comparison, __doc__, partial(place_words, "runs[]"))
+    command_of("compare").main(__doc__)

@@ -12,11 +12,7 @@ versions, and the command that repeats the run. Of a run that did not end it sho
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
 """
 
-from functools import partial
-
-from ptycho.command_line.jobs import run_program
-from ptycho.command_line.words import place_words
-from workflows.pages import ReportConfig, write_report
+from ptycho.command_line.console import command_of
 
 if __name__ == "__main__":
-    run_program("report", ReportConfig, write_report, __doc__, partial(place_words, "run"))
+    command_of("report").main(__doc__)

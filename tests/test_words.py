@@ -185,7 +185,7 @@ def test_texts_and_comments_of_the_code_have_them_too(folder):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("files", ["conf/**/*.yaml", "ptycho/report/**/*.j2"])
+@pytest.mark.parametrize("files", ["conf/**/*.yaml", "extras/report/**/*.j2"])
 def test_settings_and_templates_have_them_too(files):
     lines = [line for path in sorted(ROOT.glob(files)) for line in path.read_text().splitlines()]
     texts = [re.sub(r"\{[{%].*?[}%]\}|<[^>]*>", " ` ", line).strip() for line in lines]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,15 @@ import numpy as np
 
 from ptycho.api import stored_result
 from ptycho.api.reconstruction import WORDS
+from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.display import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_text
 from ptycho.files.npz import write_npz
+from ptycho.installed import PAGES, remedy
 from ptycho.report.gather import FINISHED, MEASURED, RunRecord, ScanRecord
-from ptycho.report.page import report_page
 from ptycho.report.wording import advice_of
 from ptycho.run import names
 from ptycho.run.record import environment
@@ -205,7 +207,13 @@ class Result:
 
 
 def to_page(result: Result) -> str:
-    """Return the report of a result."""
+    """Return the report of a result.
+
+    Raises:
+        ConfigError: the optional part that draws it is not installed.
+    """
+    if (advice := remedy(PAGES)) is not None:
+        raise ConfigError(f"report: {advice}")
     name = Path(result.name).name or "scan"
     metrics, sizes = _metrics(result), {"patterns": len(result.positions), "N": result.probe.shape[-1]}
     with tempfile.TemporaryDirectory() as scratch:
@@ -229,7 +237,8 @@ def to_page(result: Result) -> str:
             scan=scan,
             words=WORDS,
         )
-        return report_page(run)
+        page: str = import_module(f"{PAGES}.page").report_page(run)
+        return page
 
 
 def _metrics(result: Result) -> dict[str, Any]:

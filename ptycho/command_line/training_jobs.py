@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ptycho.config import MODELS, ConfigError, JobConfig, ScanRunConfig, Trained
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import is_locked, locked
+from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
@@ -119,7 +121,7 @@ def row_of(run: Path) -> dict[str, str]:
         return {}
     from ptycho.report.entries import entry_of
     from ptycho.report.gather import gather
-    from ptycho.report.page import score_text
+    from ptycho.report.wording import score_text
 
     cells = entry_of("", gather(run)).cells
     return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
@@ -329,8 +331,12 @@ def execute(run: Run, job: Job, stop: StopRequest) -> None:
 
 def write_page(run: Path) -> None:
     """Write the report of a run, and say where; a run without one is done nevertheless."""
-    from ptycho.report import gather, page
+    if (advice := remedy(PAGES)) is not None:
+        log.info("%s: no report.html, which %s", run, advice)
+        return
+    from ptycho.report import gather
 
+    page = import_module(f"{PAGES}.page")
     try:
         page.write_page(run / REPORT, page.report_page(gather.gather(run)))
     except Exception as error:  # of a page on what is stored already

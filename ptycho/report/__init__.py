@@ -1,6 +1,6 @@
-"""Reports on runs: self-contained pages of one file each.
+"""Finished and unfinished runs, read from their folders into frozen values, and put into words.
 
-``gather`` reads a folder into frozen values, ``wording`` puts them into words, ``pictures`` and
-``scan_charts`` draw them, ``page`` puts them together and renders the templates; ``entries`` and
-``compare`` compare runs. Nothing here imports TensorFlow.
+``gather`` reads a folder, ``wording`` says in words how its scan stands, ``entries`` finds runs and makes the
+cells of a table. What draws pages of these is an optional part, ``extras/report``. Nothing here imports
+TensorFlow.
 """

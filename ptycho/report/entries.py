@@ -219,7 +219,7 @@ def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list
     return keys, [[shown(show(row[key])) if key in row else "" for key in keys] for row in rows]
 
 
-def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
+def held_out_of(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
     """Return patterns ``(n,)`` held out of the product, and their deviance; None: the run stored neither."""
     arrays, name = entry.scan.assessment, entry.scan.product
     patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")

@@ -137,3 +137,12 @@ def size_text(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
+
+
+def score_text(value: Any) -> str:
+    """Return a score in a cell: four digits, pairs side by side, nothing for what is not there."""
+    if value is None or isinstance(value, bool | Mapping):
+        return ""
+    if isinstance(value, list):
+        return " / ".join(score_text(one) or "–" for one in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,12 +1,14 @@
 """A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
 
 import dataclasses
+import sys
 
 import h5py
 import numpy as np
 import pytest
 
 import ptycho
+from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding
@@ -172,6 +174,13 @@ def test_the_report_is_one_page_of_a_result(result, tmp_path):
         assert words in page, words
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_needs_its_part(result, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ptycho_report", None)
+    with pytest.raises(ConfigError, match=r"^report: is an optional part, extras/report, .*pip install"):
+        result.report(tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
 
 
 def test_advice_and_report_name_arguments(result, tmp_path):

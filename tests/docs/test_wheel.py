@@ -39,7 +39,7 @@ def test_all_that_the_packages_hold_is_inside(unpacked):
         assert mine == {
             path.relative_to(unpacked / NAME / name) for path in (unpacked / NAME / name).rglob("*.*")
         }
-    for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/report/templates/*", "ptycho/py.typed"):
+    for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/py.typed"):
         names = {path.relative_to(ROOT) for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
         assert names and all((unpacked / name).is_file() for name in names)
     assert {path.name for path in unpacked.iterdir() if path.suffix != ".dist-info"} == {"ptycho", NAME}

@@ -10,11 +10,11 @@ from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 from ptycho.command_line.training_jobs import Job, explain_going_on
 from ptycho.config import ConfigError, RunConfig
 from ptycho.files.atomic import WriteError
-from ptycho.report.page import index_page
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
 from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
 from ptycho.run.replacing import mend, put_back, waits
+from ptycho_report.page import index_page
 
 OLD = (
     "config.yaml",

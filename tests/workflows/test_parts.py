@@ -7,7 +7,7 @@ import pytest
 from helpers.cli import ROOT
 
 from ptycho import installed
-from ptycho.command_line import console
+from ptycho.command_line import console, training_jobs
 
 WITHOUT = """
 import runpy, sys
@@ -25,6 +25,14 @@ def test_a_command_without_its_part(program):
     assert done.returncode == 2
     assert f"pip install -c constraints.txt -e {installed.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_without_the_part_of_pages_says_how_to_install_it(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, installed.PAGES, None)
+    with caplog.at_level("INFO"):
+        training_jobs.write_page(tmp_path)
+    assert "no report.html" in caplog.text and "-e extras/report" in caplog.text
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_part_is_a_package_in_its_folder():

@@ -9,13 +9,13 @@ from helpers.run_folders import J, assessment_arrays, positions_of, probe_modes,
 
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
-from ptycho.report.page import report_page, view_of
+from ptycho_report.page import report_page, view_of
 
 
 @pytest.fixture(autouse=True)
 def no_charts(monkeypatch):
     """Charts are drawn only in the page that the module shares, because they take most of the time."""
-    monkeypatch.setattr("ptycho.report.scan_charts.figure_uri", lambda figure: "data:image/png;base64,")
+    monkeypatch.setattr("ptycho_report.scan_charts.figure_uri", lambda figure: "data:image/png;base64,")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
     """In nanometres from the corner of the scan: a pixel has 20."""
     drawn = {}
     for name in ("draw_misfit", "draw_shifts"):
-        monkeypatch.setattr(f"ptycho.report.scan_charts.{name}", lambda _, *a, n=name: drawn.update({n: a}))
+        monkeypatch.setattr(f"ptycho_report.scan_charts.{name}", lambda _, *a, n=name: drawn.update({n: a}))
     assessment = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
     record = gather(write_run(tmp_path / "run", assessment=assessment))
     assert view_of(record, record.scan).charts

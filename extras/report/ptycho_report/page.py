@@ -24,10 +24,21 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
-from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, ScanRecord, StoredRecon, section
-from ptycho.report.pictures import (
+from ptycho.report.wording import (
+    KeyFigure,
+    Verdict,
+    key_figures,
+    score_text,
+    size_text,
+    time_text,
+    verdict_of,
+)
+from ptycho.run import names
+from ptycho.run.record import check_no_file_of_a_run, is_page
+from ptycho_report.compare import group_entries
+from ptycho_report.pictures import (
     GREY,
     HERO,
     MAGMA,
@@ -42,10 +53,7 @@ from ptycho.report.pictures import (
     palette_png,
     readable,
 )
-from ptycho.report.scan_charts import Chart, charts_of, losses
-from ptycho.report.wording import KeyFigure, Verdict, key_figures, size_text, time_text, verdict_of
-from ptycho.run import names
-from ptycho.run.record import check_no_file_of_a_run, is_page
+from ptycho_report.scan_charts import Chart, charts_of, losses
 
 TITLES = {"gt": "the truth"}  # of reconstructions
 FIGURES = {
@@ -286,7 +294,7 @@ def render(template: str, scripts: tuple[str, ...], **values: Any) -> str:
 @functools.cache
 def asset(name: str) -> str:
     """Return a file of the templates' folder."""
-    return (files("ptycho.report") / "templates" / name).read_text(encoding="utf-8")
+    return (files("ptycho_report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -296,7 +304,7 @@ def _hash(text: str) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("ptycho.report"),
+        loader=PackageLoader("ptycho_report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -304,12 +312,3 @@ def _environment() -> Environment:
     )
     environment.filters |= {"bytes": size_text, "seconds": time_text, "score": score_text}
     return environment
-
-
-def score_text(value: Any) -> str:
-    """Return a score in a cell: four digits, pairs side by side, nothing for what is not there."""
-    if value is None or isinstance(value, bool | Mapping):
-        return ""
-    if isinstance(value, list):
-        return " / ".join(score_text(one) or "–" for one in value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -13,12 +13,12 @@ from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
-from ptycho.report.entries import Entry, kept_out
+from ptycho.report.entries import Entry, held_out_of
 from ptycho.report.gather import KNOWN_TRUTH, StoredRecon, number
-from ptycho.report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
-from ptycho.report.scan_charts import Chart, chart
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
+from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
+from ptycho_report.scan_charts import Chart, chart
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _group(entries: list[Entry]) -> Group:
     by = [score_of(entry)[1] for entry in entries]
     common = next((name for name in by if by.count(name) == len(by)), "")
     if common:  # of equals the one that can be compared pattern by pattern
-        ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], kept_out(entry) is None))
+        ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], held_out_of(entry) is None))
     else:
         ordered = entries
     best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
@@ -131,7 +131,7 @@ def verdict(entry: Entry, best: Entry) -> str:
 
 def compare_held_out(entry: Entry, best: Entry, fewest: int = 3) -> Comparison | str:
     """Return what the best explains better of the patterns that both held out, pairwise; or why not."""
-    if kept_out(entry) is None or kept_out(best) is None:
+    if held_out_of(entry) is None or held_out_of(best) is None:
         return "cannot be compared: a run did not store the deviance of each held-out pattern"
     one, two = common_patterns(entry, best)
     if len(one) < fewest:
@@ -142,7 +142,7 @@ def compare_held_out(entry: Entry, best: Entry, fewest: int = 3) -> Comparison |
 def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
     """Return deviances ``(n,)`` of the patterns that both held out, in one order."""
     none = np.zeros(0, int), np.zeros(0)
-    (one, mine), (two, theirs) = kept_out(entry) or none, kept_out(best) or none
+    (one, mine), (two, theirs) = held_out_of(entry) or none, held_out_of(best) or none
     _, first, second = np.intersect1d(one, two, return_indices=True)
     return mine[first], theirs[second]
 

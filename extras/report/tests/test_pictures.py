@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from ptycho.evaluation.display import ShownPhase
-from ptycho.report.pictures import coloured_phase, palette_png, readable
+from ptycho_report.pictures import coloured_phase, palette_png, readable
 
 
 def opened(uri):

@@ -5,8 +5,8 @@ import pytest
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
-from ptycho.report.compare import Frame, align_to, compare_held_out, group_entries, verdict
 from ptycho.report.entries import find_entries
+from ptycho_report.compare import Frame, align_to, compare_held_out, group_entries, verdict
 
 WIDE = 110  # pixels of a side
 FLAT = np.ones((1, 26, 26), np.complex64)

@@ -23,8 +23,8 @@ from ptycho.evaluation.figures import (
 )
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.report.gather import ScanRecord, StoredRecon, number, section
-from ptycho.report.pictures import figure_uri
 from ptycho.run import names
+from ptycho_report.pictures import figure_uri
 
 
 @dataclass(frozen=True)
