@@ -22,7 +22,7 @@ from ptycho.command_line.config import explained, resumed_config, run_config
 from ptycho.command_line.console import typed_words
 from ptycho.command_line.jobs import MISTAKES, fail, job_path, log_to_stderr, plan_all
 from ptycho.command_line.words import asks_help, quote_paths, quoted
-from ptycho.config import MODELS, ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
+from ptycho.config import NETWORK, ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import is_locked, locked
@@ -322,7 +322,7 @@ def execute(run: Run, job: Job, stop: StopRequest) -> None:
         with folder.replacing():
             if not job.resumed:
                 folder.config(job.config)
-            solver_alone = isinstance(job.config, ScanRunConfig) and not set(MODELS) & set(job.config.models)
+            solver_alone = isinstance(job.config, ScanRunConfig) and NETWORK not in job.config.models
             start_tensorflow(for_solver=solver_alone)
             run(job.config, folder, stop)
     if isinstance(job.config, TrainedConfig):

@@ -17,6 +17,7 @@ from ptycho.config.sections import (
     ITERATIVE,
     MEASURED_PROBES,
     MODELS,
+    NETWORK,
     PROBES,
     AberratedProbe,
     AdamConfig,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptycho.align.context import RunContext
 from ptycho.config import ITERATIVE as LSQML
-from ptycho.config import ScanRunConfig
+from ptycho.config import NETWORK, ScanRunConfig
 from ptycho.evaluation.trust import doubt_probe
 from ptycho.files.file_array import FileArray
 from ptycho.methods import solver
@@ -29,9 +29,6 @@ from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
-
-
-NETWORK = "pinn"
 
 
 class TrainedNetwork(Protocol):

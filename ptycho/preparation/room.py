@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ScanRunConfig
+from ptycho.config import NETWORK, ScanRunConfig
 from ptycho.config.data import SMALLEST_N, DataConfig
 from ptycho.config.memory import (
     OF_A_SCANNED_OBJECT,
@@ -22,8 +22,6 @@ from ptycho.preparation.geometry import drop_words, isolated
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.raw_scan import RawScan, checked_frames
 from ptycho.scan.groups import grouped, smallest_region
-
-NETWORK = "pinn"
 
 
 def check_disk_for(raw: RawScan, section: DataConfig, folder: Path, advice: str = OF_PATTERNS) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
+from ptycho.config import ITERATIVE, NETWORK, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import block_patterns
@@ -25,8 +25,6 @@ from ptycho.reconstruction.lsqml import available
 from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import check_prior_weights, run_folder
-
-NETWORK = "pinn"
 
 
 def interpret_scan(data: DataConfig, output_dir: str | None = None) -> ScanGeometry:

@@ -16,7 +16,7 @@ from ptycho.report.wording import score_text
 from ptycho.run.folder import csv_text
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.scan_table import markdown
-from ptycho_report.page import compare_page, write_page
+from ptycho_report.page import check_page, compare_page, write_page
 from ptycho_report.report_command import links
 
 
@@ -39,6 +39,7 @@ def write_comparison(config: CompareConfig) -> list[str]:
     path = Path(config.output)
     table = path.with_suffix(".csv")
     check_no_file_of_a_run("output", table)
+    check_page(path)
     selected = find_entries(config.runs)
     if not selected.entries:
         reasons = "; ".join(f"{name}: {why}" for name, why in selected.skipped[:3])

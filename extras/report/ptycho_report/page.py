@@ -242,8 +242,16 @@ def write_page(path: Path, page: str) -> str:
     """Write a page; return where it is, and its size.
 
     Raises:
-        ConfigError: something else than a page stands there.
+        ConfigError: as of :func:`check_page`.
     """
+    check_page(path)
+    content = page.encode()
+    write_atomically(path, lambda file: file.write(content))
+    return f"{path} ({size_text(len(content))})"
+
+
+def check_page(path: Path) -> None:
+    """Refuse a place for a page where something else than a page stands."""
     check_no_file_of_a_run("output", path)
     if path.is_dir():
         raise ConfigError(f"output={path}: is a folder; name a file in it")
@@ -251,9 +259,6 @@ def write_page(path: Path, page: str) -> str:
         raise ConfigError(
             f"output={path}: is no page of this program, and nothing replaces it; choose another name"
         )
-    content = page.encode()
-    write_atomically(path, lambda file: file.write(content))
-    return f"{path} ({size_text(len(content))})"
 
 
 def compare_page(

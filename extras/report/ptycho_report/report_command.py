@@ -16,7 +16,7 @@ from ptycho.config.schema import Text, key, settings
 from ptycho.report.entries import Entry, find_entries
 from ptycho.report.gather import gather, is_run
 from ptycho.run import names
-from ptycho_report.page import index_page, report_page, write_page
+from ptycho_report.page import check_page, index_page, report_page, write_page
 
 INDEX = "index.html"
 
@@ -40,6 +40,8 @@ def write_report(config: ReportConfig) -> list[str]:
     """Write the page of a run, or the index of a folder of runs; return a line on it."""
     check(bool(config.run), "run", "null", "the folder of a run")
     folder = Path(str(config.run))
+    if config.output:
+        check_page(Path(config.output))
     runs = find_entries([str(folder)]).entries if folder.is_dir() and not is_run(folder) else ()
     path = Path(config.output) if config.output else folder / (INDEX if runs else names.REPORT)
     if not runs:
