@@ -33,7 +33,7 @@ class TrustLimits:
     noise_share: float = 0.135  # of photon noise in the amplitude's standard deviation
     unexplained: float = 0.03  # of the variation of the fitted patterns
     unexplained_holdout: float = 0.12  # of that of the held-out patterns,
-    unexplained_holdout_agreeing: float = 0.3  # where halves of the scan agree as far as photons allow
+    unexplained_holdout_agreeing: float = 0.3  # or if halves of the scan agree beyond ``half_frc``
     unexplained_p90: float = 0.05  # of the variation, in every tenth pattern
     certain: float = 4.0  # standard errors of the variation
     half_frc: float = 0.35  # of Nyquist, below which halves of the scan stop to agree
@@ -78,8 +78,8 @@ FLAGS = {
     ),
     OVERFIT: Flag(
         "the fitted patterns are explained, but the held-out patterns are not (unexplained_variance_holdout "
-        f"above {LIMITS.unexplained_holdout:g}, or {LIMITS.unexplained_holdout_agreeing:g} where halves of "
-        "the scan agree as far as photon noise allows): the object fits noise",
+        f"above {LIMITS.unexplained_holdout:g}, or {LIMITS.unexplained_holdout_agreeing:g} if halves of the "
+        f"scan agree beyond {LIMITS.half_frc:g} of Nyquist): the object fits noise",
         "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
         "(solver.positions=false); check the positions",
     ),
@@ -248,7 +248,7 @@ class Evidence:
             return [NOTHING_SEEN]
         fits = self.unexplained_variance <= limits.unexplained
         least = min(limits.half_frc, limits.half_frc_by_photons * self.halves_by_photons)
-        agree = self.halves is not None and not self.halves < least
+        agree = self.halves is not None and self.halves >= limits.half_frc
         unexplained = limits.unexplained_holdout_agreeing if agree else limits.unexplained_holdout
         raised = {
             UNEXPLAINED: not fits,
@@ -256,7 +256,7 @@ class Evidence:
             OVERFIT: fits
             and self.unexplained_variance_holdout is not None
             and self.unexplained_variance_holdout - 2 * self.unexplained_variance_holdout_error > unexplained,
-            HALVES: self.halves is not None and not agree,
+            HALVES: self.halves is not None and self.halves < least,
             EXCESSIVE: _above(self.r_free, self.r_noise_free, limits.r_free_ratio)
             and _above(self.r_factor, self.r_noise, limits.r_ratio),
         }

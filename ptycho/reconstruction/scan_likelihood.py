@@ -196,7 +196,9 @@ class ScanLikelihood:
             offsets, weights = map(tf.constant, self.filled(fractions[part], estimate.opr_weights[part]))
             return probes_step(self.compile_xla)(modes, opr_modes, weights, offsets)
 
-        likelihood = copy.copy(self)  # with the patterns that have been read
+        if self.keeps:
+            _ = self._chunks  # read once, for both
+        likelihood = copy.copy(self)
         likelihood.moved_probes = MovedProbes(estimate, list(side_by_side(of_chunk, self.slices)))
         return likelihood
 

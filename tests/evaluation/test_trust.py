@@ -80,6 +80,7 @@ GOOD = Evidence(
         ({"unexplained_variance_holdout": 0.6}, ["overfit"]),
         ({"unexplained_variance_holdout": 0.2}, []),  # few photons on a sparse scan, whose halves agree
         ({"unexplained_variance_holdout": 0.2, "halves": None}, ["overfit"]),
+        ({"unexplained_variance_holdout": 0.2, "halves": 0.3, "halves_by_photons": 0.3}, ["overfit"]),
         ({"unexplained_variance_holdout": 0.2, "halves": 0.1}, ["overfit", "low_half_scan_frc"]),
         ({"r_free": 0.9, "r_factor": 0.5, "r_noise_free": None}, []),
         ({"r_free": 0.9, "r_factor": 0.12}, ["excess_misfit"]),
