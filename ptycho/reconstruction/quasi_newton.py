@@ -29,6 +29,8 @@ class SearchOptions:
     rise: float = 0.9  # c₂
     tries: int = 10  # lengths of one step
     precision: float = 3e-7  # of the value: a smaller increase is rounding
+    # steps with one factor of ``scale``: more than one, where it is costly and near the inverse curvature
+    same_factor: int = 1
 
 
 SEARCH = SearchOptions()
@@ -61,8 +63,14 @@ def minimise(
     yield point
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=options.memory)
     vain = 0  # evaluations since the last point that led nowhere
+    factor, age = 1.0, 0  # of ``scale``, and for how many steps
     while True:
-        direction = _direction(point.gradient, pairs, scale)
+        if not pairs:
+            factor, age = 1.0, 0
+        elif age < 2 or (age + 1) % options.same_factor == 0:
+            _, change, curvature = pairs[-1]
+            factor = curvature / float(np.dot(change, scale(change)))
+        direction, age = _direction(point.gradient, pairs, scale, factor), age + 1
         slope = float(np.dot(direction, point.gradient))
         if not slope < 0:
             if not pairs:
@@ -85,18 +93,15 @@ def minimise(
 
 
 def _direction(
-    gradient: np.ndarray, pairs: deque[tuple[np.ndarray, np.ndarray, float]], scale: Operator
+    gradient: np.ndarray, pairs: deque[tuple[np.ndarray, np.ndarray, float]], scale: Operator, factor: float
 ) -> np.ndarray:
-    """``−B g``."""
+    """``−B g``; before the pairs, B is the ``factor`` times ``scale``."""
     q, weights = -gradient, []
     for step, change, curvature in reversed(pairs):
         weight = float(np.dot(step, q)) / curvature
         weights.append(weight)
         q = q - weight * change
-    q = scale(q)
-    if pairs:
-        _, change, curvature = pairs[-1]
-        q *= curvature / float(np.dot(change, scale(change)))
+    q = factor * scale(q)
     for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
         q += (weight - float(np.dot(change, q)) / curvature) * step
     return q

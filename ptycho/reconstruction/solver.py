@@ -25,7 +25,7 @@ from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
-from ptycho.reconstruction.quasi_newton import minimise
+from ptycho.reconstruction.quasi_newton import SEARCH, minimise
 from ptycho.reconstruction.scan_likelihood import NoCache, ScanLikelihood
 from ptycho.scan.probe import ProbeSupport, orthogonal_modes
 
@@ -46,7 +46,8 @@ class FitOptions:
     preliminary: float = 1e-3  # the same of a beam, and of fits that others follow
     window: int = 5  # steps over which the gain is averaged
     restart: int = 100  # steps, after which curvatures are computed anew
-    renew: int = 10  # steps, after which the preconditioner is
+    renew: int = 10  # steps, after which the preconditioner is,
+    same_factor: int = 5  # and its factor, under a regulariser
     first: int = 30  # steps of a fit from a constant,
     weaker: float = 0.1  # under so much of the regulariser
     rounds: int = 3  # of a learned prior,
@@ -146,6 +147,7 @@ def _fit(
     estimate, evaluations, power = start, 0, _power(start)
     course, between, options = list[float](), objective.likelihood.data.between, objective.options
     preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)
+    search = replace(SEARCH, same_factor=options.same_factor) if objective.prior.active else SEARCH
     converged, limit = False, enough * _parameter_count(start, refine, objective)
     measured = len(start.positions) * objective.likelihood.pixels
     while len(course) <= steps and not converged:
@@ -161,7 +163,7 @@ def _fit(
         )
         before, u = len(course), parameters.start()
         preconditioner.renew(parameters, estimate, before)
-        for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner):
+        for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner, search):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(parameters.estimate(point.x), point.value)

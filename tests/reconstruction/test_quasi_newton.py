@@ -1,6 +1,7 @@
 """Minimisation by limited-memory BFGS, of functions whose minimum is known."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,3 +128,19 @@ def test_tries_that_led_nowhere_are_counted():
         if k == 3:
             blocked[0] = SEARCH.tries
     assert k == 7 and blocked[0] < 0
+
+
+@pytest.mark.parametrize(("same_factor", "most"), [(1, 2.0), (5, 1.4)])
+def test_a_costly_scale_is_applied_little_more_than_once_a_step(same_factor, most):
+    """An inverse curvature that is right but for a factor of 40, which no step can be without."""
+    function, minimum, A, b = quadratic(np.random.default_rng(3), 1e3)
+    inverse, calls = 40 * np.linalg.inv(A + 2 * np.eye(21)), []
+
+    def scale(q):
+        calls.append(q)
+        return inverse @ q
+
+    options = replace(SEARCH, same_factor=same_factor)
+    course = list(itertools.islice(minimise(function, np.zeros(21), scale, options), 26))
+    assert course[-1].value + b @ minimum / 2 < 1e-6 * abs(b @ minimum)
+    assert function.calls <= 32 and len(calls) <= most * 25
