@@ -78,7 +78,7 @@ def tune(words: list[str]) -> list[str]:
     folder = Path(config.output_dir)
     ends = {key: extremes(distribution) for key, distribution in space.items()}
     study = open_study(folder, {"scan": values, "space": ends, "seed": config.seed}, config.seed)
-    start_tensorflow()
+    start_tensorflow(for_solver=True)
     logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
     from ptycho_tune.trials import Bench
 
