@@ -45,8 +45,8 @@ def scan_of(patterns: int, side: int) -> Dataset:
         image=np.zeros(patterns, np.int32),
         groups=np.arange(patterns, dtype=np.int32)[:, None],
         photon_scale=1.0,
-        object_size=int(places.max()) + side + 2,
-        region_size=side,
+        object_size=int(places.max()) + side + 4,
+        region_size=side + 2,
         exact=True,
     )
 
