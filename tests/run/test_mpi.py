@@ -67,7 +67,7 @@ class Unfit(Exception):  # cannot be unpickled
 
 sys.modules["ptycho.reconstruction.blocks"] = SimpleNamespace(solve_task=solve_task)
 sys.modules["tensorflow"] = None  # which has no part in it, and takes long to start
-sys.modules["ptycho.quiet_start"] = SimpleNamespace(start_tensorflow=lambda: None)
+sys.modules["ptycho.quiet_start"] = SimpleNamespace(start_tensorflow=lambda **options: None)
 from ptycho.run.mpi import run_on_all
 
 def program(executor):
@@ -126,7 +126,9 @@ def test_an_error_that_cannot_be_sent_is_said_in_words():
 
 @needs_mpi
 def test_a_process_that_cannot_begin_is_an_error():
-    broken = FAILS.replace("start_tensorflow=lambda: None", "start_tensorflow=lambda: 1 / 0")
+    broken = FAILS.replace(
+        "start_tensorflow=lambda **options: None", "start_tensorflow=lambda **options: 1 / 0"
+    )
     done = start(2, broken, "", "1", "1")
     assert done.returncode != 0 and "division by zero" in done.stderr
 
