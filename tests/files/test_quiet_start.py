@@ -62,7 +62,6 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
 @pytest.mark.parametrize(
     ("call", "variable", "threads"),
     [
-        ("start_tensorflow()", None, 0),  # TensorFlow's own choice: a thread for each core
         ("start_tensorflow(for_solver=True)", None, max(1, cores() // 4)),
         ("start_tensorflow(for_solver=True)", "3", 0),  # which TensorFlow reads itself
     ],
