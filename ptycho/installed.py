@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-PAGES = "ptycho_report"
+PAGES = "ptycho_report"  # the part that draws pages about runs
 PARTS = {
     f"ptycho_{name}": f"extras/{name}"
     for name in ("report", "live", "export", "images", "pretrain", "tune", "lsqml")

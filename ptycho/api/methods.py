@@ -48,7 +48,6 @@ def reconstruct_and_assess(
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
     context.on_event(Event("scores", method, scores))
-    decisions = tuple(done.decisions)
     return Result(
         method,
         scores,
@@ -56,9 +55,9 @@ def reconstruct_and_assess(
         prepared.beam_under(last),
         last.covered,
         well_illuminated(last, prepared),
-        tuple(finding.in_words(context.words) for finding in findings_of(decisions)),
+        tuple(finding.in_words(context.words) for finding in findings_of(done.decisions)),
         tuple(finding.in_words(context.words) for finding in prepared.scan.findings),
-        tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(decisions)))),
+        tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(done.decisions)))),
         assessment_arrays(prepared, done.reconstructions, done.fits, done.halves, done.caustic),
         last,
         prepared,

@@ -67,7 +67,7 @@ def minimise(
     while True:
         if not pairs:
             factor, age = 1.0, 0
-        elif age < 2 or (age + 1) % options.same_factor == 0:
+        elif age < 2 or (age + 1) % options.same_factor == 0:  # + 1: the start is a point, too
             _, change, curvature = pairs[-1]
             factor = curvature / float(np.dot(change, scale(change)))
         direction, age = _direction(point.gradient, pairs, scale, factor), age + 1

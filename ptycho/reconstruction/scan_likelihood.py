@@ -111,7 +111,7 @@ class ScanLikelihood:
     chunk_pixels: int = CHUNK_PIXELS  # of the patterns that are handled at once
     # of patterns that are kept in memory, and of probes; more are read or computed again each time
     kept_bytes: int = KEPT_BYTES
-    moved_probes: MovedProbes | None = None  # see :meth:`under_beam_of`
+    moved_probes: MovedProbes | None = field(default=None, init=False)  # see :meth:`under_beam_of`
 
     @cached_property
     def chunk(self) -> int:
@@ -183,9 +183,9 @@ class ScanLikelihood:
     def under_beam_of(self, estimate: Estimate) -> ScanLikelihood:
         """Return the same likelihood, which keeps the probe of each pattern for fits of the object alone.
 
-        To move the probe by the fractions of the positions takes a third of the time of such an evaluation.
-        Nothing is kept in a near field, where the far field of the fractions counts, too, at whole positions,
-        or where probes exceed ``kept_bytes``.
+        To move the probe by fractions of a pixel takes a third of the time of such an evaluation. Nothing is
+        kept where the probes exceed ``kept_bytes``, where all positions are whole pixels, or in a near field,
+        because there the wave on the detector depends on the fractions, too.
         """
         fractions, size = self.places(estimate)[1], 8 * len(estimate.positions) * estimate.modes.size
         if self.data.fresnel is not None or size > self.kept_bytes or not fractions.any():
