@@ -9,7 +9,8 @@ Each step takes an :class:`AlignedScan` and returns another:
 5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.orientation`).
 6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
 7. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
-8. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
+8. ``refine_pixel``: object pixels finer than those of the detector (:mod:`~ptycho.align.object_pixel`).
+9. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
 
 Position jumps and an affine map exclude each other: if a map explains more, the search for jumps is repeated
 with it. If no jumps remain, or less remains unexplained than with jumps alone, the map is the error: a drift
@@ -20,39 +21,36 @@ is then corrected; another scale or rotation is tested again when the scan has b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.align.aligned import AlignedScan, StartingPoint, read_again
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import (
-    Alternative,
-    CoarseRotation,
     coarse_rotation,
     find_geometry,
     rotation_is_open,
 )
 from ptycho.align.initial_probe import guess_lens, guess_probe
+from ptycho.align.object_pixel import may_be_finer, refine_pixel
 from ptycho.align.orientation import Orientation, advice, better, find_frame_offset, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
-from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config import OwnProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
-from ptycho.preparation.dataset import at_positions, choose_probe, make_dataset, map_positions, place_patterns
-from ptycho.preparation.prepare import ScanGeometry, interpret_again
+from ptycho.preparation.dataset import at_positions, choose_probe, map_positions, place_patterns
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
-from ptycho.progress import Progress
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.finding import Finding, report
+from ptycho.scan.finding import Finding
 from ptycho.scan.plausibility import likeness
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
@@ -60,53 +58,6 @@ from ptycho.scan.probe import masked
 log = logging.getLogger(__name__)
 
 ONE_OBJECT = ("object", "both")  # of data.shared
-
-
-@dataclass(frozen=True, eq=False)
-class StartingPoint:
-    """Start of a reconstruction."""
-
-    object: np.ndarray  # ``(M, M)`` complex64 on the pixels of the dataset, zero where nothing is known
-    model: Mapping[str, str]  # what is refined, by the names of the solver's findings; empty: it is selected
-
-
-@dataclass(frozen=True, eq=False)
-class AlignedScan:
-    """A scan of one object, read the way that explains it, under a probe."""
-
-    scan: ScanGeometry  # how its file was interpreted
-    data: Dataset  # all usable patterns
-    config: ScanRunConfig  # how it is read and reconstructed
-    # Decided when the patterns were read, and by the steps; warnings among them.
-    reading: tuple[Finding, ...] = ()
-    steps: tuple[Finding, ...] = ()
-    alternative: Alternative | None = None  # positions that would explain more; nothing is decided about them
-    rotation: CoarseRotation = CoarseRotation()  # what the patterns say before there is a probe
-    estimated: bool = False  # the probe is estimated from the patterns
-    matrix: np.ndarray | None = None  # by which positions are multiplied so far, ``(2, 2)``; None: as read
-    start: StartingPoint | None = None  # what the reconstruction begins with; None: nothing is known
-
-    @property
-    def decisions(self) -> tuple[Finding, ...]:
-        """All decisions, in order."""
-        return (*self.reading, *self.steps)
-
-    def decided(self, *decisions: Finding) -> AlignedScan:
-        """Return the scan with more decisions of a step, which are logged."""
-        report(decisions, log)
-        return replace(self, steps=(*self.steps, *decisions))
-
-    def under(self, probe: np.ndarray) -> AlignedScan:
-        """Return the scan under another probe ``(N, N)``."""
-        beam = self.data.beam.with_probe(masked(probe, self.config.probe))
-        return replace(self, data=replace(self.data, beam=beam))
-
-    def mapped(self, matrix: np.ndarray, probe: np.ndarray | None) -> AlignedScan:
-        """Return the scan with positions multiplied by ``matrix (2, 2)``, and the probe of those."""
-        scan, data = map_positions(self.scan, self.data, matrix)
-        whole = matrix if self.matrix is None else matrix @ self.matrix
-        mapped = replace(self, scan=scan, data=data, matrix=whole)
-        return mapped if probe is None else mapped.under(probe)
 
 
 def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -124,15 +75,6 @@ def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         if aligned.data.beam.opr_modes is not None:  # the steps that follow are for one probe
             break
     return aligned
-
-
-def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:
-    """Read all patterns of a scan, once."""
-    progress = Progress("reading", len(scan.frames), bar=context.bar)
-    with context.timed("reading"), closing(progress):
-        scan, data, decisions = make_dataset(scan, config, context.scratch, progress.advance)
-    report(decisions, log)
-    return AlignedScan(scan, data, config, tuple(decisions))
 
 
 def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
@@ -177,11 +119,6 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     """Determine the rotation of the scan without a probe."""
     is_open = rotation_is_open(aligned.scan, aligned.config.data)
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
-
-
-def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Read a scan as another ``config`` says."""
-    return read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -395,6 +332,7 @@ STEPS = (
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),
     Step(correct_orientation, "orientation", 1.8, applies=_suffices_for_trials),
+    Step(refine_pixel, "object_pixel", 1.8, applies=may_be_finer),
     Step(correct_jumps, "position_jumps", 1.8),
 )
 """What is tried, in order."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.align_scan import AlignedScan, align_scan, begin_from, read, read_again
+from ptycho.align.align_scan import align_scan, begin_from
+from ptycho.align.aligned import AlignedScan, read, read_again
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
@@ -24,7 +25,7 @@ from ptycho.reconstruction.scan_likelihood import NoCache
 from ptycho.reconstruction.solver import program_version
 from ptycho.scan.finding import Finding
 
-READING = (*Orientation._fields, "frame_offset")  # of the section ``data``
+READING = (*Orientation._fields, "frame_offset", "N")  # of the section ``data``
 
 
 def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import binary_erosion
+from scipy.ndimage import binary_erosion, map_coordinates
 
 from ptycho.config.waves import wavelength_m
 from ptycho.evaluation import metrics, scan_figures
@@ -29,6 +29,7 @@ from ptycho.evaluation.trust import (
 )
 from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
+from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import silent
 from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
 from ptycho.reconstruction.maximum_likelihood import Solved
@@ -142,18 +143,14 @@ def spread(count: int, most: int = 4096) -> np.ndarray:
 def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
     """Score against the object that the file brings, registered; None where it brings none of this scale.
 
-    An object whose pixel is not stated has that of all of the file's detector. Scored is a rectangle of the
-    covered part, without the poorly illuminated rim.
+    An object whose pixel is not stated has that of all of the file's detector. It is interpolated where the
+    reconstruction has finer pixels. Scored is a rectangle of the covered part, without the poorly illuminated
+    rim.
     """
-    scan, truth, size = prepared.scan, prepared.scan.raw.object, prepared.scan.raw.object_pixel_m
-    if truth is None:
+    truth, ratio = prepared.scan.raw.object, _pixel_ratio(prepared.scan)
+    if truth is None or ratio is None:
         return None
-    if scan.pixel.metres and size:
-        alike = all(abs(a / b - 1) < 0.01 for a, b in zip(size, scan.pixel.metres, strict=True))
-    else:
-        alike = scan.N * scan.detector.bin in scan.raw.patterns.shape[1:]
-    if not alike:
-        return None
+    truth = truth if ratio == 1 else _interpolated(truth, ratio)
     data = prepared.fitted(prepared.beam_under(reconstruction))
     region = metrics.Region(*data.tiling.rectangle)
     image, mask = region.crop(reconstruction.object), region.crop(reconstruction.covered)
@@ -169,6 +166,28 @@ def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> di
     if part is None:
         return None
     return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _pixel_ratio(scan: ScanGeometry, most: float = 1.6) -> float | None:
+    """Return the pixel of the file's object over that of the reconstruction; None: too different to compare.
+
+    Ratios within a hundredth of one are one; ``most``: that of finer pixels.
+    """
+    size, ours = scan.raw.object_pixel_m, scan.pixel.metres
+    if ours and size:
+        ratios = {a / b for a, b in zip(size, ours, strict=True)}
+    else:
+        ratios = {scan.N * scan.detector.bin / side for side in scan.raw.patterns.shape[1:]}
+        ratios = {min(ratios, key=lambda ratio: abs(ratio - 1))}  # of a detector that is not square
+    if max(ratios) - min(ratios) > 0.01 or not 0.99 < min(ratios) < most:
+        return None
+    return 1.0 if max(ratios) < 1.01 else max(ratios)
+
+
+def _interpolated(image: np.ndarray, ratio: float) -> np.ndarray:
+    """Return an image ``(H, W)`` by cubic splines on pixels that are ``ratio`` times as fine."""
+    axes = [np.arange(int((side - 1) * ratio) + 1) / ratio for side in image.shape]
+    return map_coordinates(image, np.meshgrid(*axes, indexing="ij"), order=3).astype(np.complex64)
 
 
 def _largest(known: np.ndarray) -> tuple[slice, slice] | None:

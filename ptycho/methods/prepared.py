@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ptycho.align.align_scan import AlignedScan, StartingPoint
+from ptycho.align.aligned import AlignedScan, StartingPoint
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig
 from ptycho.config.waves import FreeSpace, wavelength_m

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.align.align_scan import StartingPoint
+from ptycho.align.aligned import StartingPoint
 from ptycho.align.context import RunContext
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.config.solver_config import SolverConfig

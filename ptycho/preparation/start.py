@@ -25,7 +25,8 @@ from ptycho.scan.positions import even_side
 from ptycho.scan.probe import interpolated
 
 PRODUCT, SOLVER = "product.h5", "solver: "
-ORIENTED, FRAME_OFFSET = "orientation", "frame offset"  # findings whose values are keys, as typed
+# findings whose values are keys, as typed
+ORIENTED, FRAME_OFFSET, FINER_PIXELS = "orientation", "frame offset", "finer object pixels"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +158,13 @@ def _of_all_frames(
 def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
     """Return the section ``data`` by which a run read its scan, which its alignment may have changed.
 
-    A frame offset that ``config`` specifies stays.
+    A frame offset and an N that ``config`` specifies stay.
     """
     findings = _findings(folder)
-    names = (ORIENTED, FRAME_OFFSET) if config.frame_offset is None else (ORIENTED,)
+    open_keys = {FRAME_OFFSET: config.frame_offset, FINER_PIXELS: config.N}
+    names = [ORIENTED, *(name for name, value in open_keys.items() if value is None)]
     words = " ".join(findings.get(name, "") for name in names).split()
-    pairs = (word.removeprefix("data.").partition("=") for word in words)
+    pairs = (word.removeprefix("data.").partition("=") for word in words if "=" in word)
     return replace(config, **{key: parse_json(value) for key, _, value in pairs})
 
 

@@ -167,13 +167,17 @@ def _symmetry(
     return np.array(np.unravel_index(likeness.argmax(), likeness.shape)) / 2 + start
 
 
+AT_EDGE = "intensity at the detector edge"  # a finding
+
+
 @dataclass(frozen=True)
 class WindowOptions:
     """Limits of the size of a window, and of what is reported of it."""
 
     padded: float = 1.5  # times the detector's longer side: no window is larger
-    falling: float = 2.5  # intensity an eighth of the way in over that at the edge
+    falling: float = 2.0  # intensity an eighth of the way in over that at the edge
     faint: float = 0.1  # photons in a pixel at the edge
+    finer: float = 1.4  # times N: half the area of an object pixel
     large: int = 256  # side above which a window with nearly all of the intensity is named
     nearly_all: float = 0.999  # of the intensity
 
@@ -320,16 +324,21 @@ def finer_pixels(
     Args:
         photons: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
     """
-    finer = fast_side(round(options.padded * N))
+    finer = finer_side(N, options)
     edge, further_in = (_ring(photons, good, depth) for depth in (0, min(photons.shape) // 8))
     if finer > LARGEST_N or not (edge > options.faint and further_in > options.falling * edge):
         return None
     return Finding(
-        "intensity at the detector edge",
+        AT_EDGE,
         f"{edge:.2g} photons in a pixel",
         "scattering continues beyond the edge: object details may be finer than its pixels, and positions "
-        f"less accurate; data.N={finer} has finer pixels, and takes two to three times as long",
+        f"less accurate; data.N={finer} has finer pixels, and takes about twice as long",
     )
+
+
+def finer_side(N: int, options: WindowOptions = WindowOptions()) -> int:
+    """Return the side of the window whose object pixels are tried if those of N × N may be too coarse."""
+    return fast_side(round(options.finer * N))
 
 
 def _ring(image: np.ndarray, good: np.ndarray, depth: int) -> float:

@@ -1,4 +1,4 @@
-"""Downsample a scan: a coarser object grid, from the middle of its patterns.
+"""A scan on other object pixels: coarser ones, from the middle of its patterns, or finer ones.
 
     F P'(q) = F P(q),   r' = r N'/N,   |q| < N'/2 on both axes
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import centred_axes, far_field, intensity_of, waves_of
 
 
@@ -44,11 +45,7 @@ class Coarser:
 
     def finer_probe(self, probe: np.ndarray) -> np.ndarray:
         """Return a probe ``(…, N', N')`` of the coarser scan, its far field zero outside; ``(…, N, N)``."""
-        N, side = self.fine.N, self.data.N
-        low = N // 2 - side // 2
-        if side == N:  # nothing was cut off
-            return probe
-        return waves_of(np.pad(far_field(probe), [(0, 0)] * (probe.ndim - 2) + [(low, N - side - low)] * 2))
+        return finer_waves(probe, self.fine.N)
 
     def finer_object(self, image: np.ndarray, sigma: float = 0.7) -> np.ndarray:
         """Upsample an object ``(M', M')`` of the coarser scan by cubic splines, to ``(M, M)`` complex64.
@@ -124,6 +121,44 @@ def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
         exact=True,
         stated_tiling=None,
     )
+
+
+def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
+    """Return the scan on finer object pixels: patterns of ``side × side``, unmeasured beyond those of N × N.
+
+    The window is as wide as before, so r' = r N'/N; the far field of the probe is zero outside. For a far
+    field under a probe that does not vary.
+    """
+    ratio, beam, background = side / data.N, data.beam, data.beam.background
+    good = np.ones((data.N, data.N), bool) if data.good is None else data.good
+    return replace(
+        data.single_patterns(None),
+        amplitudes=Patterns(framed(data.amplitudes[:], side)),
+        beam=replace(
+            beam,
+            probe=finer_waves(beam.probe, side),
+            positions=(beam.positions * np.float32(ratio)).astype(np.float32),
+            background=None if background is None else framed(background, side),
+        ),
+        region_size=side + 2,
+        object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,
+        objects=None,
+        good=framed(good, side),
+        exact=True,
+        stated_tiling=None,
+    )
+
+
+def finer_waves(waves: np.ndarray, side: int) -> np.ndarray:
+    """Return waves ``(…, N, N)`` on finer pixels of the same window, ``(…, side, side)``."""
+    return waves if side == waves.shape[-1] else waves_of(framed(far_field(waves), side))
+
+
+def framed(images: np.ndarray, side: int) -> np.ndarray:
+    """Pad ``(…, N, N)`` by zeros to ``(…, side, side)``; sample ``N//2`` becomes ``side//2``."""
+    N = images.shape[-1]
+    low = side // 2 - N // 2
+    return np.pad(images, [(0, 0)] * (images.ndim - 2) + [(low, side - N - low)] * 2)
 
 
 def central(images: np.ndarray, side: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from helpers.likelihood import Scan
 
 import ptycho
 from ptycho.align import align_scan as method
-from ptycho.align.align_scan import AlignedScan
+from ptycho.align.aligned import AlignedScan
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative, Geometry
 from ptycho.align.position_jumps import Jumps

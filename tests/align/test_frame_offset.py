@@ -10,6 +10,7 @@ from helpers.scans import Frames
 
 import ptycho
 from ptycho.align import align_scan
+from ptycho.align.aligned import read
 from ptycho.align.context import RunContext
 from ptycho.align.orientation import Orientation, better_offset, find_frame_offset
 from ptycho.align.position_jumps import Jumps
@@ -92,6 +93,14 @@ def test_a_run_that_was_read_otherwise_is_exported_and_begun_from_so(tmp_path):
     assert decided_reading(tmp_path, replace(given, frame_offset=0)).frame_offset == 0
 
 
+@pytest.mark.parametrize(("value", "N"), [("data.N=90", 90), ("not used", None)])
+def test_finer_object_pixels_of_a_run_are_those_of_its_export(tmp_path, value, N):
+    findings = {"finer object pixels": [value, "why"]}
+    (tmp_path / "metrics.json").write_text(json.dumps({"findings": findings}))
+    assert decided_reading(tmp_path, DataConfig(file=("x",))).N == N
+    assert decided_reading(tmp_path, DataConfig(file=("x",), N=64)).N == 64
+
+
 @pytest.mark.parametrize("jumps", [False, True])
 def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps):
     """A backlash of about a step looks like an offset; the jumps are then searched for as stored."""
@@ -100,7 +109,7 @@ def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps)
     context = RunContext(tmp_path)
     moves = np.full((63, 2), 9.0 * jumps)
     monkeypatch.setattr(align_scan, "find_jumps", lambda *_: Jumps(moves, np.zeros(63, bool)))
-    as_read = align_scan.read(given.geometry, ScanRunConfig(data=given.data), context)
+    as_read = read(given.geometry, ScanRunConfig(data=given.data), context)
     aligned = align_scan.correct_frame_offset(as_read, context)
     if jumps:
         assert aligned is as_read
@@ -139,7 +148,7 @@ def test_a_second_change_of_the_orientation_keeps_the_first(scan, tmp_path, monk
     given = ptycho.Scan.from_arrays(counts, scan.positions, scan.probe[0], counts=True)
     config = ScanRunConfig(data=replace(given.data, orientation="auto", transpose=True))
     context = RunContext(tmp_path)
-    as_read = align_scan.read(interpret(given.geometry.raw, config.data), config, context)
+    as_read = read(interpret(given.geometry.raw, config.data), config, context)
     as_read = as_read.decided(Finding("orientation", "data.transpose=true", "by the deflection"))
     way = Trial((Orientation(flip_rows=True),), None, np.ones(1), np.ones(1))
     for name, fake in {"orientations": [way], "better": way, "advice": ""}.items():

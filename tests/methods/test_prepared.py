@@ -8,7 +8,7 @@ import pytest
 from helpers import reference
 
 from ptycho.align import align_scan
-from ptycho.align.align_scan import AlignedScan
+from ptycho.align.aligned import AlignedScan
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import CoarseRotation
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig

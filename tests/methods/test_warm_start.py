@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptycho.align.align_scan import StartingPoint
+from ptycho.align.aligned import StartingPoint
 from ptycho.config import OwnProbe
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import Fresnel

@@ -62,7 +62,7 @@ def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio,
     found = finer_pixels(mean, np.ones(mean.shape, bool), 64)
     assert (found is not None) == warned
     if warned:
-        assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
+        assert found.value == "0.5 photons in a pixel" and "data.N=90" in found.why
 
 
 @pytest.mark.parametrize(("shape", "centre"), [((33, 33), None), ((31, 24), (17, 11))])

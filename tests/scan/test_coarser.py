@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 from helpers.large_patterns import SCALE, N, far_of, smooth_scan
 
-from ptycho.scan.coarser import Coarser, at_larger_pixels, coarser, reach
+from ptycho.scan.coarser import Coarser, at_larger_pixels, at_smaller_pixels, coarser, reach
 from ptycho.scan.dataset import Dataset
 
 SIDE = 64
@@ -83,3 +84,26 @@ def test_unmeasured_pixels_stay_so(scan: tuple[Dataset, np.ndarray]) -> None:
     amplitudes = data.amplitudes[:] * good
     coarse = at_larger_pixels(replace(data, amplitudes=amplitudes, good=good), SIDE, 4)
     assert coarse.good is not None and not coarse.good[SIDE // 2 + 2, SIDE // 2 - 3]
+
+
+@pytest.mark.parametrize(("N", "side"), [(18, 26), (16, 23 * 2)])
+def test_patterns_of_a_finer_object_are_explained_on_smaller_pixels(N: int, side: int) -> None:
+    """A detector sees the middle of the far field of an object that has finer pixels; by NumPy alone."""
+    rng, low = np.random.default_rng(5), side // 2 - N // 2
+    probe = rng.standard_normal((N, N)) + 1j * rng.standard_normal((N, N))
+    finer = np.fft.ifft2(np.fft.ifftshift(np.pad(far_of(probe), [(low, side - N - low)] * 2)), norm="ortho")
+    finer = np.fft.fftshift(finer)
+    places = np.array([(0, 0), (3, 5), (7, 2)])
+    object_ = rng.standard_normal((side + 9,) * 2) + 1j * rng.standard_normal((side + 9,) * 2)
+    waves = [far_of(finer * object_[r : r + side, c : c + side]) for r, c in places]
+    amplitudes = np.abs(np.stack(waves))[:, low : low + N, low : low + N]
+    good = rng.random((N, N)) > 0.1
+    data = single_patterns(
+        np.where(good, amplitudes, 0), probe[None], places * N / side, N + 9, region_size=N + 2, good=good
+    )
+    small = at_smaller_pixels(data, side)
+    np.testing.assert_allclose(small.positions, places, atol=1e-5)
+    np.testing.assert_allclose(small.probe[0], finer, atol=1e-5)
+    assert small.good is not None and small.good.sum() == good.sum()
+    predicted = np.abs(np.stack(waves)) * small.good
+    np.testing.assert_allclose(small.amplitudes[:], predicted, atol=1e-4)

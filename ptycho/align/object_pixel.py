@@ -1,0 +1,133 @@
+"""Select the object pixel by cross-validation: that of the detector, or a finer one.
+
+    dx = λz/(N p)
+
+If scattering continues beyond the edge of the detector, the object is finer than the pixels of its N. What
+these cannot represent is then taken for errors of the positions. A window of N' > N has finer pixels; its
+patterns are unmeasured beyond the detector. Both are fitted to the same patterns in the middle of the scan,
+and the same held-out patterns are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.align.aligned import AlignedScan, read_again
+from ptycho.align.context import RunContext
+from ptycho.config import ConfigError, OwnProbe
+from ptycho.preparation.prepare import interpret_again
+from ptycho.preparation.room import check_disk_for, check_memory_for
+from ptycho.preparation.start import FINER_PIXELS
+from ptycho.preparation.window import AT_EDGE, finer_side
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.holdout import hold_out
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
+from ptycho.reconstruction.trial import TrialOptions, middle
+from ptycho.scan.coarser import at_smaller_pixels, finer_waves, framed
+from ptycho.scan.comparison import Comparison, Rule, compare_shares
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+
+
+@dataclass(frozen=True)
+class PixelOptions:
+    """Options of the trial of finer pixels."""
+
+    trial: TrialOptions = TrialOptions(patterns=100, pixels=2**19)
+    object_steps: int = 20  # of the object alone,
+    steps: int = 40  # and with what is refined
+    rule: Rule = Rule(2.0, 0.01)  # twice the pixels take about twice the time
+
+
+def may_be_finer(aligned: AlignedScan) -> bool:
+    """Return whether N is open, and the scattering seems to go on beyond the detector, in a far field."""
+    config, data = aligned.config, aligned.data
+    solver_alone = not config.models and config.run is None and isinstance(config.probe, OwnProbe)
+    is_open = config.data.N is None and config.data.shared is None and config.probe.mask_diameter_px is None
+    at_edge = any(finding.what == AT_EDGE for finding in aligned.scan.findings)
+    return (
+        solver_alone
+        and is_open
+        and at_edge
+        and data.fresnel is None
+        and len(data.positions) >= TrialOptions.least
+    )
+
+
+def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Read the scan on finer object pixels, if these explain held-out patterns clearly better."""
+    data, config, options = aligned.data, aligned.config, PixelOptions()
+    side = finer_side(data.N)
+    refine = Refine(config.probe.learn is not False, config.solver.positions is not False)
+    gain, deviance = gain_of_finer_pixels(data, side, refine, config.seed, options)
+    after = deviance * np.exp(-gain.gain)
+    change = f"deviance of held-out patterns {deviance:.4f} → {after:.4f} ± {after * gain.error:.4f}"
+    if not gain.passes(options.rule):
+        return aligned.decided(Finding(FINER_PIXELS, "not used", change))
+    reading = replace(config.data, N=side)
+    try:
+        check_disk_for(aligned.scan.raw, reading, context.scratch)
+        check_memory_for(replace(config, data=reading), interpret_again(aligned.scan, reading))
+    except ConfigError as error:
+        return aligned.decided(Finding.warning(f"data.N={side} would explain more, {change}; {error}"))
+    finer = _on_finer_pixels(aligned, read_again(aligned, reading, context))
+    why = f"{change}; data.N={data.N} keeps those of the detector"
+    return finer.decided(Finding(FINER_PIXELS, f"data.N={side}", why))
+
+
+def _on_finer_pixels(aligned: AlignedScan, again: AlignedScan) -> AlignedScan:
+    """Return an aligned scan that was read ``again`` on finer pixels, with its probe and its map."""
+    if aligned.matrix is not None:
+        again = again.mapped(aligned.matrix, None)
+    side, other = again.data.N, aligned.alternative
+    data = again.data.under_probe(finer_waves(aligned.data.probe, side))
+    scan = again.scan if aligned.scan.probe is not None else replace(again.scan, probe=None)
+    if other is not None and other.probe is not None:
+        other = replace(other, probe=finer_waves(other.probe, side))
+    read_so = replace(aligned, config=again.config, reading=again.reading)
+    return replace(read_so, scan=scan, data=data, alternative=other)
+
+
+def gain_of_finer_pixels(
+    data: Dataset, side: int, refine: Refine, seed: int, options: PixelOptions = PixelOptions()
+) -> tuple[Comparison, float]:
+    """Return what patterns of ``side × side`` gain over those of N × N, and the deviance per pixel of these.
+
+    Args:
+        data: an aligned scan of one object, its far field.
+        side: N'.
+        refine: what is refined besides the object.
+        seed: of the choice of what is held out.
+    """
+    some = middle(data, options.trial.count(data.N))
+    kept, held = hold_out(likelihood_of(some), seed)
+    if refine != OBJECT_ALONE:  # both begin with one beam: what has not converged explains less
+        fitted = _fitted(kept, refine, options)
+        beam = fitted.beam(kept.data.photon_scale, kept.normalisation)
+        kept = replace(kept, data=kept.data.under(beam))
+    usual, finer = (
+        others.score(_fitted(those, refine, options), refine)
+        for those, others in (
+            (kept, held),
+            (_finer(kept, side), replace(held, likelihood=_finer(held.likelihood, side))),
+        )
+    )
+    return compare_shares(finer, usual), float(np.exp(np.log(usual).mean()))
+
+
+def _finer(likelihood: ScanLikelihood, side: int) -> ScanLikelihood:
+    """Return the likelihood of the same patterns on finer pixels."""
+    instead = None if likelihood.instead is None else framed(likelihood.instead[:], side)
+    return replace(likelihood, data=at_smaller_pixels(likelihood.data, side), instead=instead)
+
+
+def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions) -> Estimate:
+    """Return a short fit from a constant object under the beam of the patterns."""
+    objective = Objective(kept, options.trial.prior)
+    flat = np.ones((kept.data.object_size,) * 2, np.complex64)
+    start = Estimate.of(kept.data, flat, normalisation=kept.normalisation)
+    start = fit(objective, start, OBJECT_ALONE, options.object_steps).estimate
+    return start if refine == OBJECT_ALONE else fit(objective, start, refine, options.steps).estimate
