@@ -96,7 +96,8 @@ class DataConfig:
     )
     N: Even | None = key(
         None,
-        "side of a pattern around the zero frequency, cropped or padded to it; null: the whole detector",
+        "side of a pattern around the zero frequency, cropped or padded to it; null: the whole detector, or"
+        " 1.4 times as much if finer object pixels explain held-out patterns better",
         ge=SMALLEST_N,
         le=LARGEST_N,
         allowed=f"even, from {SMALLEST_N} to {LARGEST_N}",

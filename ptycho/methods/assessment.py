@@ -147,10 +147,10 @@ def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> di
     reconstruction has finer pixels. Scored is a rectangle of the covered part, without the poorly illuminated
     rim.
     """
-    truth, ratio = prepared.scan.raw.object, _pixel_ratio(prepared.scan)
+    truth, ratio = prepared.scan.raw.object, pixel_ratio(prepared.scan)
     if truth is None or ratio is None:
         return None
-    truth = truth if ratio == 1 else _interpolated(truth, ratio)
+    truth = truth if ratio == 1 else on_finer_pixels(truth, ratio)
     data = prepared.fitted(prepared.beam_under(reconstruction))
     region = metrics.Region(*data.tiling.rectangle)
     image, mask = region.crop(reconstruction.object), region.crop(reconstruction.covered)
@@ -168,7 +168,7 @@ def compare_with_truth(reconstruction: Reconstruction, prepared: Prepared) -> di
     return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
 
 
-def _pixel_ratio(scan: ScanGeometry, most: float = 1.6) -> float | None:
+def pixel_ratio(scan: ScanGeometry, most: float = 1.6) -> float | None:
     """Return the pixel of the file's object over that of the reconstruction; None: too different to compare.
 
     Ratios within a hundredth of one are one; ``most``: that of finer pixels.
@@ -184,7 +184,7 @@ def _pixel_ratio(scan: ScanGeometry, most: float = 1.6) -> float | None:
     return 1.0 if max(ratios) < 1.01 else max(ratios)
 
 
-def _interpolated(image: np.ndarray, ratio: float) -> np.ndarray:
+def on_finer_pixels(image: np.ndarray, ratio: float) -> np.ndarray:
     """Return an image ``(H, W)`` by cubic splines on pixels that are ``ratio`` times as fine."""
     axes = [np.arange(int((side - 1) * ratio) + 1) / ratio for side in image.shape]
     return map_coordinates(image, np.meshgrid(*axes, indexing="ij"), order=3).astype(np.complex64)

@@ -8,6 +8,7 @@ import pytest
 from helpers import reference
 
 from ptycho.align import align_scan
+from ptycho.align import aligned as aligned_scan
 from ptycho.align.aligned import AlignedScan
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import CoarseRotation
@@ -254,7 +255,7 @@ def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
         "STEPS": [step for step in align_scan.STEPS if step.phase == "geometry"],
     }
     for name, fake in fakes.items():
-        monkeypatch.setattr(align_scan, name, fake)
+        monkeypatch.setattr(aligned_scan if name in ("interpret_again", "read") else align_scan, name, fake)
     config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
     context = RunContext(tmp_path)
     aligned = align_scan.align_scan(read(scan, config, context), context)
