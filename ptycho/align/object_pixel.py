@@ -11,6 +11,7 @@ and the same held-out patterns are compared.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,19 +63,17 @@ def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     data, config, options = aligned.data, aligned.config, PixelOptions()
     side = finer_side(data.N)
     refine = Refine(config.probe.learn is not False, config.solver.positions is not False)
-    gain, deviance = gain_of_finer_pixels(data, side, refine, config.seed, options)
-    after = deviance * np.exp(-gain.gain)
-    change = f"deviance of held-out patterns {deviance:.4f} → {after:.4f} ± {after * gain.error:.4f}"
-    if not gain.passes(options.rule):
-        return aligned.decided(Finding(FINER_PIXELS, "not used", change))
+    trial = try_finer_pixels(data, side, refine, config.seed, options)
+    if not trial.gain.passes(options.rule):
+        return aligned.decided(Finding(FINER_PIXELS, "not used", trial.text))
     reading = replace(config.data, N=side)
     try:
         check_disk_for(aligned.scan.raw, reading, context.scratch)
         check_memory_for(replace(config, data=reading), interpret_again(aligned.scan, reading))
     except ConfigError as error:
-        return aligned.decided(Finding.warning(f"data.N={side} would explain more, {change}; {error}"))
+        return aligned.decided(Finding.warning(f"data.N={side} would explain more, {trial.text}; {error}"))
     finer = _on_finer_pixels(aligned, read_again(aligned, reading, context))
-    why = f"{change}; data.N={data.N} keeps those of the detector"
+    why = f"{trial.text}; data.N={data.N} keeps those of the detector"
     return finer.decided(Finding(FINER_PIXELS, f"data.N={side}", why))
 
 
@@ -91,10 +90,25 @@ def _on_finer_pixels(aligned: AlignedScan, again: AlignedScan) -> AlignedScan:
     return replace(read_so, scan=scan, data=data, alternative=other)
 
 
-def gain_of_finer_pixels(
+class PixelTrial(NamedTuple):
+    """Result of a trial of finer pixels."""
+
+    gain: Comparison  # in logarithms of the deviance of what is held out
+    deviance: float  # per pixel of what is held out, on the pixels as they are
+    held_out: str  # what is: ``patterns``, ``photons`` or ``noise``
+
+    @property
+    def text(self) -> str:
+        """The change of the deviance, for a finding."""
+        after = self.deviance * np.exp(-self.gain.gain)
+        values = f"{self.deviance:.4f} → {after:.4f} ± {after * self.gain.error:.4f}"
+        return f"deviance of held-out {self.held_out} {values}"
+
+
+def try_finer_pixels(
     data: Dataset, side: int, refine: Refine, seed: int, options: PixelOptions = PixelOptions()
-) -> tuple[Comparison, float]:
-    """Return what patterns of ``side × side`` gain over those of N × N, and the deviance per pixel of these.
+) -> PixelTrial:
+    """Fit patterns in the middle of a scan on N × N and on ``side × side`` pixels, and compare.
 
     Args:
         data: an aligned scan of one object, its far field.
@@ -115,7 +129,7 @@ def gain_of_finer_pixels(
             (_finer(kept, side), replace(held, likelihood=_finer(held.likelihood, side))),
         )
     )
-    return compare_shares(finer, usual), float(np.exp(np.log(usual).mean()))
+    return PixelTrial(compare_shares(finer, usual), float(np.exp(np.log(usual).mean())), held.kind)
 
 
 def _finer(likelihood: ScanLikelihood, side: int) -> ScanLikelihood:

@@ -11,7 +11,7 @@ from ptycho.align import object_pixel
 from ptycho.align.aligned import read
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
-from ptycho.align.object_pixel import gain_of_finer_pixels, may_be_finer, refine_pixel
+from ptycho.align.object_pixel import PixelTrial, may_be_finer, refine_pixel, try_finer_pixels
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.start import FINER_PIXELS
@@ -58,9 +58,9 @@ def aligned(tmp_path):
 @pytest.mark.parametrize(("highest", "finer"), [(0.5, True), (0.12, False)])
 def test_an_object_that_is_finer_than_its_pixels(aligned, highest, finer):
     """With .12 cycles per fine pixel the waves reach 3 samples beyond the probe's 5; the detector has 10."""
-    gain, deviance = gain_of_finer_pixels(aligned(scan(highest)).data, FINE, Refine(), 0)
-    assert gain.passes(object_pixel.PixelOptions().rule) == finer
-    assert 0 < deviance < 5
+    trial = try_finer_pixels(aligned(scan(highest)).data, FINE, Refine(), 0)
+    assert trial.gain.passes(object_pixel.PixelOptions().rule) == finer
+    assert 0 < trial.deviance < 5 and trial.held_out == "photons"
 
 
 @pytest.fixture
@@ -68,9 +68,8 @@ def chosen(monkeypatch):
     """Replace the trial by a gain."""
 
     def set_gain(gain):
-        monkeypatch.setattr(
-            object_pixel, "gain_of_finer_pixels", lambda *arguments: (Comparison(gain, 0.01), 1.5)
-        )
+        trial = PixelTrial(Comparison(gain, 0.01), 1.5, "patterns")
+        monkeypatch.setattr(object_pixel, "try_finer_pixels", lambda *arguments: trial)
 
     return set_gain
 
