@@ -37,7 +37,14 @@ from ptycho.align.geometry import (
 )
 from ptycho.align.initial_probe import guess_lens, guess_probe
 from ptycho.align.object_pixel import may_be_finer, refine_pixel
-from ptycho.align.orientation import Orientation, advice, better, find_frame_offset, orientations
+from ptycho.align.orientation import (
+    Orientation,
+    advice,
+    better,
+    find_frame_offset,
+    longer_trials,
+    orientations,
+)
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
 from ptycho.config import OwnProbe
@@ -209,11 +216,18 @@ def _downsampled(data: Dataset) -> Coarser:
     return coarser(data) or Coarser(data, data)
 
 
-def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Read the scan the way that explains it clearly better, or warn that there is one."""
+def correct_orientation(aligned: AlignedScan, context: RunContext, poor: float = 2.0) -> AlignedScan:
+    """Read the scan the way that explains it clearly better, or warn that there is one.
+
+    With ``data.orientation=auto``, fits are longer where short ones decide nothing, and the best of them
+    leaves a ``poor`` deviance per pixel.
+    """
     data, config = _downsampled(aligned.data).data, aligned.config.data
-    trials = orientations(replace(data, beam=data.beam.with_probe(data.probe[0])))
+    data = replace(data, beam=data.beam.with_probe(data.probe[0]))
+    trials = orientations(data)
     clear = better(trials)
+    if clear is None and config.orientation == "auto" and trials[0].mean_deviance > poor:
+        clear = better(trials := longer_trials(data))
     if clear is None:
         return aligned
     text = advice(clear, trials, config)
@@ -226,6 +240,19 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
     turned = _turned(aligned, way.on(config), context)
     turned = replace(turned, steps=tuple(step for step in turned.steps if step not in earlier))
     return turned.decided(Finding(ORIENTED, " ".join(keys.values()), text))
+
+
+def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
+    """Return a warning of another orientation that explains a scan clearly better after longer fits, or None.
+
+    For a scan whose reconstruction explains little: short trials say nothing under a wrong probe.
+    """
+    small = _downsampled(data).data
+    trials = longer_trials(replace(small, beam=small.beam.with_probe(small.probe[0])))
+    clear = better(trials)
+    if clear is None:
+        return None
+    return Finding.warning(f"{advice(clear, trials, config)}; or data.orientation=auto", ORIENTATION)
 
 
 def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:

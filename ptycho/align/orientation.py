@@ -109,12 +109,16 @@ HALF_TURN = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
 
 
 def orientations(
-    data: Dataset, trial: TrialOptions = TrialOptions(), object_steps: int = 3, probe_steps: int = 4
+    data: Dataset,
+    trial: TrialOptions = TrialOptions(),
+    object_steps: int = 3,
+    probe_steps: int = 4,
+    among: Sequence[tuple[Orientation, ...]] | None = None,
 ) -> list[Trial]:
     """Try every way to read a scan that the probe can distinguish from the others; the best comes first.
 
     The hypothesis of each trial is a tuple of orientations that the probe cannot distinguish, the one that
-    changes least first.
+    changes least first. ``among``: try these alone.
     """
     some = middle(data, trial.count(data.N))
 
@@ -122,8 +126,19 @@ def orientations(
         sample = Sample.of(ways[0].of(some), trial)
         return sample.trial(ways, sample.fit_object(object_steps, probe_steps))
 
-    same = alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN]
-    return sorted(side_by_side(tried, classes(same)), key=lambda trial: trial.score)
+    if among is None:
+        among = classes(alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN])
+    return sorted(side_by_side(tried, among), key=lambda trial: trial.score)
+
+
+def longer_trials(data: Dataset, most: int = 4) -> list[Trial]:
+    """Try orientations by longer fits, as a wrong probe needs; the best comes first.
+
+    All are fitted for 30 steps, and the ``most`` best, and the scan as it was read, for 80.
+    """
+    first = orientations(data, object_steps=10, probe_steps=20)
+    finalists = {trial.hypothesis: None for trial in (*first[:most], as_read(first))}
+    return orientations(data, object_steps=20, probe_steps=60, among=[*finalists])
 
 
 def alike(probe: np.ndarray, equal: float = 0.9999) -> list[Orientation]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ptycho.align.align_scan import doubt_orientation
+from ptycho.align.context import RunContext
 from ptycho.evaluation.caustic import Caustic
-from ptycho.evaluation.trust import FLAGS, SHIFT
+from ptycho.evaluation.trust import FLAGS, ORIENTATION, SHIFT, UNEXPLAINED
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
 from ptycho.methods.assessment import (
     Fit,
@@ -28,6 +30,8 @@ from ptycho.preparation.geometry import drop_words
 from ptycho.readers.raw_scan import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.reconstruction.misfit import find_outliers
+from ptycho.reconstruction.trial import TrialOptions
+from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, flags_of, report
 from ptycho.scan.ramp import move_ramp
@@ -79,6 +83,7 @@ def assess(
     if config.solver.error_map:
         reconstructions[product] = with_errors(reconstructions[product], config.seed, context)
     reconstructions[product] = with_outliers(prepared, reconstructions[product], fits[product])
+    reconstructions[product] = with_orientation(prepared, reconstructions[product], fits[product], context)
     reconstructions, flags = _confirmed(prepared, reconstructions, fits, product)
     halves = None
     if with_halves:
@@ -106,6 +111,32 @@ def _without_refuted(prepared: Prepared, fit: Fit) -> Prepared:
         log.info("withdrawn, as the held-out patterns are explained: %s", decision)
     kept = tuple(decision for decision in prepared.decisions if not decision.refutable)
     return replace(prepared, decisions=kept)
+
+
+def with_orientation(
+    prepared: Prepared, reconstruction: Reconstruction, fit: Fit, context: RunContext, least: float = 1.8
+) -> Reconstruction:
+    """Return a reconstruction, a poor one with a warning of another orientation that explains clearly more.
+
+    ``least``: measured values for each number of the object that trials need.
+    """
+    data, reading = prepared.whole, prepared.reading
+    doubted = ORIENTATION in flags_of(prepared.decisions)
+    poor = UNEXPLAINED in evidence_of(fit, None).flags
+    if doubted or not poor or reading is None or reading.shared is not None or reading.orientation == "auto":
+        return reconstruction
+    if len(data.positions) < TrialOptions.least or values_per_parameter(data) < least or data.fresnel:
+        return reconstruction
+    with context.timed("orientation"):
+        return _warned(reconstruction, doubt_orientation(data, reading))
+
+
+def _warned(reconstruction: Reconstruction, warning: Finding | None) -> Reconstruction:
+    """Return a reconstruction with one warning more, which is logged."""
+    if warning is None:
+        return reconstruction
+    report((warning,), log)
+    return replace(reconstruction, decisions=(*reconstruction.decisions, warning))
 
 
 def choose(fits: dict[str, Fit]) -> str:
@@ -139,8 +170,7 @@ def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) 
         f"explained far worse than the others: frame{'s'[: len(patterns) > 1]} {some}{more}; a wrong "
         f"position, or something else in the beam? {drop_words(frames)} leaves out what is wrong"
     )
-    report((warning,), log)
-    return replace(reconstruction, decisions=(*reconstruction.decisions, warning))
+    return _warned(reconstruction, warning)
 
 
 def _confirmed(

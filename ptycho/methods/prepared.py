@@ -11,6 +11,7 @@ import numpy as np
 from ptycho.align.aligned import AlignedScan, StartingPoint
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig
+from ptycho.config.data import DataConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.evaluation.trust import FEW, LIMITS
 from ptycho.preparation.dataset import number_held_out
@@ -40,6 +41,7 @@ class Prepared:
     # positions that explained more under the beam that was known before the fit
     alternative: Alternative | None = None
     start: StartingPoint | None = None  # what the solver begins with; None: a constant object
+    reading: DataConfig | None = None  # how the file was read; None: unknown
 
     def beam_under(self, reconstruction: Reconstruction | None) -> Beam:
         """Return the beam that goes with a reconstruction; if there is none, the initial one."""
@@ -90,9 +92,8 @@ def prepare(name: str, aligned: AlignedScan, holdout_fraction: float, seed: int)
     held_out = number_held_out(len(whole.positions), holdout_fraction)
     kept, out = split_patterns(whole.positions, held_out, [seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
-    prepared = Prepared(
-        name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative, aligned.start
-    )
+    known = aligned.decisions, aligned.alternative, aligned.start, aligned.config.data
+    prepared = Prepared(name, aligned.scan, whole, kept, out, *known)
     doubts = measurement_doubts(prepared.fitted(whole.beam), aligned.config.probe)
     report(doubts, log)
     return replace(prepared, decisions=(*prepared.decisions, *doubts))

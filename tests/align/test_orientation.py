@@ -8,6 +8,7 @@ import pytest
 from helpers import reference
 from helpers.phase_scans import N, aberrated, scan_with
 
+from ptycho.align.align_scan import doubt_orientation
 from ptycho.align.orientation import (
     AS_READ,
     Orientation,
@@ -17,10 +18,12 @@ from ptycho.align.orientation import (
     better,
     classes,
     clearly_better,
+    longer_trials,
     orientations,
 )
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.config.data import DataConfig
+from ptycho.evaluation.trust import ORIENTATION
 from ptycho.preparation.detector import oriented
 from ptycho.reconstruction.trial import Trial, TrialOptions
 from ptycho.scan.probe import make_probe
@@ -228,3 +231,19 @@ def test_the_one_that_changes_least_is_named():
     assert advice(twins, [twins, own], config).startswith(
         "data.flip_rows=true or data.flip_cols=true data.position_sign=-1 explains"
     )
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_under_a_wrong_probe_longer_fits_tell_the_orientation(curved, turned):
+    """A probe of less than half the defocus: short fits leave all ways alike."""
+    way = Orientation(transpose=turned)
+    wrong = make_probe(ZonePlateProbe(defocus_um=20.0), N)
+    data, config = way.of(curved).under_probe(wrong[None]), DataConfig(file="-")
+    assert better(orientations(data)) is None
+    trials = longer_trials(data)
+    assert way in trials[0].hypothesis and trials[0].mean_deviance < 1.5
+    doubt = doubt_orientation(data, config)
+    if not turned:
+        assert doubt is None
+    else:
+        assert doubt.flags == (ORIENTATION,) and "data.transpose=true" in str(doubt)

@@ -16,9 +16,9 @@ from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
-from ptycho.methods import solver
+from ptycho.methods import pipeline, solver
 from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
-from ptycho.methods.pipeline import with_outliers
+from ptycho.methods.pipeline import with_orientation, with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.scan.beam import Beam
@@ -205,6 +205,28 @@ class Echo:
         self.start = start
         for g in range(len(regions)):
             regions[g : g + 1] = np.ones((1, *regions.shape[1:]), np.complex64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "poor", "tried"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"reading": None}, True, False),
+        ({"reading": DataConfig(file=("x",), orientation="auto")}, True, False),  # tried before
+        ({"decisions": (Finding.warning("turned", ORIENTATION),)}, True, False),
+    ],
+)
+def test_a_poor_fit_is_tried_in_other_orientations(prepared, monkeypatch, tmp_path, changes, poor, tried):
+    doubt, calls = Finding.warning("data.transpose=true explains more", ORIENTATION), []
+    flags = SimpleNamespace(flags=["poor_fit"] if poor else [])
+    monkeypatch.setattr(pipeline, "evidence_of", lambda fit, halves: flags)
+    monkeypatch.setattr(pipeline, "doubt_orientation", lambda *given: calls.append(given) or doubt)
+    scan = replace(prepared, **{"reading": ASKED.data} | changes)
+    before = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
+    after = with_orientation(scan, before, None, RunContext(tmp_path), least=0.0)
+    assert after.decisions == (doubt,) * tried
+    assert calls == [(scan.whole, ASKED.data)] * tried
 
 
 @pytest.mark.parametrize("general", [True, False])
