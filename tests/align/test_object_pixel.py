@@ -111,7 +111,7 @@ def test_a_finer_scan_that_does_not_fit_the_machine_is_named(aligned, chosen, tm
     assert "memory" in str(after.decisions[-1])
 
 
-def test_only_an_open_far_field_with_light_at_the_edge_is_tried(aligned):
+def test_only_an_open_far_field_with_intensity_at_the_edge_is_tried(aligned):
     given = aligned(scan(0.5))
     there = Finding(AT_EDGE, "1 photons in a pixel")
     bright = replace(given, scan=replace(given.scan, decisions=(there,)))
