@@ -42,8 +42,10 @@ class SolverConfig:
     positions: Flag | None = key(
         None, "refine the positions; null: if it lowers the deviance of the held-out patterns", level="always"
     )
-    position_model: Literal["independent", "affine", "affine_and_independent"] = key(
-        "independent", "position corrections: independent, one affine map of all positions, or both"
+    position_model: Literal["independent", "affine", "affine_and_independent"] | None = key(
+        None,
+        "position corrections: independent, one affine map of all positions, or both; null: independent, and"
+        " both under a known probe if that lowers the deviance of the held-out patterns",
     )
     flux: Flag | None = key(
         None,

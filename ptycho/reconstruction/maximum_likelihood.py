@@ -94,7 +94,7 @@ def solve(
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     support, waves = selection.support, options.weight_waves
-    objective = Objective(whole, chosen.prior, options.moves, support, chosen.learned, weight_waves=waves)
+    objective = Objective(whole, chosen.prior, selection.moves, support, chosen.learned, weight_waves=waves)
     if selection.refine != OBJECT_ALONE:  # steps are cheap there
         selection.estimate = selection.fit(
             selection.estimate, selection.refine, chosen.prior, options.selection.core_steps
@@ -136,7 +136,12 @@ def _go_on(
     start = Estimate.of(noise.data, warm_start.object, options.modes)
     support = pupil_of(start.modes) if warm_start.pupil else options.support
     objective = Objective(
-        noise, chosen.prior, options.moves, support, chosen.learned, weight_waves=options.weight_waves
+        noise,
+        chosen.prior,
+        options.moves or "independent",
+        support,
+        chosen.learned,
+        weight_waves=options.weight_waves,
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
         start = replace(start, object=root_of(warm_start.object, options.slices or 1))

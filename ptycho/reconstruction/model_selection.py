@@ -48,6 +48,7 @@ def select_model(
     estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
     support = options.support
     selection = Selection(noise, kept, held, options, estimate, support=support, on_decision=on_decision)
+    selection.moves = options.moves or selection.moves
     if initial_object is None:
         first = _begin(selection)
     else:
@@ -127,6 +128,21 @@ def _try_part(part: str) -> Callable[[Selection], None]:
         selection.try_model(part, selection.estimate, refine, getattr(selection.options, part))
 
     return hypothesis
+
+
+def _try_affine_part(selection: Selection, what: str = "position model") -> None:
+    """Refine the affine part of the position corrections, too, under a known probe in a far field.
+
+    Random errors of few positions have such a part. A probe that is refined could make up for it.
+    """
+    known = selection.refine.positions and not selection.refine.probe
+    decided = any(finding.what == what for finding in selection.decisions)
+    if not known or decided or selection.options.moves is not None or selection.kept.data.fresnel is not None:
+        return
+    values = ("affine and independent", "independent")
+    selection.try_model(
+        what, selection.estimate, selection.refine, None, values, moves="affine_and_independent"
+    )
 
 
 def _try_modes(selection: Selection, beyond: int = 0) -> None:
@@ -276,6 +292,7 @@ def _try_nominal(selection: Selection) -> None:
 HYPOTHESES = (
     _try_part("probe"),
     _try_part("positions"),
+    _try_affine_part,
     _try_part("flux"),
     try_slices,
     _try_modes,
@@ -285,6 +302,7 @@ HYPOTHESES = (
     _try_fewer_modes,
     _try_nominal,
     _try_again,
+    _try_affine_part,
     _try_less_variation,
     _try_pupil,
 )

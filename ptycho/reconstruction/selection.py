@@ -83,7 +83,8 @@ class ModelOptions:
     slices: int | None = 1
     # that is the distance between slices; else half a depth of field, where the search begins
     thickness_specified: bool = False
-    moves: str = "independent"  # model of the position corrections
+    # model of the position corrections; None: independent, or with their affine part, if that helps
+    moves: str | None = None
     prior: str = "learned"  # kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``
     strength: float | None = None  # its weight λ, or κ; None: selected
     noise: str = "auto"  # of a pixel, or ``auto``
@@ -142,6 +143,7 @@ class Selection:
     estimate: Estimate
     refine: Refine = OBJECT_ALONE
     last: Fit | None = None
+    moves: str = "independent"  # model of the position corrections
     projected: bool = False  # the object begins with the difference map
     support: ProbeSupport | None = None  # of the probe
     # deviance per pixel of the held-out patterns, ``(J,)``
@@ -173,10 +175,11 @@ class Selection:
         steps: int | None = None,
         enough: float = FIT.preliminary,
         support: ProbeSupport | None = None,
+        moves: str | None = None,
     ) -> Fit:
-        """Fit what is not held out; ``support``: None: that of the selection."""
-        options, support = self.options, support or self.support
-        objective = Objective(self.kept, prior, options.moves, support, weight_waves=options.weight_waves)
+        """Fit what is not held out; ``support`` and ``moves``: None: those of the selection."""
+        options, support, moves = self.options, support or self.support, moves or self.moves
+        objective = Objective(self.kept, prior, moves, support, weight_waves=options.weight_waves)
         return fit(objective, estimate, refine, min(steps or self.limits.steps, self.options.steps), enough)
 
     @property
@@ -208,6 +211,7 @@ class Selection:
         values: tuple[str, str] = ("refined", "not refined"),
         support: ProbeSupport | None = None,
         simpler: bool = False,
+        moves: str | None = None,
     ) -> None:
         """Try another model: it is taken if it is specified, or if it explains what is held out better.
 
@@ -216,7 +220,7 @@ class Selection:
         """
         if specified is False:
             return
-        fitted = self.fit(start, refine, self.prior, support=support)
+        fitted = self.fit(start, refine, self.prior, support=support, moves=moves)
         scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
@@ -235,7 +239,7 @@ class Selection:
         self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(fitted, refine, scores)
-            self.support = support or self.support
+            self.support, self.moves = support or self.support, moves or self.moves
             if simpler and gain.gain < 0:
                 self.refused[what] = np.inf
             self.explained[what] = self.deviance - gain.gain

@@ -138,7 +138,7 @@ def _fit_slices(
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
     kept, out = (_apart(likelihood, space) for likelihood in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
-    objective = Objective(kept, selection.prior, selection.options.moves, selection.support)
+    objective = Objective(kept, selection.prior, selection.moves, selection.support)
     start = replace(beam, object=slices)
     estimate = fit(objective, start, refine, steps, objective.options.preliminary).estimate
     return Layers(kept, holdout, space, estimate, holdout.score(estimate, refine))

@@ -162,6 +162,30 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
     assert tried[0] == "2" and len(found.estimate.modes) == count and found.refine.background
 
 
+@pytest.mark.parametrize(
+    ("stretch", "probe", "model"), [(1.03, False, "both"), (1.0, False, "one"), (1.03, True, "")]
+)
+def test_under_a_known_probe_positions_have_an_affine_part(stretch, probe, model):
+    """Independent corrections keep the scale of nominal positions; a refined probe could make up for it."""
+    rng = np.random.default_rng(1)
+    scan = Scan.of(rng, 1e5, count=8, step=2.2)
+    middle, errors = scan.positions.mean(axis=0), rng.normal(0, 0.3, scan.positions.shape)
+    common = np.column_stack([scan.positions, np.ones(len(errors))])
+    errors -= common @ np.linalg.lstsq(common, errors, rcond=None)[0]  # no affine part
+    nominal = (middle + stretch * (scan.positions - middle) + errors).astype(np.float32)
+    data = scan.dataset(np.random.default_rng(2))
+    data = replace(data, beam=replace(data.beam, positions=nominal))
+    options = replace(EDGES, probe=probe, positions=True, flux=False, background=False, modes=1)
+    selection = select_model(data, replace(options, pupil=False, probe_variation=0), 0, False)
+    found = [decision.value for decision in selection.decisions if decision.what == "position model"]
+    assert found == {"both": ["affine and independent"], "one": ["independent"], "": []}[model]
+    assert selection.moves == ("affine_and_independent" if model == "both" else "independent")
+    if model == "both":
+        kept = [np.flatnonzero((nominal == place).all(axis=1))[0] for place in selection.kept.data.positions]
+        left = selection.estimate.positions - scan.positions[kept]
+        assert np.std(left - left.mean(axis=0)) < 0.1 < 0.3 < np.std(nominal - scan.positions)
+
+
 @pytest.mark.parametrize("error", [0.0, 0.5])
 def test_positions_that_stood_for_a_background_are_nominal_again(error):
     """Right ones are refined first, and return as the background explains more. Wrong ones are refined."""

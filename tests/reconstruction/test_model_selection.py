@@ -29,7 +29,7 @@ class Scripted(Selection):
         self.scores = patterns(before)
         self.explained["positions"] = np.log(before) + 0.1  # what was refined later has explained more
 
-    def fit(self, estimate, refine, prior, steps=None, enough=0.0, support=None):
+    def fit(self, estimate, refine, prior, steps=None, enough=0.0, support=None, moves=None):
         self.fitted.append(estimate.positions)
         return SimpleNamespace(estimate=estimate, course=[0.0], reach=-np.inf)
 
