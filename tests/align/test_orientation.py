@@ -18,7 +18,6 @@ from ptycho.align.orientation import (
     better,
     classes,
     clearly_better,
-    longer_trials,
     orientations,
 )
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
@@ -240,8 +239,6 @@ def test_under_a_wrong_probe_longer_fits_tell_the_orientation(curved, turned):
     wrong = make_probe(ZonePlateProbe(defocus_um=20.0), N)
     data, config = way.of(curved).under_probe(wrong[None]), DataConfig(file="-")
     assert better(orientations(data)) is None
-    trials = longer_trials(data)
-    assert way in trials[0].hypothesis and trials[0].mean_deviance < 1.5
     doubt = doubt_orientation(data, config)
     if not turned:
         assert doubt is None
