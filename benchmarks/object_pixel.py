@@ -29,10 +29,9 @@ import ptycho
 from benchmarks.panel import Cell, cells, error_of, object_of, scan_of
 from benchmarks.tables import markdown
 from ptycho.align.object_pixel import try_finer_pixels
-from ptycho.methods.assessment import on_finer_pixels
 from ptycho.preparation.window import finer_pixels, finer_side
 from ptycho.reconstruction.estimate import Refine
-from ptycho.scan.coarser import finer_waves
+from ptycho.scan.coarser import finer_waves, on_finer_pixels
 from ptycho.scan.windows import cut_windows
 
 WRONG = ("finer", "fraction", "probe", "background", "all")  # and cells without errors, at high dose

@@ -222,8 +222,7 @@ def correct_orientation(aligned: AlignedScan, context: RunContext, poor: float =
     With ``data.orientation=auto``, fits are longer where short ones decide nothing, and the best of them
     leaves a ``poor`` deviance per pixel.
     """
-    data, config = _downsampled(aligned.data).data, aligned.config.data
-    data = replace(data, beam=data.beam.with_probe(data.probe[0]))
+    data, config = _for_orientation(aligned.data), aligned.config.data
     trials = orientations(data)
     clear = better(trials)
     if clear is None and config.orientation == "auto" and trials[0].mean_deviance > poor:
@@ -242,13 +241,18 @@ def correct_orientation(aligned: AlignedScan, context: RunContext, poor: float =
     return turned.decided(Finding(ORIENTED, " ".join(keys.values()), text))
 
 
+def _for_orientation(data: Dataset) -> Dataset:
+    """Return large patterns downsampled, all under the first mode of their probe."""
+    data = _downsampled(data).data
+    return replace(data, beam=data.beam.with_probe(data.probe[0]))
+
+
 def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
     """Return a warning of another orientation that explains a scan clearly better after longer fits, or None.
 
     For a scan whose reconstruction explains little: short trials say nothing under a wrong probe.
     """
-    small = _downsampled(data).data
-    trials = longer_trials(replace(small, beam=small.beam.with_probe(small.probe[0])))
+    trials = longer_trials(_for_orientation(data))
     clear = better(trials)
     if clear is None:
         return None

@@ -27,10 +27,11 @@ from ptycho.reconstruction.holdout import hold_out
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, middle
-from ptycho.scan.coarser import at_smaller_pixels, finer_waves, framed
+from ptycho.scan.coarser import at_smaller_pixels, finer_waves
 from ptycho.scan.comparison import Comparison, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe import padded
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ def _on_finer_pixels(aligned: AlignedScan, again: AlignedScan) -> AlignedScan:
     scan = again.scan if aligned.scan.probe is not None else replace(again.scan, probe=None)
     if other is not None and other.probe is not None:
         other = replace(other, probe=finer_waves(other.probe, side))
-    read_so = replace(aligned, config=again.config, reading=again.reading)
-    return replace(read_so, scan=scan, data=data, alternative=other)
+    aligned = replace(aligned, config=again.config, reading=again.reading)
+    return replace(aligned, scan=scan, data=data, alternative=other)
 
 
 class PixelTrial(NamedTuple):
@@ -122,19 +123,15 @@ def try_finer_pixels(
         fitted = _fitted(kept, refine, options)
         beam = fitted.beam(kept.data.photon_scale, kept.normalisation)
         kept = replace(kept, data=kept.data.under(beam))
-    usual, finer = (
-        others.score(_fitted(those, refine, options), refine)
-        for those, others in (
-            (kept, held),
-            (_finer(kept, side), replace(held, likelihood=_finer(held.likelihood, side))),
-        )
-    )
+    usual = held.score(_fitted(kept, refine, options), refine)
+    held_finer = replace(held, likelihood=_finer(held.likelihood, side))
+    finer = held_finer.score(_fitted(_finer(kept, side), refine, options), refine)
     return PixelTrial(compare_shares(finer, usual), float(np.exp(np.log(usual).mean())), held.kind)
 
 
 def _finer(likelihood: ScanLikelihood, side: int) -> ScanLikelihood:
     """Return the likelihood of the same patterns on finer pixels."""
-    instead = None if likelihood.instead is None else framed(likelihood.instead[:], side)
+    instead = None if likelihood.instead is None else padded(likelihood.instead[:], side)
     return replace(likelihood, data=at_smaller_pixels(likelihood.data, side), instead=instead)
 
 

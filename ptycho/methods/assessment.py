@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import binary_erosion, map_coordinates
+from scipy.ndimage import binary_erosion
 
 from ptycho.config.waves import wavelength_m
 from ptycho.evaluation import metrics, scan_figures
@@ -35,6 +35,7 @@ from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import CONVENTIONS, MISSED, Misfit, Residuals, misfit, residuals
 from ptycho.scan.beam import Beam
+from ptycho.scan.coarser import on_finer_pixels
 from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of
@@ -182,12 +183,6 @@ def pixel_ratio(scan: ScanGeometry, most: float = 1.6) -> float | None:
     if max(ratios) - min(ratios) > 0.01 or not 0.99 < min(ratios) < most:
         return None
     return 1.0 if max(ratios) < 1.01 else max(ratios)
-
-
-def on_finer_pixels(image: np.ndarray, ratio: float) -> np.ndarray:
-    """Return an image ``(H, W)`` by cubic splines on pixels that are ``ratio`` times as fine."""
-    axes = [np.arange(int((side - 1) * ratio) + 1) / ratio for side in image.shape]
-    return map_coordinates(image, np.meshgrid(*axes, indexing="ij"), order=3).astype(np.complex64)
 
 
 def _largest(known: np.ndarray) -> tuple[slice, slice] | None:

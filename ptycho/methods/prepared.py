@@ -92,8 +92,17 @@ def prepare(name: str, aligned: AlignedScan, holdout_fraction: float, seed: int)
     held_out = number_held_out(len(whole.positions), holdout_fraction)
     kept, out = split_patterns(whole.positions, held_out, [seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
-    known = aligned.decisions, aligned.alternative, aligned.start, aligned.config.data
-    prepared = Prepared(name, aligned.scan, whole, kept, out, *known)
+    prepared = Prepared(
+        name,
+        aligned.scan,
+        whole,
+        kept,
+        out,
+        decisions=aligned.decisions,
+        alternative=aligned.alternative,
+        start=aligned.start,
+        reading=aligned.config.data,
+    )
     doubts = measurement_doubts(prepared.fitted(whole.beam), aligned.config.probe)
     report(doubts, log)
     return replace(prepared, decisions=(*prepared.decisions, *doubts))

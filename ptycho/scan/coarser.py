@@ -16,7 +16,7 @@ import numpy as np
 
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import centred_axes, far_field, intensity_of, waves_of
+from ptycho.scan.probe import centred_axes, far_field, intensity_of, padded, waves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +52,9 @@ class Coarser:
 
         A Gaussian of ``sigma`` coarser pixels damps its highest frequencies, which are determined least.
         """
-        from scipy.ndimage import gaussian_filter, map_coordinates
+        from scipy.ndimage import gaussian_filter
 
-        axis = np.arange(self.fine.object_size) * self.ratio
-        grid = np.meshgrid(axis, axis, indexing="ij")
-        smooth = gaussian_filter(image, sigma)
-        return map_coordinates(smooth, grid, order=3, mode="nearest").astype(np.complex64)
+        return on_finer_pixels(gaussian_filter(image, sigma), 1 / self.ratio, self.fine.object_size)
 
 
 def reach(probe: np.ndarray, share: float = 0.999) -> int:
@@ -133,17 +130,17 @@ def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
     good = np.ones((data.N, data.N), bool) if data.good is None else data.good
     return replace(
         data.single_patterns(None),
-        amplitudes=Patterns(framed(data.amplitudes[:], side)),
+        amplitudes=Patterns(padded(data.amplitudes[:], side)),
         beam=replace(
             beam,
             probe=finer_waves(beam.probe, side),
             positions=(beam.positions * np.float32(ratio)).astype(np.float32),
-            background=None if background is None else framed(background, side),
+            background=None if background is None else padded(background, side),
         ),
         region_size=side + 2,
         object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,
         objects=None,
-        good=framed(good, side),
+        good=padded(good, side),
         exact=True,
         stated_tiling=None,
     )
@@ -151,14 +148,19 @@ def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
 
 def finer_waves(waves: np.ndarray, side: int) -> np.ndarray:
     """Return waves ``(…, N, N)`` on finer pixels of the same window, ``(…, side, side)``."""
-    return waves if side == waves.shape[-1] else waves_of(framed(far_field(waves), side))
+    return waves if side == waves.shape[-1] else waves_of(padded(far_field(waves), side))
 
 
-def framed(images: np.ndarray, side: int) -> np.ndarray:
-    """Pad ``(…, N, N)`` by zeros to ``(…, side, side)``; sample ``N//2`` becomes ``side//2``."""
-    N = images.shape[-1]
-    low = side // 2 - N // 2
-    return np.pad(images, [(0, 0)] * (images.ndim - 2) + [(low, side - N - low)] * 2)
+def on_finer_pixels(image: np.ndarray, ratio: float, side: int | None = None) -> np.ndarray:
+    """Return an image ``(H, W)`` by cubic splines on pixels ``ratio`` times as fine, complex64.
+
+    ``side``: of the result, which then goes on beyond the image by its edge; None: as far as the image.
+    """
+    from scipy.ndimage import map_coordinates
+
+    sides = [int((n - 1) * ratio) + 1 if side is None else side for n in image.shape]
+    grid = np.meshgrid(*(np.arange(n) / ratio for n in sides), indexing="ij")
+    return map_coordinates(image, grid, order=3, mode="nearest").astype(np.complex64)
 
 
 def central(images: np.ndarray, side: int) -> np.ndarray:

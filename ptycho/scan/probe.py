@@ -158,8 +158,8 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
             f"N={N}; use probe.resize=interpolate"
         )
     if config.resize == "pad":
-        return _pad(probe, N)
-    amplitude = _pad(np.abs(probe), N, "edge" if config.resize == "pad_extrapolate" else "constant")
+        return padded(probe, N)
+    amplitude = padded(np.abs(probe), N, "edge" if config.resize == "pad_extrapolate" else "constant")
     return amplitude * np.exp(1j * _quadratic_phase(probe, N))
 
 
@@ -192,10 +192,11 @@ def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant
     return np.stack([map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe])
 
 
-def _pad(array: np.ndarray, N: int, beyond: Literal["constant", "edge"] = "constant") -> np.ndarray:
-    """Pad to N × N with zeros, or with the values at the edge; sample ``n//2`` becomes sample ``N//2``."""
-    before = N // 2 - array.shape[0] // 2
-    return np.pad(array, (before, N - array.shape[0] - before), beyond)
+def padded(images: np.ndarray, N: int, beyond: Literal["constant", "edge"] = "constant") -> np.ndarray:
+    """Pad ``(…, n, n)`` to ``(…, N, N)`` by zeros or the values at the edge; ``n//2`` becomes ``N//2``."""
+    n = images.shape[-1]
+    before = N // 2 - n // 2
+    return np.pad(images, [(0, 0)] * (images.ndim - 2) + [(before, N - n - before)] * 2, beyond)
 
 
 def _quadratic_phase(probe: np.ndarray, N: int) -> np.ndarray:
@@ -278,7 +279,7 @@ def probe_widths(probe: np.ndarray, finer: int = 4, most: int = 2048) -> tuple[f
     """
     N = probe.shape[-1]
     window = N * max(1, min(finer, most // N))
-    modes = np.stack([_pad(mode, window) for mode in probe.reshape(-1, N, N)])
+    modes = padded(probe.reshape(-1, N, N), window)
     return energy_diameter(probe), energy_diameter(far_field(modes)) / window
 
 

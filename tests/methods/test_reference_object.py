@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptycho.methods.assessment import on_finer_pixels, pixel_ratio
+from ptycho.methods.assessment import pixel_ratio
+from ptycho.scan.coarser import on_finer_pixels
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_the_pixel_of_the_reference_over_that_of_the_reconstruction(theirs, ours
 
 
 def test_a_cubic_is_interpolated_exactly():
-    """Away from the rim: there the spline is mirrored."""
+    """Away from the rim, beyond which the spline goes on by its last value."""
     row, col = np.meshgrid(np.arange(31.0), np.arange(24.0), indexing="ij")
     finer = on_finer_pixels(row**2 / 100 + 1j * row * col / 100, 1.25)
     assert finer.shape == (38, 29)

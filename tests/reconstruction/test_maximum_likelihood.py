@@ -163,10 +163,13 @@ def test_modes_that_a_background_makes_needless_are_dropped(wrong_probe, count):
 
 
 @pytest.mark.parametrize(
-    ("stretch", "probe", "model"), [(1.03, False, "both"), (1.0, False, "one"), (1.03, True, "")]
+    ("stretch", "probe", "model"), [(1.06, False, "both"), (1.0, False, "one"), (1.06, True, "")]
 )
 def test_under_a_known_probe_positions_have_an_affine_part(stretch, probe, model):
-    """Independent corrections keep the scale of nominal positions; a refined probe could make up for it."""
+    """Independent corrections keep the scale of nominal positions; a refined probe could make up for it.
+
+    Decided by five standard errors, with other noise (three seeds) by three and more.
+    """
     rng = np.random.default_rng(1)
     scan = Scan.of(rng, 1e5, count=8, step=2.2)
     middle, errors = scan.positions.mean(axis=0), rng.normal(0, 0.3, scan.positions.shape)
