@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 import tensorflow as tf
 
-from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_file import load_dataset
 from ptycho_export.export_model_command import ExportModelConfig, describe_network
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator

@@ -31,12 +31,12 @@ from benchmarks.tables import markdown
 from benchmarks.timing import machine
 from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig, UnrolledModel
-from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation import metrics
 from ptycho.reconstruction.inference import refine
 from ptycho.reconstruction.stitching import predict_in_rounds, stitch
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_file import load_dataset, to_arrays
 from ptycho.simulation.simulate import simulate
 
 CONF = Path(__file__).resolve().parents[1] / "conf"

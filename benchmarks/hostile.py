@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Are hostile files, measured scans, run folders and settings refused with a clear line? A Markdown table.
+"""Are hostile measured scans refused with a clear line? A Markdown table.
 
     python benchmarks/hostile.py                  all cases in this process, a few in separate processes
     python benchmarks/hostile.py --fresh 1000     every case in a separate process (slow)
@@ -29,11 +29,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from helpers.cli import files
 
-from benchmarks.hostile_cases import CASES, Case, World
 from benchmarks.hostile_scans import SCAN_CASES, ScanCase, ScanWorld
 
 SCRIPTS = ROOT / "scripts"
-INFER, SCAN, INSPECT = SCRIPTS / "infer.py", SCRIPTS / "scan_workflow.py", SCRIPTS / "inspect_scan.py"
+SCAN, INSPECT = SCRIPTS / "scan_workflow.py", SCRIPTS / "inspect_scan.py"
 Outcome = tuple[int, str, str, float]
 
 
@@ -62,22 +61,8 @@ def fresh(script: Path, overrides: list[str]) -> Outcome:
     return done.returncode, done.stdout, done.stderr, time.perf_counter() - began
 
 
-def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
+def tried(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
     """Run a case; return whether it passes, the line that the user sees, and seconds."""
-    with tempfile.TemporaryDirectory() as name:
-        world = World(Path(name))
-        overrides = case.overrides(world)
-        if not any(text.startswith("output_dir=") for text in overrides):
-            overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
-        before = files(world.folder)
-        code, _, errors, seconds = (fresh if alone else here)(INFER, overrides)
-        line = errors.strip().replace(f"{name}/", "")
-        passed = code == 2 and errors.count("\n") == 1 and files(world.folder) == before
-        return passed and re.search(case.message, errors.rstrip()) is not None, line, seconds
-
-
-def tried_scan(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
-    """Run a case of a measured scan (refused, or inspected with a warning); return as :func:`tried`."""
     with tempfile.TemporaryDirectory() as name:
         world = ScanWorld(Path(name))
         overrides = case.make(world)
@@ -102,14 +87,13 @@ def main() -> int:
     )
     parser.add_argument("--fresh", type=int, default=8, help="number of cases in separate processes")
     arguments = parser.parse_args()
-    cases = [*CASES, *SCAN_CASES]
+    cases = SCAN_CASES
     alone = {k * len(cases) // arguments.fresh for k in range(min(arguments.fresh, len(cases)))}
     alone = set(range(len(cases))) if arguments.fresh >= len(cases) else alone
     failed, slowest = 0, 0.0
     print("| case | the line that the user sees | |\n|---|---|---|")
     for number, case in enumerate(cases):
-        try_it = tried_scan if isinstance(case, ScanCase) else tried
-        passed, line, seconds = try_it(case, number in alone)
+        passed, line, seconds = tried(case, number in alone)
         failed, slowest = failed + (not passed), max(slowest, seconds)
         cell = line.replace("|", "\\|").replace("\n", "<br>")
         mark = ("separate process, " if number in alone else "") + ("passed" if passed else "**FAILED**")

@@ -2,20 +2,16 @@
 """Speed and memory of inference with a stored network, from the file to the stitched object.
 
     python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
-    python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py by file length
 
-The network has the architecture ``--model`` and initial weights, which cost as much as trained ones. All
-scans have one object of 278 pixels, so that a longer file is a denser scan.
+The network has the architecture ``--model`` and initial weights, which cost as much as trained ones. The
+scan has one object of 278 pixels.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -28,9 +24,8 @@ import numpy as np
 from ptycho.config import RunConfig, UNetModel, UnrolledModel
 
 SIZE = 278
-PITCHES = (10, 5, 3, 2)  # of the groups; 484, 1849, 5041 and 11236 groups of four patterns
+PITCH = 10  # of the groups: 484 groups of four patterns
 MODELS = {"unrolled_fast": UnrolledModel(stages=3), "unrolled": UnrolledModel(), "unet": UNetModel()}
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 
 def write_run(folder: Path, config: RunConfig) -> None:
@@ -93,16 +88,16 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
 
     The CPU time, summed over all threads, can be compared even if the machine is busy.
     """
-    from ptycho.datasets import inspect
     from ptycho.files.file_array import FileArray
     from ptycho.reconstruction.stitching import stitch
     from ptycho.run.loaded import load_model
+    from ptycho.scan.dataset_file import load_dataset
 
     model, rows = load_model(run, name), []
     with tempfile.TemporaryDirectory() as scratch:
         for _ in range(repeats + 1):  # the first compiles
             began = time.perf_counter()
-            view = model.view(inspect(scan).dataset(Path(scratch)))
+            view = model.view(load_dataset(scan))
             regions = FileArray.temporary(
                 Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
             )
@@ -121,7 +116,7 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
 def speed(folder: Path, model: str, repeats: int) -> None:
     config = RunConfig(size=SIZE, nimgs_train=1, max_groups_train=16, model=MODELS[model])
     write_run(folder / "run", config)
-    patterns = write_scan(folder / "scan.npz", config, PITCHES[0])
+    patterns = write_scan(folder / "scan.npz", config, PITCH)
     print(f"{patterns} patterns, N={config.N}, gridsize {config.gridsize}, batch {config.batch_size}\n")
     print(f"Patterns/s, after start-up and compilation; load average before: {os.getloadavg()[0]:.1f}\n")
     print("| network | checking the file | prediction | stitching | prediction and stitching | CPU / s |")
@@ -133,36 +128,15 @@ def speed(folder: Path, model: str, repeats: int) -> None:
         print(f"| {label} | " + " | ".join(f"{v:.0f}" for v in speeds) + f" | {cpu:.2f} |", flush=True)
 
 
-def memory(folder: Path, model: str) -> None:
-    config = RunConfig(size=SIZE, nimgs_train=1, max_groups_train=16, model=MODELS[model])
-    write_run(folder / "run", config)
-    print("| patterns | file / MB | peak resident memory / MiB | patterns/s |\n|---|---|---|---|")
-    for pitch in PITCHES:
-        path = folder / "scan.npz"
-        patterns = write_scan(path, config, pitch)
-        size, out = path.stat().st_size, folder / "out"
-        command = [sys.executable, SCRIPT, f"run={folder / 'run'}", f"data={path}", f"output_dir={out}"]
-        options = ["overwrite=true", "models=[pinn]"]
-        subprocess.run([*map(str, command), *options], check=True, capture_output=True)
-        manifest = json.loads((out / "manifest.json").read_text())
-        rate = manifest["patterns_per_s"]["pinn"]
-        print(f"| {patterns} | {size / 1e6:.0f} | {manifest['peak_memory_mib']} | {rate:.0f} |", flush=True)
-        path.unlink()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--memory", action="store_true", help="peak memory against the size of the file")
     parser.add_argument("--model", choices=MODELS, default="unrolled_fast")
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.memory:
-            memory(Path(folder), arguments.model)
-        else:
-            speed(Path(folder), arguments.model, arguments.repeats)
+        speed(Path(folder), arguments.model, arguments.repeats)
 
 
 if __name__ == "__main__":

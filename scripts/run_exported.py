@@ -5,8 +5,8 @@
     python scripts/run_exported.py model=mine.onnx data=new.npz threads=1 stitch=grid overwrite=true
 
 The file is what scripts/export_model.py wrote; .tflite is run by ai-edge-litert, .onnx by onnxruntime. The
-data are diffraction patterns in an .npz, as for scripts/infer.py. Written is recon.npz (object and mask). All
-keys: conf/lite/run_exported.yaml.
+data are a measured scan, as for scripts/scan_workflow.py, with probe and positions in one file. Written is
+recon.npz (object and mask). All keys: conf/lite/run_exported.yaml.
 
 Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
 """

@@ -27,7 +27,6 @@ FLAGS_END = "<!-- <<< -->\n"
 SCHEMAS = {  # script and its words: file, module and schema
     "grid_lines_workflow": ("grid_lines", "ptycho.config:RunConfig"),
     "scan_workflow": ("scan", "ptycho.config:ScanRunConfig"),
-    "infer": ("lite/infer", "workflows.reconstruct.infer_config:InferConfig"),
     "live": ("live", "ptycho_live.config:LiveConfig"),
     "replay": ("lite/replay", "ptycho_live.replay_command:ReplayConfig"),
     "inspect_scan": ("inspect", "workflows.convert.inspect_scan:InspectConfig"),

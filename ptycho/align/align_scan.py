@@ -35,7 +35,7 @@ from ptycho.align.geometry import (
     find_geometry,
     rotation_is_open,
 )
-from ptycho.align.initial_probe import guess_lens, guess_probe
+from ptycho.align.initial_probe import guess_lens, guess_probe, likeness
 from ptycho.align.object_pixel import may_be_finer, refine_pixel
 from ptycho.align.orientation import (
     Orientation,
@@ -58,7 +58,6 @@ from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.plausibility import likeness
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
 
@@ -104,12 +103,12 @@ def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
 
     Args:
         alike: least correlation of the mean pattern with the far field of a probe; of right ones it is above
-            .9, of wrong ones below .34 (:mod:`ptycho.scan.plausibility`).
+            .93, of wrong ones below .34 (flat and curved probes, 10⁴ to 10⁹ photons, N = 32 to 128).
     """
     scan, data, config = aligned.scan, aligned.data, aligned.config
     if scan.probe is None or not isinstance(config.probe, OwnProbe) or data.fresnel is not None:
         return aligned
-    correlation = likeness(data.amplitudes.statistics, data.probe)
+    correlation = likeness(data.amplitudes.statistics.mean_intensity, data.probe)
     if correlation > alike:
         return aligned
     text = (

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.ndimage import gaussian_filter
 
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle
@@ -22,6 +23,7 @@ from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
+from ptycho.scan.probe import intensity_of
 
 
 @dataclass(frozen=True)
@@ -141,3 +143,16 @@ def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """Scale ``probe (…, N, N)`` so that an object of one gives the patterns' mean energy; complex64."""
     energy = data.amplitudes.statistics.mean_energy / measured_power(probe, data.fresnel, data.good)
     return (np.sqrt(energy) / data.photon_scale * probe).astype(np.complex64)
+
+
+def likeness(mean: np.ndarray, probe: np.ndarray, blur: float = 1 / 32) -> float:
+    """Return the correlation of the mean pattern ``(N, N)`` with the far field of a probe ``(…, N, N)``.
+
+    The mean pattern of a scan is |F P|², blurred by what the object scatters. ``blur``: standard deviation of
+    the Gaussian by which both are blurred, of N.
+    """
+    far = np.fft.fftshift(intensity_of(np.fft.fft2(probe.astype(complex))))
+    images = (gaussian_filter(image, blur * len(mean), mode="wrap").ravel() for image in (mean, far))
+    a, b = (image - image.mean() for image in images)
+    norm = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(np.dot(a, b) / norm) if norm > 0 else 0.0

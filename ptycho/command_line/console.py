@@ -40,7 +40,6 @@ PROGRAMS: dict[str, Program] = {
     "report": Program("report", "a run as one page to read and to mail; an index of runs", "ptycho_report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "ptycho_report"),
     "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare"),
-    "infer": Program("infer", "new data through the networks of a run"),
     "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "ptycho_export"),
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "ptycho_export"),
     "pretrain": Program("pretrain", "train the networks that are installed", "ptycho_pretrain"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,6 @@ ROLES = {  # what a role is called, and what makes its scan smaller
     "test": ("test", "lower nimgs_test or size, or raise outer_offset_test"),
 }
 OF_AN_OBJECT = "lower size"
-OF_THE_DATA = "give data of a smaller object_size"
 WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
 PLANES = 16  # bytes for each pixel of a group and physics iteration, kept for the gradient
 KEPT = 6.0  # bytes for each number that a layer gives
@@ -183,32 +182,6 @@ def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -
             f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
             f"{in_words(available)} are available there, {in_words(needed - available)} too little: {advice}"
         )
-
-
-def inference_memory(
-    models: Iterable[GeneratorConfig | BaselineConfig],
-    batch_size: int,
-    shape: tuple[int, int, int],
-    images: int,
-    M: int,
-    truth: bool,
-) -> Phases:
-    """Return what an inference holds whose patterns and regions stay in files.
-
-    Args:
-        models: settings of the networks.
-        batch_size, shape: groups in a batch; their ``(C, N, R)``.
-        images, M, truth: number and side of the objects; whether they are known, and are scored.
-    """
-    C, N, R = shape
-    layers = max(cost(model, N, C, R).numbers for model in models)
-    batch = batch_size * (KEPT * layers + (WAVES + PLANES) * C * N**2)
-    parts = [
-        Part("the objects", (100 + 8 * truth) * images * M**2, OF_THE_DATA),
-        Part("scores and figures", (300 if truth else 90) * M**2, OF_THE_DATA),
-        Part("a batch", batch, "lower batch_size or group_size"),
-    ]
-    return {"reconstructs": parts}
 
 
 def check_memory(phases: Phases, available: int | None = None, process: int = 2**30) -> None:

@@ -52,9 +52,10 @@ def check_allowed(key: str, path: str) -> None:
         ConfigError: the message names the key.
     """
     if path not in _allowed:
+        named = f"model=custom {key}={path}" if key == "model.target" else f"{key}={path}"
         raise ConfigError(
-            f"{key}={path}: is code that a file names; it is imported only where you name it: add "
-            f"{key}={path} (for infer, export and export-model trust={path}) if it is yours"
+            f"{key}={path}: is code that a file names; it is imported only where you name it: add {named} "
+            f"(for export and export-model trust={path}) if it is yours"
         )
 
 

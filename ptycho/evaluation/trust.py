@@ -16,8 +16,6 @@ import numpy as np
 
 from ptycho.evaluation import metrics
 from ptycho.evaluation.raster import RasterLimits
-from ptycho.scan import plausibility
-from ptycho.scan.patterns import Statistics
 from ptycho.scan.probe import described_widths, is_far_from
 
 log = logging.getLogger(__name__)
@@ -168,19 +166,6 @@ FLAGS = {
         "probe is exact; measure on a spiral, or on a grid whose positions are shifted at random",
         False,
     ),
-    plausibility.NOISE: Flag(
-        "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
-        "inspect the mean pattern and the probe",
-    ),
-    plausibility.DISPLACEMENT: Flag(
-        "the mean pattern is shifted relative to the far field of the probe",
-        "centre the patterns (data.zero_frequency), or add to the probe the phase ramp that shifts its far "
-        "field",
-    ),
-    plausibility.ORIENTATION: Flag(
-        "the mean pattern resembles the far field of the probe better when transposed or mirrored",
-        "set the orientation that the log names (data.transpose, data.flip_rows, data.flip_cols)",
-    ),
     metrics.NAN: Flag("the object holds NaN or infinity", "inspect the training loss (visuals/history.png)"),
     metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "check the positions"),
     **{
@@ -326,11 +311,3 @@ def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
         described_widths(trained),
     )
     return {FAR_PROBE: FLAGS[FAR_PROBE].means}
-
-
-def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """Return the flag for patterns that do not fit the probe ``(…, N, N)``, with a warning; or none."""
-    doubts = plausibility.doubts(statistics, probe)
-    for sentence in doubts.values():
-        log.warning("%s: trust the result only as far as it explains them", sentence)
-    return {flag: FLAGS[flag].means for flag in doubts}

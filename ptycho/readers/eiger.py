@@ -9,7 +9,6 @@ pixels, as in any format.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -36,17 +35,17 @@ def _blocks(file: Archive) -> list[str]:
     return next((keys for keys in listed if keys), [])
 
 
-def _patterns(file: Archive) -> Iterable[str]:
+def _patterns(file: Archive) -> Patterns:
     keys = _blocks(file)
     if not keys:
-        return [file.need("patterns", "entry/data/data", "entry/data/data_000001")]
+        return file.patterns(file.need("patterns", "entry/data/data", "entry/data/data_000001"))
     numbers = [int(key[-6:]) for key in keys]
     gaps = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
     if gaps:
         raise ArchiveError(
             f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}"
         )
-    return keys
+    return file.patterns(*keys)
 
 
 def _check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:

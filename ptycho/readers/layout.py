@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Layout:
 
     Attributes:
         detect: whether a file has it; no link to another file is followed.
-        patterns: keys; or those of the parts of a scan, one after the other.
+        patterns: keys; or a function that opens them.
         any_order: in NPZ, patterns may be the last axis, ``(H, W, J)``, or a raster ``(A, B, H, W)``.
         domain: kind of numbers that the format defines; or a function of a file and its patterns.
         zero_frequency: ``centre`` or ``corner``, if the format defines it.
@@ -62,7 +62,7 @@ class Layout:
 
     name: str
     detect: Callable[[Archive], bool] = lambda file: False
-    patterns: Keys | Callable[[Archive], Iterable[str]] = ()
+    patterns: Keys | Callable[[Archive], Patterns] = ()
     any_order: bool = False
     domain: str | Callable[[Archive, Patterns], str | None] | None = None
     zero_frequency: str | None = None
@@ -93,7 +93,7 @@ class Layout:
     def source(self, file: Archive) -> Patterns:
         """Return the patterns of a file."""
         if callable(self.patterns):
-            return file.patterns(*self.patterns(file))
+            return self.patterns(file)
         return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
     def values(self, file: Archive, source: Patterns) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class NpzArchive(Archive):
 
     def text(self, key: str, most_bytes: int = 1000) -> str | None:
         try:
-            header = self._header(key, "U") if self.holds(key) else None
+            header = self.header(key, "U") if self.holds(key) else None
         except ArchiveError:
             return None
         short = header is not None and header.shape == () and 0 < header.dtype.itemsize < most_bytes
@@ -68,21 +68,21 @@ class NpzArchive(Archive):
         if not self.holds(key):
             return None
         try:
-            return self.file.read(self._header(key, kinds))
+            return self.file.read(self.header(key, kinds))
         except (NpzError, ArchiveError) as error:
             raise UnusableError(str(error)) from error
 
     def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         (key,) = keys
         self.require(key)
-        header = self._header(key, "fiu")
+        header = self.header(key, "fiu")
         listed, grid = _listed(header, any_order), header.shape[:2] if len(header.shape) == 4 else None
         source = NpzPatterns(self.path, listed, either=any_order)
         source.grid = (grid[0], grid[1]) if grid and any_order and grid[0] != 1 else None
         self.notes.append(f"patterns: {key} {header.shape} of {source.dtype}")
         return source
 
-    def _header(self, key: str, kinds: str) -> Header:
+    def header(self, key: str, kinds: str) -> Header:
         """What the member at ``key`` declares; ArchiveError: it is repeated, damaged, or of another kind."""
         try:
             if _member(key) in self.file.repeated:

@@ -13,21 +13,33 @@ NPZ files of tike (AdvancedPhotonSource/tike), as its examples and tests keep th
 of the probe's first sample** in pixels of ``psi``, increasing with the object's row and column.
 A probe whose middle ``(H//2, W//2)`` is on that of the object, ``(h/2, w/2)``, has the position
 ``(h/2 − H//2, w/2 − W//2)``.
+
+Datasets of this program's grid-lines workflow: ``amplitudes`` (J, N, N) are √counts, ``positions`` (J, 2)
+(row, col) of the probe's first sample on ``objects`` (I, M, M), ``image`` (J,) the object of each pattern.
+
+Test splits of the published program's: ``diffraction`` (G, N, N, C) are amplitudes divided by an unknown
+scale, row-major within the group; ``coords_offsets`` (G, 1, 2, C) is (row, col) of the **middle** of each
+patch, first sample + (N − 1)/2, and has every position I times in a row, while patterns come image by image.
+Of training splits the patterns are shuffled and positions are not: these are refused.
+
+Of both the patterns of the first object are read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive
+from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
+from ptycho.readers.npz import NpzArchive, NpzPatterns
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, read_columns, read_rows
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.values import find_domain, read_good, read_object_in_pixels, read_whole
+from ptycho.readers.values import find_domain, read_array, read_good, read_object_in_pixels, read_whole
 
 PATTERNS = ("diff3d", "diffraction")
 POSITIONS = (("ycoords", "xcoords"), ("ycoords_start", "xcoords_start"))
@@ -111,4 +123,115 @@ TIKE = Layout(
     zero_frequency="corner",
     probe=("probe",),
     positions=_tike_positions,
+)
+
+
+def _of_first_object(
+    file: Archive, positions: np.ndarray, unit: str, image: np.ndarray, key: str, source: Patterns
+) -> Placement:
+    """Return the ``positions (J, 2)`` of the first object's patterns, by their numbers, and it.
+
+    ``image (J,)``: the object of each pattern; ``key``: of the objects.
+    """
+    count, N, _ = source.shape
+    if len(positions) != count:
+        raise ArchiveError(f"holds {count} patterns, and {len(positions)} positions; must be as many")
+    rows = np.flatnonzero(image == image[0])
+    if len(rows) < len(image):
+        others = f"holds patterns of {len(np.unique(image))} objects"
+        file.warnings.append(f"{others}: the {len(rows)} of the first are read")
+    objects = file.noted(lambda: read_array(file, key, "cf")) if file.holds(key) else None
+    values: dict[str, Any] = {}
+    if objects is not None and unit == "px":
+        if objects.ndim < 3 or not 0 <= image[0] < len(objects):
+            raise ArchiveError(f"{key} has shape {objects.shape}; must be (I, M, M), with object {image[0]}")
+        truth = objects[image[0]].reshape(objects.shape[1:3]).astype(np.complex64)
+        row, col = np.array(truth.shape) / 2 - N // 2
+        values = {"object": truth, "object_centre_m": (float(row), float(col))}
+    return Placement(positions[rows], unit, rows, values)
+
+
+def _run_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
+    placement = read_rows(file, "positions", options, source.counts, unit="px")
+    image = read_whole(file, "image", source.counts, needed=True)
+    assert image is not None
+    return _of_first_object(file, placement.positions, placement.unit, image, "objects", source)
+
+
+GRID_LINES = Layout(
+    name="grid_lines",
+    detect=lambda file: file.holds("format", "amplitudes", "positions", "image"),
+    patterns=("amplitudes",),
+    domain="amplitude",
+    zero_frequency="centre",
+    probe=("probe",),
+    masks={"good": "good"},
+    positions=_run_positions,
+)
+
+
+class Channels(Patterns):
+    """Patterns ``(G·C, N, N)`` of a member ``(G, N, N, C)``."""
+
+    def __init__(self, groups: NpzPatterns, count: int) -> None:
+        """``groups``: the member, read as ``(G, N, N·C)``; ``count``: C."""
+        self._groups, self._count, self.label, self.key = groups, count, groups.label, groups.key
+        G, N, _ = groups.shape
+        self.shape, self.dtype = (G * count, N, N), groups.dtype
+
+    def fill(self, first: int, into: np.ndarray) -> None:
+        stop, C, N = first + len(into), self._count, self.shape[1]
+        groups = self._groups.read(slice(first // C, -(-stop // C)))
+        patterns = groups.reshape(-1, N, N, C).transpose(0, 3, 1, 2).reshape(-1, N, N)
+        into[:] = patterns[first % C :][: len(into)]
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self._groups.samples()
+
+    def close(self) -> None:
+        self._groups.close()
+
+
+def _channels(file: Archive) -> Patterns:
+    """Return the patterns of a published test split."""
+    assert isinstance(file, NpzArchive)
+    header = file.header("diffraction", "fiu")
+    if len(header.shape) != 4 or 0 in header.shape or header.shape[1] != header.shape[2] or header.fortran:
+        order = "Fortran order" if header.fortran else f"shape {header.shape}"
+        raise ArchiveError(f"diffraction has {order}; must be (G, N, N, C), in C order")
+    G, N, _, C = header.shape
+    file.notes.append(f"patterns: diffraction {header.shape} of {header.dtype}")
+    return Channels(NpzPatterns(file.path, replace(header, shape=(G, N, N * C))), C)
+
+
+def _published_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
+    if file.holds("YY_full") and not file.holds("YY_ground_truth"):
+        raise ArchiveError(
+            "is a training split of the published program (YY_full without YY_ground_truth): its patterns "
+            "are shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
+        )
+    middles, N = read_array(file, "coords_offsets", needed=True), source.shape[-1]
+    if middles is None or middles.ndim != 4 or middles.shape[1:3] != (1, 2) or not middles.size:
+        shape = None if middles is None else middles.shape
+        raise ArchiveError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C)")
+    listed = middles[:, 0].transpose(0, 2, 1)  # (G, C, 2)
+    same = np.all(listed == listed[:1], axis=(1, 2))  # as often as there are images, in a row
+    images = 1 if same.all() else int(np.argmin(same))
+    images = images if len(listed) % images == 0 else 1
+    if np.array_equal(np.repeat(listed[::images], images, axis=0), listed):
+        listed = np.concatenate([listed[::images]] * images)
+    positions = listed.reshape(-1, 2) - (N - 1) / 2
+    file.notes.append("positions are those of the middles of the patches, less (N - 1)/2")
+    image = np.repeat(np.arange(images), len(positions) // images)
+    return _of_first_object(file, positions, "px", image, "YY_full", source)
+
+
+PUBLISHED = Layout(
+    name="published_grid_lines",
+    detect=lambda file: file.holds("diffraction", "coords_offsets"),
+    patterns=_channels,
+    domain="amplitude",
+    zero_frequency="centre",
+    probe=("probeGuess",),
+    positions=_published_positions,
 )

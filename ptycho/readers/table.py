@@ -64,7 +64,14 @@ CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specifi
         eiger.LAYOUT,
     )
     | {"hdf5": KEYMAP, keymap.WITH_AXES: Format(keymap.detect_axes, keymap.read_axes)},
-    "NPZ": _formats(npz_layouts.PINN, ptychodus.LAYOUT, npz_layouts.TIKE) | {"npz": KEYMAP},
+    "NPZ": _formats(
+        npz_layouts.PINN,
+        npz_layouts.GRID_LINES,
+        npz_layouts.PUBLISHED,
+        ptychodus.LAYOUT,
+        npz_layouts.TIKE,
+    )
+    | {"npz": KEYMAP},
     "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
 }
 FORMATS = {name for known in CONTAINERS.values() for name in known}

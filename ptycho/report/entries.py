@@ -16,7 +16,7 @@ from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.text import shown
 from ptycho.report.gather import (
-    KNOWN_TRUTH,
+    GRID_LINES,
     PLACES,
     RUNNING,
     RunRecord,
@@ -85,7 +85,7 @@ class Entry:
     @cached_property
     def same_scan(self) -> tuple[str, ...]:
         """Key that entries of one scan share: the measured file; the truth of simulated test images."""
-        if self.record.kind in KNOWN_TRUTH:
+        if self.record.kind == GRID_LINES:
             try:
                 truth = read_record(self.record.path).get(names.recon("gt"), "")
             except ConfigError:

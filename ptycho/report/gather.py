@@ -180,9 +180,8 @@ def _positive(value: Any) -> bool:
 
 
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
-MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
-KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
-COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines", INFERENCE: "infer"}  # of the program ptycho
+MEASURED, GRID_LINES, OTHER = "measured scan", "grid lines", "training"
+COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines"}  # of the program ptycho
 PLACES = ("output_dir", "overwrite")
 Setting = tuple[str, str, str]  # a key whose value is not the default: key, value, default
 
@@ -293,9 +292,6 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
     except (OSError, ValueError):
         stored = {}
     raw = flat(stored) if isinstance(stored, dict) else {}
-    if _kind(raw) == INFERENCE:  # its schema belongs to its program: all is shown
-        given = {key: value for key, value in raw.items() if value is not None}
-        return raw, (), repeat(INFERENCE, given)
     try:
         config = read_job(path)
     except ConfigError as error:
@@ -316,8 +312,6 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
 def _kind(config: Mapping[str, Any]) -> str:
     if "data.file" in config:
         return MEASURED
-    if "data" in config and "run" in config:
-        return INFERENCE
     return GRID_LINES if "gridsize" in config else OTHER
 
 
@@ -373,7 +367,7 @@ def _scan(
         return None
     files = config.get("data.file")
     name = Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
-    return read_scan("test image" if kind in KNOWN_TRUTH else name, path, metrics, missing)
+    return read_scan("test image" if kind == GRID_LINES else name, path, metrics, missing)
 
 
 def _files(path: Path, missing: list[str]) -> list[tuple[str, int]]:

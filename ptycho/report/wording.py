@@ -9,7 +9,7 @@ from typing import Any
 from ptycho.evaluation.caustic import waist_text
 from ptycho.evaluation.display import length_text
 from ptycho.evaluation.trust import FLAGS
-from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, ScanRecord, number, section
+from ptycho.report.gather import FINISHED, GRID_LINES, RUNNING, RunRecord, ScanRecord, number, section
 
 GOOD, WEAK, BAD, OPEN = "good", "weak", "bad", "open"
 
@@ -69,7 +69,7 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
         )
     if reasons:
         return Verdict(WEAK, "The image can be used with the reservations that follow.", reasons)
-    if record.kind in KNOWN_TRUTH:
+    if record.kind == GRID_LINES:
         return Verdict(GOOD, "No failure was found: the image has contrast and covers the scored region.")
     return Verdict(GOOD, "No problem was found: object and probe explain the measured patterns.")
 

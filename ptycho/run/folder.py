@@ -22,11 +22,11 @@ from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.lock import check_unlocked, unusable
-from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run, read_yaml
+from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.record import check_links, environment, foreign_files, own_files, read_record
-from ptycho.run.replacing import discard, make_way, mend, put_back, undo, waits
+from ptycho.run.replacing import discard, make_way, mend, put_back, waits
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -76,24 +76,17 @@ class RunFolder(OutputFolder):
         overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
             the first result of this one; without it such a folder is refused.
         resumed: resume the run that the folder holds; only temporary files are removed.
-        contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
     ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        overwrite: bool = False,
-        resumed: bool = False,
-        contents: tuple[str, ...] = names.TRAINING,
-    ) -> None:
-        self.path, self.resumed, self.contents = path, resumed, contents
-        check_links(path) if resumed else check_free(path, overwrite, contents)
+    def __init__(self, path: Path, overwrite: bool = False, resumed: bool = False) -> None:
+        self.path, self.resumed = path, resumed
+        check_links(path) if resumed else check_free(path, overwrite)
         _open(path)
         try:
             (mend if resumed else make_way)(path)
-            remove_temporary(path, contents)
+            remove_temporary(path, names.TRAINING)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self._record = read_record(path) if resumed else {}
@@ -107,16 +100,15 @@ class RunFolder(OutputFolder):
     def replacing(self) -> Iterator[None]:
         """Restore the replaced run if the block fails before the new one has a result.
 
-        If the disk was full, the new run stays, to be resumed, and the old one is kept aside. An inference
-        cannot be resumed, so nothing of it stays.
+        If the disk was full, the new run stays, to be resumed, and the old one is kept aside.
         """
         try:
             yield
         except Exception as error:
-            resumable = self.contents == names.TRAINING and (self.path / names.CONFIG).is_file()
+            resumable = (self.path / names.CONFIG).is_file()
             if waits(self.path) and resumable and isinstance(error, WriteError):
                 log.warning("%s", kept_aside(self.path))
-            elif (put_back if self.contents == names.TRAINING else undo)(self.path):
+            elif put_back(self.path):
                 log.warning("%s: holds the run again that was to be replaced", self.path)
             raise
 
@@ -226,11 +218,11 @@ def _open(path: Path) -> None:
         raise unusable(path, error.strerror or str(error)) from error
 
 
-def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> None:
+def check_free(path: Path, overwrite: bool) -> None:
     """See that a new run may be written into a folder; without touching anything.
 
-    ConfigError: another process writes there; it holds a run and ``overwrite`` is false, a training run and
-    this is none, or files of others in places of a run's; or it can be seen not to be writable.
+    ConfigError: another process writes there; it holds a run and ``overwrite`` is false, or files of others
+    in places of a run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
     check_links(path)
@@ -242,11 +234,6 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
         )
     tops = {file.split("/")[0] for file in own_files(path)}
     held = [name for name in names.TRAINING if name in tops]
-    if held and contents != names.TRAINING and _holds_training(path, held):
-        raise ConfigError(
-            f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
-            "never replace; choose another folder"
-        )
     replaced = os.path.isdir(path / names.REPLACED)
     if (held or replaced) and not overwrite:
         waiting = f"; {kept_aside(path)}" if replaced else ""
@@ -261,19 +248,6 @@ def kept_aside(path: Path) -> str:
     """Return where the run is that was to be replaced in a folder."""
     place, back = path / names.REPLACED, "(to have it back, move its files from there)"
     return f"the run that was to be replaced is kept in {place} until there is a new result {back}"
-
-
-def _holds_training(path: Path, held: list[str]) -> bool:
-    """Datasets, networks, or a configuration that is not that of an inference, which trains nothing."""
-    if set(held) - set(names.INFERENCE):
-        return True
-    try:
-        values = read_yaml(path / names.CONFIG)
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError):
-        return True
-    return not (isinstance(values, dict) and "run" in values and "train" not in values)
 
 
 def check_writable(path: Path) -> None:

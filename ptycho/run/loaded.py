@@ -11,7 +11,6 @@ import numpy as np
 
 from ptycho.config import ConfigError, PretrainConfig, check
 from ptycho.config.own_code import allow
-from ptycho.datasets import load_dataset
 from ptycho.files.file_array import FileArray
 from ptycho.networks.layers import Geometry, set_weights
 from ptycho.reconstruction.inference import make_predict_step
@@ -19,7 +18,7 @@ from ptycho.reconstruction.stitching import PredictStep, predict_in_rounds, pred
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.plausibility import too_large
+from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.competitors import COMPETITORS, geometry_of
@@ -236,8 +235,10 @@ class LoadedModel:
             raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")
         if not np.isfinite(amplitudes).all() or amplitudes.min() < 0 or not amplitudes.any():
             raise ConfigError("patterns is zero everywhere, or holds NaN, infinity or negative numbers")
-        if wrong := too_large(amplitudes.max(), "patterns"):
-            raise ConfigError(wrong[0])
+        if amplitudes.max() > 1e18:  # whose square, summed over a pattern, may leave float32
+            raise ConfigError(
+                f"patterns reaches {amplitudes.max():g}; must be at most 1e+18: amplitudes, √counts"
+            )
         return amplitudes.astype(np.float32, copy=False)
 
 

@@ -45,9 +45,11 @@ PHASES = {  # of a run, as the log names them when they begin
     "scoring": "computing the scores",
 }
 
-# what an inference writes, and a training run
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES)
-TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
+# what a run writes
+TRAINING = (
+    *(CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES),
+    *(ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS),
+)
 
 UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),

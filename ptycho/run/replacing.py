@@ -79,15 +79,6 @@ def mend(run: Path) -> None:
         put_back(run)
 
 
-def undo(run: Path) -> bool:
-    """Bring back what a run that failed was to replace, or else remove its files; False if none is back."""
-    if put_back(run):
-        return True
-    _remove(run)
-    (run / RECORD).unlink(missing_ok=True)
-    return False
-
-
 def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
     """Raise ConfigError if the run in the folder ``path`` holds a file, by key, that a new one reads."""
     own = {os.path.realpath(path / name) for name in own_files(path)}

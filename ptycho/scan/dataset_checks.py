@@ -138,39 +138,3 @@ def _range_problems(given: Mapping[str, Any], statistics: Statistics) -> list[st
         for name, value in (("amplitudes", f), ("photon_scale times probe", peak))
         if not info.tiny < value < info.max
     ]
-
-
-def dark_frames(
-    values: Mapping[str, Any], statistics: Statistics, counts: bool, certain: float = 100
-) -> list[str]:
-    """Return which patterns have no photon where there must have been some.
-
-    Args:
-        values: as for :func:`problems`, complete and without any.
-        counts: A² are photon counts, so that a weak dose may leave a pattern empty; the truth, where it is
-            known, may also explain an empty one.
-        certain: photons on average from which on an empty pattern was not measured.
-    """
-    dark = np.flatnonzero(statistics.energies == 0)
-    if not len(dark):
-        return []
-    mean = statistics.energies.sum() / (len(statistics.energies) - len(dark))
-    if counts and mean < certain:
-        return []
-    dead = [int(k) for k in dark if not _true_photons(values, int(k)) < certain]
-    if not dead:
-        return []
-    return [
-        f"amplitudes: {len(dead)} of {len(statistics.energies)} patterns hold no photon (the first is "
-        f"{dead[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
-    ]
-
-
-def _true_photons(values: Mapping[str, Any], pattern: int) -> float:
-    """Return the photons that the true object transmits; infinite where it is unknown."""
-    if values.get("objects") is None:
-        return np.inf
-    N = values["probe"].shape[-1]
-    row, col = np.floor(values["positions"][pattern]).astype(int)
-    patch = values["objects"][values["image"][pattern], row : row + N, col : col + N]
-    return float(np.sum(np.abs(values["photon_scale"] * values["probe"] * patch) ** 2))

@@ -12,7 +12,6 @@ from ptycho.config.memory import (
     check_memory,
     cost,
     in_words,
-    inference_memory,
     physical_memory,
     run_memory,
     solver_parts,
@@ -86,16 +85,6 @@ def test_the_limit_and_what_is_said_at_it():
     )
     assert [in_words(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1e-06 MB", "250 MB", "1 TB", "1e+06 TB"]
     assert GB / 2 < physical_memory() < 10**15
-
-
-def test_what_an_inference_needs():
-    models = [small_run().model, small_run().baseline]
-    check_memory(inference_memory(models, 16, (4, 32, 36), 1, 4096, True), 9 * GB)
-    for shape in ((1, 16384, False), (1, 16384, True), (64, 2048, False)):
-        with pytest.raises(ConfigError, match=r"while it reconstructs.*: give data of a smaller object_size"):
-            check_memory(inference_memory(models, 16, (4, 32, 36), *shape), 20 * GB)
-    with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
-        check_memory(inference_memory(models, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():

@@ -15,7 +15,6 @@ from helpers.cli import ROOT, files
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.datasets import to_arrays
 from ptycho.exports import cxi, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -27,6 +26,7 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.scan.dataset_file import to_arrays
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
 

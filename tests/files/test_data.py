@@ -7,9 +7,9 @@ import pytest
 from helpers import reference
 
 from ptycho.config import ConfigError
-from ptycho.datasets import load_dataset, to_arrays
 from ptycho.files.file_array import FileArray
 from ptycho.scan.batches import batch_of
+from ptycho.scan.dataset_file import load_dataset, to_arrays
 from ptycho.scan.patterns import Patterns, Statistics
 
 KEYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")

@@ -11,7 +11,6 @@ from ptycho.command_line.training_jobs import Job, explain_going_on
 from ptycho.config import ConfigError, RunConfig
 from ptycho.files.atomic import WriteError
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
-from ptycho.run.names import INFERENCE
 from ptycho.run.record import own_files
 from ptycho.run.replacing import mend, put_back, waits
 from ptycho_report.page import index_page
@@ -74,17 +73,6 @@ def test_a_run_that_fails_gives_back_what_it_was_to_replace(run, before, error):
         new.text("pinn/weights.npz", "new")
         raise error
     assert files(run) == before
-
-
-@pytest.mark.parametrize("old", [(), ("config.yaml", "recons/pinn/recon.npz")])
-def test_an_inference_that_fails_leaves_what_was_there(tmp_path, old):
-    path = write_run(tmp_path, "run: earlier #", old)
-    before = files(path)
-    new = RunFolder(path, overwrite=True, contents=INFERENCE)
-    with pytest.raises(WriteError), new.replacing():
-        new.text("config.yaml", "run: new")
-        raise WriteError
-    assert files(path) == before
 
 
 def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):

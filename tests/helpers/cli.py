@@ -8,7 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "grid_lines_workflow.py"
-INFER = ROOT / "scripts" / "infer.py"
 
 # The smallest run that goes through everything: 16 training groups, 49 test groups.
 TINY = (

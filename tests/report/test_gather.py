@@ -71,12 +71,3 @@ def test_the_command_repeats_the_run(tmp_path, overrides):
     assert (program, script, words[-1]) == ("ptycho", "scan", "output_dir=outputs/again")
     again = to_mapping(run_config(composed(*words, name="scan"), words, {}))
     assert again | {"output_dir": None} == to_mapping(read_job(run)) | {"output_dir": None}
-
-
-def test_an_inference_is_a_run_too(tmp_path):
-    run = write_run(tmp_path / "run")
-    (run / "config.yaml").write_text("run: outputs/net\ndata: new.npz\nmodels: [pinn]\ngroup_size: null\n")
-    record = gather(run)
-    assert (record.kind, record.scan.name) == ("inference", "test image") and not record.missing
-    words = "run=outputs/net data=new.npz 'models=[pinn]' output_dir=outputs/again"
-    assert record.command == f"ptycho infer {words}"

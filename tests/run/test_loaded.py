@@ -10,12 +10,12 @@ from helpers.cli import fresh
 import ptycho
 from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
-from ptycho.datasets import to_arrays
 from ptycho.networks.layers import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
 from ptycho.run.stored_run import check_prior_weights
+from ptycho.scan.dataset_file import to_arrays
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
 
@@ -73,7 +73,7 @@ RELOAD = """
 import sys
 import numpy as np
 import ptycho
-from ptycho.datasets import load_dataset
+from ptycho.scan.dataset_file import load_dataset
 run, scan, xla_run, xla_scan, target = sys.argv[1:]
 out = {name: ptycho.load_model(run, name).reconstruct(scan).objects for name in ("pinn", "baseline")}
 data = load_dataset(xla_scan)

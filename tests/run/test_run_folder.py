@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from helpers.cli import files
 
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, RunConfig
 from ptycho.files.lock import locked
 from ptycho.run.folder import RunFolder, check_free, check_places
-from ptycho.run.names import INFERENCE, training_files
+from ptycho.run.names import training_files
 from ptycho.run.record import read_record
 
 
@@ -104,31 +104,6 @@ def test_what_is_killed_and_temporary_is_removed_and_nothing_else(tmp_path):
         (tmp_path / name).write_text("")
     RunFolder(tmp_path, resumed=True)
     assert set(files(tmp_path)) == {*stay, "files.json"}
-
-
-def write_scan_run(folder):
-    RunFolder(folder).config(ScanRunConfig())
-
-
-def write_damaged_config(folder):
-    RunFolder(folder).text("config.yaml", "N: [")
-
-
-TRAININGS = [write_scan_run, write_damaged_config]
-
-
-@pytest.mark.parametrize("write", TRAININGS, ids=lambda write: write.__name__)
-def test_an_inference_never_replaces_a_training(tmp_path, write):
-    write(tmp_path / "run")
-    before = files(tmp_path)
-    for overwrite in (False, True):
-        with pytest.raises(ConfigError, match=r"run: holds a training run \(config.yaml"):
-            check_free(tmp_path / "run", overwrite, INFERENCE)
-    with pytest.raises(ConfigError, match=r"never replace; choose another folder"):
-        RunFolder(tmp_path / "run", overwrite=True, contents=INFERENCE)
-    assert files(tmp_path) == before
-    RunFolder(tmp_path / "run", overwrite=True).json("metrics.json", {})  # another training does
-    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json"}
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):

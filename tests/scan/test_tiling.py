@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.datasets import load_dataset, to_arrays
+from ptycho.scan.dataset_file import load_dataset, to_arrays
 from ptycho.scan.groups import Tiling, estimated_tiling
 from ptycho.scan.positions import nested_grid
 from ptycho.simulation.simulate import nested_tiling, scan_images

@@ -18,10 +18,10 @@ from ptycho.config import (
     XlaConfig,
     ZonePlateProbe,
 )
-from ptycho.datasets import load_dataset
 from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
 from ptycho.scan.beam import Beam
+from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
 from ptycho.simulation.truth import read_truth

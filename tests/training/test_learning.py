@@ -20,13 +20,13 @@ from ptycho.config import (
     XlaConfig,
     ZonePlateProbe,
 )
-from ptycho.datasets import load_dataset
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import get_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
+from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.probe import probe_support
 from ptycho.training.checkpoint import Checkpoints, History, Snapshot
 from ptycho.training.competitors import COMPETITORS, geometry_of

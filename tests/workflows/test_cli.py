@@ -102,14 +102,14 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path, trained_r
     (held / "metrics.json").write_text("{}")
     grid_lines = ("N=65", "probe=npz probe.file=no.npz", f"output_dir={held}", "-m seed=0,-1", "probe=laser")
     lines = [f"grid_lines_workflow {words}" for words in grid_lines]
-    lines += [f"infer run={trained_run} data=no.npz", "tune data.file=none.cxi tune.space.probe.modes=[0,4]"]
+    lines += ["run_exported model=a.onnx data=no.npz", "tune data.file=none.cxi tune.space.probe.modes=[0,4]"]
     done = fresh(cwd, "-c", SEVERAL, *lines, "sample")
     ends = [line for line in done.stdout.splitlines() if line.startswith("exit")]
     assert ends == ["exit 2 False"] * len(lines) + ["exit 0 False"]
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == len(lines) and "Traceback" not in done.stderr
     assert errors[-2:] == [
-        "error: no.npz: no such file",
+        "error: model=a.onnx: no such file",
         "error: probe.modes=0: must be an integer from 1 to 8, or null",
     ]
     assert json.loads((held / "metrics.json").read_text()) == {}

@@ -95,9 +95,9 @@ def test_each_program_shows_its_keys(answer, name):
     assert (code, errors) == (0, "") and known_keys(name) <= shown.keys() | {"experiment", "stitch"}  # null
 
 
-@pytest.mark.parametrize("name", ["doctor", "live", "infer", "tune"])
+@pytest.mark.parametrize("name", ["doctor", "live", "tune"])
 def test_a_sweep_is_for_trainings_and_scans(answer, name):
-    code, out, errors = answer(name, "-m", "run=a,b" if name == "infer" else "output_dir=a,b")
+    code, out, errors = answer(name, "-m", "output_dir=a,b")
     refusal = (
         "ptycho tune tries settings itself" if name == "tune" else "this program does one thing at a time"
     )

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.cli import INFER, SCRIPT, TINY, files
+from helpers.cli import SCRIPT, TINY, files
 
 from ptycho.command_line.config import resumed_config
 from ptycho.config import ConfigError, RunConfig, TrainConfig
@@ -333,40 +333,3 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
     for seed, command in enumerate(commands[1:], start=1):
         assert {f"seed={seed}", "N=32", "nepochs=1", "model.width=8", "xla.compile=False"} <= set(command)
         assert command[-1].startswith(f'output_dir="sweep/{seed}_') and "-m" not in command
-
-
-# ---- inference: all or nothing
-
-
-@pytest.fixture
-def earlier(tmp_path):
-    out = tmp_path / "out"
-    folder = RunFolder(out)
-    for name in ("config.yaml", "metrics.json", "manifest.json", "recons/pinn/recon.npz"):
-        folder.text(name, "run: earlier")
-    (out / "note.txt").write_text("mine")
-    return out
-
-
-def test_a_stopped_inference_leaves_the_earlier_one(earlier, trained_run):
-    before, data = files(earlier), trained_run / "datasets/N32/gs2/test.npz"
-    inputs = (f"run={trained_run}", f"data={data}", "output_dir=out", "overwrite=true")
-    process = start(earlier.parent, INFER, *inputs)
-    wait_for(process, lambda: (earlier / ".replaced").exists() and (earlier / "config.yaml").exists())
-    lines = stopped(process, signal.SIGTERM)
-    assert lines[-2:] == ["stopped by SIGTERM", "nothing was written to out"]
-    assert files(earlier) == before
-
-
-@pytest.mark.parametrize("with_earlier", [False, True])
-def test_a_full_disk_leaves_no_half_of_an_inference(earlier, trained_run, in_process, with_earlier):
-    """Temporary arrays are written first, results later: in both cases there is one line."""
-    path = earlier if with_earlier else earlier.parent / "below/out"
-    inputs = (f"run={trained_run}", f"data={trained_run / 'datasets/N32/gs2/test.npz'}", "overwrite=true")
-    before = files(earlier)
-    with small_disk(100_000):
-        code, _, err = in_process(INFER, *inputs, f"output_dir={path}")
-    assert code == 1 and "Traceback" not in err
-    last = err.splitlines()[-1]
-    assert last == f"error: {path}: cannot be written (File too large); make room and start again"
-    assert files(path) == (before if with_earlier else {})

@@ -8,7 +8,7 @@ import pytest
 from helpers.cli import SCRIPT, files
 
 from conftest import small_run
-from ptycho.datasets import to_arrays
+from ptycho.scan.dataset_file import to_arrays
 from ptycho.simulation.simulate import simulate
 
 DATA = "datasets/N32/gs2"

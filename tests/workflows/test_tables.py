@@ -9,7 +9,6 @@ from helpers.cli import ROOT
 from ptycho import config, networks
 from ptycho.config import FourierModel, RunConfig, StitchConfig, UNetModel
 from ptycho.config.sections import NAMED
-from ptycho.datasets import FORMATS
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
 from ptycho.training.competitors import COMPETITORS
@@ -53,10 +52,3 @@ def test_a_network_named_by_a_generator_has_its_settings():
     assert wide.of("unet") == wide.of("pinn") == wide.of("baseline") == wide
     assert wide.of("fno") == replace(wide, model=FourierModel())
     assert wide.networks == wide.models
-
-
-def test_a_file_can_be_of_one_format_only():
-    every = [mark for form in FORMATS.values() for mark in form.marks]
-    assert len(set(every)) == len(every)
-    for name, form in FORMATS.items():
-        assert form.marks <= set(form.members), name

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from helpers.cli import SCRIPT, TINY, TINY_UNROLLED, files, fresh
 
-from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
 from ptycho.run.record import read_record
+from ptycho.scan.dataset_file import load_dataset
 
 pytestmark = pytest.mark.usefixtures("usual_chunks")
 COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")

@@ -24,7 +24,6 @@ from ptycho.config import (
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
 from ptycho.config.waves import wavelength_m
-from ptycho.datasets import load_dataset
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -39,6 +38,7 @@ from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_run import read_config
 from ptycho.scan.beam import Beam
+from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
 
 ROLES = ("test", "train", "val")

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
-from ptycho.datasets import load_dataset, to_arrays
 from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
@@ -29,6 +28,7 @@ from ptycho.run.network_training import TrainingScans, describe_trainings, train
 from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_file import load_dataset, to_arrays
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate

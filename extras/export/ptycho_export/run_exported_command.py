@@ -12,15 +12,19 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from ptycho.api.scan import Scan, open_scan
 from ptycho.command_line.jobs import run_program
-from ptycho.config import ConfigError, check
+from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
-from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
+from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.room import check_scratch
+from ptycho.readers.npz_layouts import GRID_LINES
 from ptycho.reconstruction.stitching import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.probe import probe_support
 from ptycho_export.formats import open_exported
 from ptycho_export.runtimes import Description, Exported
@@ -36,7 +40,7 @@ class RunExportedConfig:
 
     model: Text | None = key(None, "TFLite or ONNX file that scripts/export_model.py wrote")
     data: Text | None = key(
-        None, "NPZ file of diffraction patterns: a dataset of a run, or test.npz of the published program"
+        None, "file of a scan with its probe, which ptycho scan reads without further keys"
     )
     output_dir: Text = key(
         "outputs/exported", "folder of the results", min_length=1, allowed="the path of a folder"
@@ -51,7 +55,7 @@ class RunExportedConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.model), "model", show(self.model), "a .tflite or .onnx file of export_model.py")
-        check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
+        check(bool(self.data), "data", show(self.data), "a file of diffraction patterns")
 
 
 def main(help_text: str | None) -> NoReturn:
@@ -66,13 +70,11 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     if target.exists() and not config.overwrite:
         raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
     exported = open_exported(str(config.model), config.threads)
-    measurement = inspect(str(config.data), exported.description.probe)
-    with tempfile.TemporaryDirectory() as scratch:
-        data = fit_to_model(measurement, exported.description, Path(scratch))
-        regions, seconds = predict(exported, data)
-        from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
+    data = fit_to_model(open_scan(str(config.data)), exported.description, Path(tempfile.gettempdir()))
+    regions, seconds = predict(exported, data)
+    from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
-        stitched = stitch(regions, data, config.stitch)
+    stitched = stitch(regions, data, config.stitch)
     arrays = {"object": stitched.objects, "mask": stitched.mask}
     write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
     speed = data.groups.size / seconds
@@ -82,21 +84,31 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     ]
 
 
-def fit_to_model(measurement: Measurement, d: Description, scratch: Path) -> Dataset:
-    """The data in groups and regions of the exported network's sizes; ConfigError: they cannot be."""
-    prefix, N = f"data={measurement.path}", measurement.shape[-1]
+def fit_to_model(scan: Scan, d: Description, scratch: Path) -> Dataset:
+    """Return the patterns in groups and regions of the exported network's sizes; ConfigError: they cannot be.
+
+    The dataset of a run keeps its groups. Of other scans each pattern has a group, and they are copied to
+    ``scratch``.
+    """
+    prefix, N = f"data={scan.name}", scan.N
     if N != d.N:
         raise ConfigError(f"{prefix}: has N={N}; the model was exported for N={d.N}")
-    if d.modes > 1:
-        raise ConfigError(f"{prefix}: has a probe without modes; the model was exported for modes={d.modes}")
-    measurement.check_patterns()
-    scale = {} if measurement.counts else {"photon_scale": measurement.fitted_photon_scale(d.transmission)}
-    data = measurement.dataset(scratch, **scale)
-    if d.group_size == 1 != data.group_size:
-        data = data.single_patterns(d.patterns_per_group)
-    elif data.group_size != d.group_size:
+    if scan.geometry.raw.format == GRID_LINES.name:
+        data = load_dataset(scan.data.path)
+        if d.group_size == 1 != data.group_size:
+            data = data.single_patterns(d.patterns_per_group)
+    else:
+        config = ScanRunConfig(data=scan.data, group_size=d.group_size)
+        check_scratch(scan.geometry.raw, scan.data, scratch)
+        _, data, _ = make_dataset(scan.geometry, config, scratch)
+    if data.group_size != d.group_size:
         data = data.regrouped(d.group_size)
-        log.info("each pattern with its %d nearest ones: the model takes such groups", d.group_size - 1)
+    if data.group_size != d.group_size:
+        few = f"has {len(data.positions)} patterns"
+        raise ConfigError(f"{prefix}: {few}; the model was exported for groups of {d.group_size}")
+    if len(data.probe) != max(d.modes, 1):
+        many = f"its probe has {len(data.probe)} modes"
+        raise ConfigError(f"{prefix}: {many}; the model was exported for modes={d.modes}")
     if data.region_size > d.region_size:
         raise ConfigError(
             f"{prefix}: its groups span regions of {data.region_size} pixels; the model was exported for "

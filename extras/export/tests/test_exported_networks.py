@@ -15,12 +15,12 @@ import tensorflow as tf
 from helpers.measurement import diffract
 
 from ptycho.config import ConfigError, FourierModel, UNetModel, UnrolledModel, XlaConfig
-from ptycho.datasets import load_dataset
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.layers import Geometry
 from ptycho.physics import Pair
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
+from ptycho.scan.dataset_file import load_dataset
 from ptycho_export.export_model_command import ExportModelConfig, describe_network
 from ptycho_export.formats import FORMATS, open_exported
 from ptycho_export.network import portable, trained_generator
@@ -166,7 +166,7 @@ def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_p
         "try:\n"
         f"    runpy.run_path({str(RUN)!r}, run_name='__main__')\n"
         "except SystemExit as end:\n"
-        "    heavy = {'tensorflow', 'keras', 'skimage', 'matplotlib', 'h5py'} & set(sys.modules)\n"
+        "    heavy = {'tensorflow', 'keras', 'skimage', 'matplotlib'} & set(sys.modules)\n"
         "    sys.exit(f'imported {heavy}' if heavy else end.code)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

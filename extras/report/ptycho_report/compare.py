@@ -14,7 +14,7 @@ from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, held_out_of
-from ptycho.report.gather import KNOWN_TRUTH, StoredRecon, number
+from ptycho.report.gather import GRID_LINES, StoredRecon, number
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
 from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
@@ -58,7 +58,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
 
 def score_of(entry: Entry) -> tuple[float, str]:
     """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
-    if entry.record.kind in KNOWN_TRUTH:
+    if entry.record.kind == GRID_LINES:
         ssim = entry.row.get("ssim")
         values = map(number, ssim if isinstance(ssim, list) else [])
         known = [value for value in values if value is not None]
@@ -81,7 +81,7 @@ def _group(entries: list[Entry]) -> Group:
     else:
         ordered = entries
     best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
-    title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
+    title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
     if product is None:
         rows = [Seen(entry, {}, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
@@ -117,7 +117,7 @@ def verdict(entry: Entry, best: Entry) -> str:
     """Return how an entry stands against the best of its scan, in words, with the error of the difference."""
     if entry is best:
         return "the best of these"
-    if entry.record.kind in KNOWN_TRUTH:
+    if entry.record.kind == GRID_LINES:
         mine, theirs = -score_of(entry)[0], -score_of(best)[0]
         return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
     result = compare_held_out(entry, best)

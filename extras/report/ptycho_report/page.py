@@ -25,7 +25,7 @@ from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import KNOWN_TRUTH, RunRecord, ScanRecord, StoredRecon, section
+from ptycho.report.gather import GRID_LINES, RunRecord, ScanRecord, StoredRecon, section
 from ptycho.report.wording import (
     KeyFigure,
     Verdict,
@@ -113,7 +113,7 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
         pictures=tuple(_stored_figures(record))
-        if record.kind in KNOWN_TRUTH
+        if record.kind == GRID_LINES
         else tuple(_drawn_again(scan, product)),
         **drawn,
     )
