@@ -70,7 +70,9 @@ def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     reading = replace(config.data, N=side)
     try:
         check_disk_for(aligned.scan.raw, reading, context.scratch)
-        check_memory_for(replace(config, data=reading), interpret_again(aligned.scan, reading))
+        check_memory_for(
+            interpret_again(aligned.scan, reading), reading.name, config.probe.modes, config.solver.block
+        )
     except ConfigError as error:
         return aligned.decided(Finding.warning(f"data.N={side} would explain more, {trial.text}; {error}"))
     finer = _on_finer_pixels(aligned, read_again(aligned, reading, context))

@@ -209,7 +209,7 @@ class Scan:
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
         scratch = Path(tempfile.gettempdir())
         check_scratch(self.geometry.raw, self.data, scratch)
-        check_memory_for(config, self.geometry)
+        check_memory_for(self.geometry, self.name)
         from ptycho.align.cached import align  # imports TensorFlow
         from ptycho.align.context import RunContext
 

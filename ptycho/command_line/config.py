@@ -28,20 +28,20 @@ from ptycho.run.stored_run import read_job
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
 
 
-def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> None:
-    """Refuse a program or code that a file names, and the command line does not; allow the others.
+def check_programs(programs: Mapping[str, str], overrides: Sequence[str], source: str) -> None:
+    """Refuse a program or code, by key, that a file names and the command line does not; allow the others.
 
     Raises:
         ConfigError: the message has its key.
     """
     given = {key_of(override) for override in overrides}
-    for key, program in programs_in(config).items():
+    for key, program in programs.items():
         if not given & {key, key.split(".")[0]}:
             raise ConfigError(
                 f"{key}={program}: is a program that {source} names; one is run only where the "
                 f"command line names it: add {key}={program} if it is yours"
             )
-    allow(programs_in(config).values())
+    allow(programs.values())
 
 
 def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None:
@@ -100,7 +100,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
     values = {key: value for key, value in plain(composed).items() if key not in COMMANDS}
     _apply_switches(values, overrides, environ)
     config = from_mapping(values)
-    check_programs(config, overrides, "a file")
+    check_programs(programs_in(config), overrides, "a file")
     return config
 
 
@@ -110,7 +110,8 @@ def resumed_config(run: Path, overrides: list[str], environ: Mapping[str, str]) 
     The command line may name its programs again, and nothing else; ``environ`` must not contradict it.
     """
     stored = read_job(run)
-    named = {key: f"{key}={program}" for key, program in programs_in(stored).items()}
+    programs = programs_in(stored)
+    named = {key: f"{key}={program}" for key, program in programs.items()}
     values = to_mapping(stored)
     _apply_switches(values, [], environ)
     others = [override for override in overrides if not override.startswith("resume=")]
@@ -120,7 +121,7 @@ def resumed_config(run: Path, overrides: list[str], environ: Mapping[str, str]) 
         raise ConfigError(
             f"resume={run}: has its own configuration; remove {'; '.join(wrong)}, or start a new run"
         )
-    check_programs(stored, overrides, f"resume={run}")
+    check_programs(programs, overrides, f"resume={run}")
     return stored
 
 

@@ -240,7 +240,7 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
             plan_scan(workflow, replace(scan, output_dir=str(path / name)), common, together)
             for name, scan in scans.items()
         ]
-    check_place(config)
+    check_place(path, config.overwrite, list_inputs(config))
     job = Job(workflow.check(config), path, tuple(overrides))
     if hydra_config.mode != RunMode.MULTIRUN:
         return [job]
@@ -249,12 +249,11 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     return [replace(job, together=together)]
 
 
-def check_place(config: JobConfig) -> None:
-    """Refuse an output folder that a new run cannot have."""
-    path = Path(str(config.output_dir))
-    check_free(path, config.overwrite)
-    if config.overwrite:
-        check_inputs(path, list_inputs(config))
+def check_place(path: Path, overwrite: bool, inputs: Mapping[str, Path]) -> None:
+    """Refuse an output folder that a new run, which reads ``inputs``, cannot have."""
+    check_free(path, overwrite)
+    if overwrite:
+        check_inputs(path, inputs)
 
 
 def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
@@ -269,7 +268,7 @@ def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together
     if is_locked(path):
         return job
     if config.overwrite or not (path / CONFIG).is_file():
-        check_place(config)
+        check_place(path, config.overwrite, list_inputs(config))
         return job
     stored = replace(read_job(path), output_dir=str(path))
     asked = replace(job.config, overwrite=stored.overwrite)

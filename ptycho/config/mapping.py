@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ptycho.config.messages import ConfigError, programs_of, show
-from ptycho.config.network_config import JobConfig
 from ptycho.config.own_code import is_import_path
 from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig, ScanRunConfig
@@ -58,9 +57,9 @@ def _listed(value: Any) -> Any:
     return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
 
 
-def result_settings(config: JobConfig) -> dict[str, Any]:
+def result_settings(settings: DataclassInstance) -> dict[str, Any]:
     """Return the plain values that decide what a run gives: all but where it is written."""
-    return {k: value for k, value in to_mapping(config).items() if k not in ("output_dir", "overwrite")}
+    return {k: value for k, value in to_mapping(settings).items() if k not in ("output_dir", "overwrite")}
 
 
 def differences(stored: dict[str, Any], requested: dict[str, Any]) -> list[str]:
@@ -81,11 +80,11 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flattened
 
 
-def programs_in(config: JobConfig) -> dict[str, str]:
-    """Return the programs and import paths that a configuration names, by key."""
-    values = flat(to_mapping(config))
+def programs_in(settings: DataclassInstance) -> dict[str, str]:
+    """Return the programs and import paths that settings name, by key."""
+    values = flat(to_mapping(settings))
     return {
         key: values[key]
-        for key, program in programs_of(type(config)).items()
+        for key, program in programs_of(type(settings)).items()
         if values.get(key) is not None and (program is True or is_import_path(values[key]))
     }

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptycho.align.aligned import StartingPoint
 from ptycho.align.context import RunContext
-from ptycho.config import ProbeConfig, ScanRunConfig
+from ptycho.config import ProbeConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
@@ -132,15 +132,26 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
     return WarmStart(image, refine, chosen, limited, findings)
 
 
-def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
+def reconstruct(
+    prepared: Prepared,
+    options: ModelOptions,
+    context: RunContext,
+    block: int | None = None,
+    seed: int = 0,
+    compile_xla: bool = True,
+) -> Reconstruction:
     """Return the most likely object and beam of a scan, with the decisions; the fit is a :class:`Solved`.
 
     Decisions and scores are made without the held-out patterns; then these are included in a final fit.
+
+    Args:
+        block: patterns of a block; None: as many as fit.
+        seed: of the held-out patterns.
+        compile_xla: compile with XLA.
     """
     began = time.perf_counter()
-    options = options_for(prepared, config.solver, config.probe, config.models, config.data.shared)
     data, count = prepared.fitted(prepared.whole.beam), len(prepared.kept)
-    blockwise = Blockwise(config.solver.block, context.executor, context.cache)
+    blockwise = Blockwise(block, context.executor, context.cache)
     in_blocks = min(3 * (options.steps + FIT.short_steps), 100)  # three fits of a pattern, each with its end
     passes = in_blocks if blockwise.divides(data) else options.steps
     passes *= 3 if (options.slices or 1) > 1 else 1
@@ -158,8 +169,8 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
         solved = solve(
             data,
             options,
-            config.seed,
-            config.xla.compile,
+            seed,
+            compile_xla,
             progress.advance,
             watch,
             blockwise,
@@ -180,7 +191,7 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     decisions = [replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions]
     return replace(
         reconstruction,
-        decisions=(*decisions, *_too_wide(solved), *_doubts(solved, config.seed)),
+        decisions=(*decisions, *_too_wide(solved), *_doubts(solved, seed)),
         seconds=seconds,
         course=tuple(course),
         converged=converged,

@@ -70,6 +70,15 @@ Reconstructions = Mapping[str, Reconstruction]
 Method = Callable[[Prepared, Reconstructions, MethodInputs], Reconstruction]
 
 
+def _reconstruct_by_solver(
+    prepared: Prepared, earlier: Reconstructions, inputs: MethodInputs
+) -> Reconstruction:
+    config = inputs.config
+    options = solver.options_for(prepared, config.solver, config.probe, config.models, config.data.shared)
+    settings = config.solver.block, config.seed, config.xla.compile
+    return solver.reconstruct(prepared, options, inputs.context, *settings)
+
+
 def _reconstruct_by_lsqml(
     prepared: Prepared, earlier: Reconstructions, inputs: MethodInputs
 ) -> Reconstruction:
@@ -120,7 +129,7 @@ def infer(
 
 
 METHODS: dict[str, Method] = {
-    SOLVER: lambda prepared, earlier, inputs: solver.reconstruct(prepared, inputs.config, inputs.context),
+    SOLVER: _reconstruct_by_solver,
     LSQML: _reconstruct_by_lsqml,
     NETWORK: _reconstruct_by_network,
 }

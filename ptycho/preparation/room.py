@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import NETWORK, ScanRunConfig
+from ptycho.config import NETWORK
 from ptycho.config.data import SMALLEST_N, DataConfig
 from ptycho.config.memory import (
     OF_A_SCANNED_OBJECT,
@@ -18,6 +18,7 @@ from ptycho.config.memory import (
     solver_parts,
     training_parts,
 )
+from ptycho.config.sections import GeneratorConfig
 from ptycho.preparation.geometry import drop_words, isolated
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.raw_scan import RawScan, checked_frames
@@ -37,20 +38,40 @@ def check_scratch(raw: RawScan, section: DataConfig, scratch: Path) -> None:
     check_disk_for(raw, section, scratch, elsewhere)
 
 
-def check_memory_for(config: ScanRunConfig, scan: ScanGeometry) -> None:
-    """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
-    name = config.data.name
+@dataclass(frozen=True)
+class NetworkSizes:
+    """What the memory of a network depends on, besides the scan."""
+
+    model: GeneratorConfig
+    batch_size: int  # groups in a batch
+    group_size: int
+    tiles: bool  # groups share the patterns among them
+
+
+def check_memory_for(
+    scan: ScanGeometry,
+    name: str,
+    modes: int | None = None,
+    block: int | None = None,
+    network: NetworkSizes | None = None,
+) -> None:
+    """Refuse a scan that needs more memory than there is; patterns and regions stay in files.
+
+    Args:
+        name: of the scan.
+        modes: of the probe; None: as many as that of the file.
+        block: patterns that the solver fits together; None: by default.
+        network: that reconstructs the scan, too; None: none does.
+    """
     near = np.delete(scan.positions, isolated(scan.positions), axis=0)
     M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
-    modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
-    parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+    modes = modes or (1 if scan.probe is None else len(scan.probe))
+    parts = solver_parts(len(near), scan.N, modes, M, block)
     phases = {f"solves {name}": _with_far_frames(parts, scan)}
-    if NETWORK in config.models:
-        assert config.batch_size is not None  # filled in
-        image = np.zeros(len(near), np.int32)
-        groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
+    if network is not None:
+        groups = grouped(near, np.zeros(len(near), np.int32), network.group_size, network.tiles)
         shape = (groups.shape[1], scan.N, smallest_region(near, groups, scan.N))
-        phases[f"trains on {name}"] = training_parts(NETWORK, config.model, config.batch_size, shape)
+        phases[f"trains on {name}"] = training_parts(NETWORK, network.model, network.batch_size, shape)
         phases[f"reconstructs {name}"] = [
             Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
         ]

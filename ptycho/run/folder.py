@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure
 
-from ptycho.config import ConfigError, JobConfig
+from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.lock import check_unlocked, unusable
@@ -131,9 +131,9 @@ class RunFolder(OutputFolder):
             self._record[name] = digest
             write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
 
-    def config(self, config: JobConfig) -> Path:
+    def config(self, settings: DataclassInstance) -> Path:
         """Write ``config.yaml``, from which a run can be resumed."""
-        return self.text(names.CONFIG, config_text(config))
+        return self.text(names.CONFIG, config_text(settings))
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
         """Write an uncompressed NPZ of ``arrays (…)`` without pickles, and record its SHA-256, which is

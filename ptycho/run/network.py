@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError, CustomModel, NetworkConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import allow, check_allowed
@@ -167,7 +167,10 @@ def read_network(run: Path, name: str) -> StoredNetwork:
     stated = (description or {}).get("weights_sha256")
     if not faults and record.get(f"{name}/{WEIGHTS}", stated) != stated:
         faults.append(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
-    setup = _setup(arrays, config, faults) if arrays is not None else None
+    setup = None
+    if arrays is not None:
+        N = config.N if isinstance(config, RunConfig) else None
+        setup = _setup(arrays, N, _group_sizes(config), faults)
     if faults or weights is None or setup is None or description is None:
         raise ConfigError(f"{folder}: {'; '.join(faults)}")
     return StoredNetwork(run, name, config.of(name), setup, weights, description)
@@ -227,10 +230,21 @@ def _description(path: Path, faults: list[str]) -> dict[str, Any] | None:
     return None
 
 
-def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, faults: list[str]) -> Setup | None:
-    """The setup in the arrays of ``setup.npz``, if it is what the configuration makes of it."""
+def _group_sizes(config: AnyConfig) -> tuple[int, ...]:
+    """Return the sizes that groups of a run may have, the largest last; empty: any."""
+    if isinstance(config, RunConfig):
+        return 1, config.group_size
+    if isinstance(config, ScanRunConfig):  # a scan of few patterns has smaller groups than specified
+        return tuple(range(1, config.patterns_in_group + 1))
+    return ()
+
+
+def _setup(
+    arrays: dict[str, np.ndarray], N: int | None, group_sizes: tuple[int, ...], faults: list[str]
+) -> Setup | None:
+    """The setup in the arrays of ``setup.npz``, if it has these sizes; ``N``: None: that of the probe."""
     side, offsets = arrays["probe"].shape[-1:], arrays["offsets"].shape
-    N = config.N if isinstance(config, RunConfig) else (*side, 0)[0]
+    N = (*side, 0)[0] if N is None else N
     C = offsets[0] if offsets else 0
     shapes = dict.fromkeys(KINDS, ()) | {"probe": (N, N), "offsets": (C, 2)}
     wrong = [
@@ -248,15 +262,11 @@ def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, faults: list[st
         faults.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
     if not all(np.isfinite(value) and value > 0 for value in positive):
         faults.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
-    if isinstance(config, RunConfig):
-        most, known = config.group_size, {1, config.group_size}
-    else:  # a scan of few patterns has smaller groups than specified
-        most = config.patterns_in_group if isinstance(config, ScanRunConfig) else C
-        known = set(range(1, most + 1))
+    known = group_sizes or range(1, C + 1)
     if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
         faults.append(
             f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
-            f"config.yaml makes groups of {most}"
+            f"config.yaml makes groups of {known[-1]}"
         )
     if not (0 < setup.support <= N and setup.support % 2 == 0):
         faults.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")

@@ -7,6 +7,7 @@ import pytest
 from ptycho.command_line.config import check_programs
 from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.config.mapping import programs_in
 from ptycho.config.own_code import DOORS, allow, load
 from ptycho.config.sections import EpochsConfig
 from ptycho.config.solver_config import SolverConfig
@@ -92,11 +93,11 @@ def test_code_that_a_file_names_is_refused_and_not_imported(module, tmp_path, ke
     module(EVIL)
     config = configured(key, path)
     with pytest.raises(ConfigError, match=rf"^{key}={path}: is a program .*add {key}={path}"):
-        check_programs(config, ["seed=1"], "a file")
+        check_programs(programs_in(config), ["seed=1"], "a file")
     with pytest.raises(ConfigError, match=rf"^{key}={path}: is code that a file names"):
         load(key, path)
     assert not (tmp_path / "ran").exists()
-    check_programs(config, [f"{key}={path}"], "a file")  # now it is allowed
+    check_programs(programs_in(config), [f"{key}={path}"], "a file")  # now it is allowed
     with pytest.raises(ConfigError, match="has no run_"):
         load(key, path)
     assert (tmp_path / "ran").exists()

@@ -16,7 +16,7 @@ from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
-from ptycho.methods import pipeline, solver
+from ptycho.methods import pipeline
 from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_orientation, with_outliers
 from ptycho.methods.prepared import Prepared
@@ -183,7 +183,7 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
 
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """The beam has all patterns in order; at the end the mean square of the flux is one."""
-    made = solver.reconstruct(prepared, ASKED, RunContext(tmp_path))
+    made = METHODS[SOLVER](prepared, {}, MethodInputs(ASKED, RunContext(tmp_path)))
     initial = prepared.whole.beam
     same(made.before.beam, initial, 1e-5)
     same(made.beam, replace(initial, flux=initial.flux / np.sqrt(np.mean(initial.flux**2))), 1e-5)

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 import ptycho
-from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.data import DataConfig
+from ptycho.config import ConfigError
 from ptycho.preparation.room import check_memory_for
-
-CONFIG = ScanRunConfig(data=DataConfig(file=("a.h5",)), models=())
 
 
 def scan_with(far):
@@ -24,9 +21,9 @@ def scan_with(far):
 
 
 def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
-    check_memory_for(CONFIG, scan_with([4]))  # one isolated position is excluded, and takes no memory
+    check_memory_for(scan_with([4]), "a")  # one isolated position is excluded, and takes no memory
     with pytest.raises(ConfigError, match=r"memory: needs .* TB .*exclude them, data\.drop=\[14,15\]$"):
-        check_memory_for(CONFIG, scan_with([4, 5]))
+        check_memory_for(scan_with([4, 5]), "a")
 
 
 def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):

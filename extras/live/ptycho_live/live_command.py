@@ -18,7 +18,7 @@ from ptycho.command_line.jobs import run_program
 from ptycho.command_line.training_jobs import Job, Run, execute
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
-from ptycho.config.mapping import to_dataclass
+from ptycho.config.mapping import programs_in, to_dataclass
 from ptycho.files.atomic import write_text
 from ptycho.files.lock import locked
 from ptycho.files.text import read_json, read_yaml
@@ -133,7 +133,7 @@ def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest, recons
         return [f"{folder}: is finished; nothing is left to do"]
     job = read_job(folder) if resumed else config
     assert isinstance(job, ScanRunConfig)
-    check_programs(job, (), f"resume={folder}")
+    check_programs(programs_in(job), (), f"resume={folder}")
     checked = Job(plan(replace(job, output_dir=str(folder))), folder, (), resumed)
     with stop.end_with(lambda: f"resume with resume={folder}"):
         execute(reconstruct, checked, stop)

@@ -17,7 +17,7 @@ from ptycho.command_line.config import COMMANDS, check_programs, plain
 from ptycho.command_line.jobs import CONF, answer, leave, plan_all
 from ptycho.command_line.words import place_words, split_flags
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.mapping import to_dataclass, to_mapping
+from ptycho.config.mapping import programs_in, to_dataclass, to_mapping
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Integer, Number, Text, key, settings
 from ptycho.quiet_start import start_tensorflow
@@ -115,7 +115,7 @@ def read_words(own_words: list[str], scan_words: list[str]) -> tuple[TuneConfig,
     for name, value in ends:
         with_settings(values, {name: value})
     asked = with_settings(values, {})
-    check_programs(asked, scan_words, "a file")
+    check_programs(programs_in(asked), scan_words, "a file")
     allow(value for _, value in ends)
     planned = plan(asked)
     assert isinstance(planned, ScanRunConfig)
