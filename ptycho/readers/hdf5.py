@@ -25,20 +25,37 @@ from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-WRITING, CLOSED, UNKNOWN = "writing", "closed", "unknown"
-OPEN_BY_SWMR = 0x04
+OPENED, WRITING, CLOSED, UNKNOWN = "opened", "writing", "closed", "unknown"
+OPEN_BY_WRITER, OPEN_BY_SWMR = 0x01, 0x04
 
 
 def mark_of(path: Path) -> str:
-    """Return whether a writer has a file open for readers (SWMR), or has closed it; unknown: an old format.
+    """Return whether a writer has a file open for itself, or for readers (SWMR), or has closed it.
 
-    HDF5 File Format Specification 3.0, II.A: flags in byte 11 of a superblock of version 3.
+    Unknown: a file of an old format. HDF5 File Format Specification 3.0, II.A: flags in byte 11 of a
+    superblock of version 3.
     """
     with path.open("rb") as file:
         start = file.read(12)
     if len(start) < 12 or start[:8] != SIGNATURE or start[8] < 3:
         return UNKNOWN
-    return WRITING if start[11] & OPEN_BY_SWMR else CLOSED
+    if start[11] & OPEN_BY_SWMR:
+        return WRITING
+    return OPENED if start[11] & OPEN_BY_WRITER else CLOSED
+
+
+def open_growing(path: Path) -> h5py.File:
+    """Open a file that is perhaps being written, without a lock that could stop its writer.
+
+    Raises:
+        OSError: a writer has it for itself, or it cannot be read. A file of an old format, which does not
+            say so, is locked while it is open.
+    """
+    mark = mark_of(path)
+    if mark == OPENED:
+        raise OSError("its writer has not opened it for readers (SWMR)")
+    locking = "best-effort" if mark == UNKNOWN else False
+    return h5py.File(path, "r", swmr=mark == WRITING, locking=locking)
 
 
 class Hdf5Archive(Archive):
@@ -235,8 +252,8 @@ class Hdf5Archive(Archive):
         if real not in self._open:
             try:
                 open_file(real).close()
-                swmr = self._growing and mark_of(real) == WRITING
-                self._open[real] = h5py.File(real, "r", locking="best-effort", swmr=swmr)
+                opened = open_growing(real) if self._growing else h5py.File(real, "r", locking="best-effort")
+                self._open[real] = opened
             except FileError as error:
                 raise ArchiveError(str(error)) from error
             except DAMAGE as error:

@@ -217,9 +217,9 @@ def _published_positions(file: Archive, options: ReadOptions, source: Patterns) 
     listed = middles[:, 0].transpose(0, 2, 1)  # (G, C, 2)
     same = np.all(listed == listed[:1], axis=(1, 2))  # as often as there are images, in a row
     images = 1 if same.all() else int(np.argmin(same))
-    images = images if len(listed) % images == 0 else 1
-    if np.array_equal(np.repeat(listed[::images], images, axis=0), listed):
-        listed = np.concatenate([listed[::images]] * images)
+    if not np.array_equal(np.repeat(listed[::images], images, axis=0), listed):
+        images = 1
+    listed = np.concatenate([listed[::images]] * images)
     positions = listed.reshape(-1, 2) - (N - 1) / 2
     file.notes.append("positions are those of the middles of the patches, less (N - 1)/2")
     image = np.repeat(np.arange(images), len(positions) // images)
@@ -234,4 +234,5 @@ PUBLISHED = Layout(
     zero_frequency="centre",
     probe=("probeGuess",),
     positions=_published_positions,
+    options=(),
 )

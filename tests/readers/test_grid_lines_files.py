@@ -67,7 +67,15 @@ def test_published_files_are_read_as_documented(save, disk, gridsize, images):
         position = np.array([expected[number]], np.float32)
         wanted = reference.diffraction(objects[0], position, disk)[0]
         np.testing.assert_allclose(patterns[number], wanted, atol=1e-5)
-    np.testing.assert_array_equal(scan.patterns.read(np.array([7, 2])), patterns[[7, 2]])
+    some = np.array([59, 2, 43, 25, 46])
+    np.testing.assert_array_equal(scan.patterns.read(some), patterns[some])
+
+
+def test_a_position_that_was_measured_twice_is_no_second_image(save, disk):
+    starts = [STARTS[0], STARTS[0], *STARTS[1:-1]]
+    scan = open_scan(save(published([spot(22, 71)], disk, starts, gridsize=1)))
+    assert scan.patterns.shape == (len(starts), N, N) and not scan.warnings
+    np.testing.assert_allclose(scan.positions, starts, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """An HDF5 file that is read while another process writes it, as at a beamline."""
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.readers.hdf5 import WRITING, mark_of
+from ptycho.readers.hdf5 import OPENED, WRITING, mark_of, open_growing
 from ptycho_live.sources.growing_hdf5 import GrowingHdf5
 
 FRAMES = np.random.default_rng(0).poisson(9, (12, 16, 18)).astype(np.uint16)
@@ -129,6 +130,23 @@ def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path,
     assert (sorted(frames), sorted(places), ended) == ([0, 1], [0, 1], False)
     assert mark_of(tmp_path / "scan.h5") == WRITING
     source.close()
+
+
+def test_no_lock_of_the_reader_stops_the_writer(tmp_path, detector):
+    """SWMR begins only if nobody holds a lock; a file that its writer has for itself is left alone."""
+    with open_growing(tmp_path / "scan.h5"), (tmp_path / "scan.h5").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as HDF5 does
+    path = tmp_path / "other" / "scan.h5"
+    path.parent.mkdir()
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("data", data=FRAMES, maxshape=(None, 16, 18))
+        file.flush()
+        assert mark_of(path) == OPENED
+        assert gather(open_source(path.parent, **KEYS)) == ({}, {}, False)
+        with pytest.raises(OSError, match="not opened it for readers"):
+            open_growing(path)
+        file.swmr_mode = True
+    assert sorted(gather(open_source(path.parent, **KEYS))[0]) == list(range(12))
 
 
 def write_whole(path, frames):

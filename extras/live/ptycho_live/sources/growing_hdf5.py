@@ -4,7 +4,8 @@ Frames are one array ``(J, H, W)`` that is extended along its first axis; positi
 are extended, too. The readers of measured scans find their paths and the other values. A row of positions
 that is not finite has not arrived yet. The file is opened anew for every call. The scan is complete when the
 writer has closed the file: the writer then removes its mark from the file's first bytes. Without SWMR it
-cannot be determined whether a file is complete.
+cannot be determined whether a file is complete. No lock is taken of a file with such marks, because a writer
+cannot begin SWMR while a reader holds one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
+from ptycho.readers.hdf5 import CLOSED, mark_of, open_growing
 from ptycho.readers.hdf5_checks import Chunks
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
@@ -59,7 +60,7 @@ class GrowingHdf5(Source):
         try:
             mark = mark_of(self._path)  # checked first: nothing is written after the file is closed
             status = self._path.stat()
-            with h5py.File(self._path, "r", swmr=mark == WRITING, locking="best-effort") as file:
+            with open_growing(self._path) as file:
                 frames = find_frames(file, self._config.keys.patterns)
                 if frames is None:
                     return Arrivals()
