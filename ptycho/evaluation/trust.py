@@ -178,7 +178,6 @@ FLAGS = {
 }
 """Every flag of a reconstruction; what else stands among its flags says why a single score is not defined."""
 
-WRONG = tuple(name for name, flag in FLAGS.items() if flag.wrong)
 MEANS = {
     name: f"{flag.means}; {flag.remedy}"
     + ("" if flag.wrong else " (this alone does not make an image wrong)")

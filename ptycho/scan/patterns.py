@@ -22,32 +22,27 @@ class Statistics:
         energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
             NaN or infinity.
         negative: how many patterns hold negative numbers.
-        whole: every number is a whole one.
         largest: largest number; for a part of a scan it may be that of the whole scan.
         mean: function that computes :attr:`mean_intensity` on first use.
     """
 
     energies: np.ndarray
     negative: int
-    whole: bool
     largest: float
     mean: Callable[[], np.ndarray]
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
         """Return the statistics of patterns ``(K, N, N)`` float32 that come block by block."""
-        energies, negative, total, whole, largest = [np.zeros(0)], 0, np.zeros((1, 1)), True, 0.0
+        energies, negative, total, largest = [np.zeros(0)], 0, np.zeros((1, 1)), 0.0
         for block in blocks:
             squares = np.square(block, dtype=np.float64)
             energies.append(np.sum(squares, axis=(1, 2)))
             negative += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
             total = total + squares.sum(axis=0)
-            whole = whole and bool(np.array_equal(block, np.rint(block)))
             largest = max(largest, float(block.max(initial=0)))
         all_energies = np.concatenate(energies)
-        return cls(
-            all_energies, negative, whole, largest, partial(np.divide, total, max(len(all_energies), 1))
-        )
+        return cls(all_energies, negative, largest, partial(np.divide, total, max(len(all_energies), 1)))
 
     @cached_property
     def mean_intensity(self) -> np.ndarray:
@@ -72,7 +67,7 @@ class Statistics:
         if self.negative:
             return None
         mean = partial(_mean_intensity, rows)
-        return Statistics(self.energies[indices], 0, self.whole, self.largest, mean)
+        return Statistics(self.energies[indices], 0, self.largest, mean)
 
 
 def _mean_intensity(rows: Rows) -> np.ndarray:
