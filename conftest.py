@@ -63,7 +63,6 @@ NETWORKS = {
 LONGEST = ("pretraining", "maximum_likelihood", "resume", "workflow", "scan_workflow", "api", "training")
 LONGEST += (
     "denoiser_training",
-    "infer",
     "many_scans",
     "learning",
     "exported_networks",

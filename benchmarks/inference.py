@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Speed and memory of inference with a stored network, from the file to the stitched object.
+"""Speed of inference with a stored network, from the file to the stitched object.
 
     python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
 
@@ -109,7 +109,7 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
             parts = (checked - began, predicted - checked, stitched - predicted, stitched - checked)
             rows.append((*parts, time.process_time() - cpu))
     *seconds, cpu = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
-    names = ("checking the file", "prediction", "stitching", "prediction and stitching")
+    names = ("reading", "prediction", "stitching", "prediction and stitching")
     return {name: view.groups.size / s for name, s in zip(names, seconds, strict=True)} | {"CPU / s": cpu}
 
 
@@ -119,7 +119,7 @@ def speed(folder: Path, model: str, repeats: int) -> None:
     patterns = write_scan(folder / "scan.npz", config, PITCH)
     print(f"{patterns} patterns, N={config.N}, gridsize {config.gridsize}, batch {config.batch_size}\n")
     print(f"Patterns/s, after start-up and compilation; load average before: {os.getloadavg()[0]:.1f}\n")
-    print("| network | checking the file | prediction | stitching | prediction and stitching | CPU / s |")
+    print("| network | reading | prediction | stitching | prediction and stitching | CPU / s |")
     print("|---|---|---|---|---|---|")
     for name in ("pinn", "baseline"):
         row = timed(folder / "run", folder / "scan.npz", name, repeats)

@@ -5,7 +5,7 @@
     python benchmarks/pretrained_cells.py --cells gs1_curved lines128 --run outputs/pretrained --seed 100
 
 A cell is the test scan of ``conf/experiment/<name>.yaml`` with one object, some with further overrides. The
-network gets the groups of the cell (one or four patterns), or tiles of 64 patterns, as ``scan.py
+network gets the groups of the cell (one or four patterns), or tiles of 64 patterns, as ``ptycho scan
 run=pretrained`` uses; ``refined``: then up to five passes of the solver. The table has the SSIM of amplitude
 / phase, scored as in the workflow. Scores of a network trained on each cell: docs/results.md.
 """

@@ -150,13 +150,16 @@ class NpzFile:
             return header.info.header_offset + 30 + lengths + header.start
 
 
-def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
+def read_all(
+    path: str | Path, kinds: Mapping[str, str] | str, optional: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray]:
     """Read the arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
-    NpzError: one line with every problem.
+    ``optional``: kinds of further ones that may be missing. NpzError: one line with every problem.
     """
     with NpzFile(path) as archive:
-        wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else kinds
+        wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else dict(kinds)
+        wanted |= {key: kind for key, kind in (optional or {}).items() if key in archive.keys}
         problems = [f"{key} is there more than once" for key in archive.repeated if key in wanted]
         problems += [f"lacks {key}" for key in wanted if key not in archive.keys]
         arrays = {}

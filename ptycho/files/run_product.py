@@ -9,7 +9,7 @@ from typing import Any
 from ptycho.files.text import read_json
 
 METRICS, RECONS = "metrics.json", "recons"
-BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
+BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say
 
 
 def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:

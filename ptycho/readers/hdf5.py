@@ -276,7 +276,7 @@ def _why(path: Path, error: Exception) -> str:
         return "it is empty"
     if "truncated" in text:
         return f"it is cut short; copy it again, or wait until it is written ({text})"
-    if re.search(r"\block(ed)? file|\bopen for writ", text):
+    if re.search(r"\block(ed)? file|\bopen for writ|not opened it", text):
         return f"it is open for writing; wait until that ends, or run h5clear -s on a copy ({text})"
     if "signature" in text:
         with path.open("rb") as file:

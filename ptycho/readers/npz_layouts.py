@@ -20,9 +20,9 @@ Datasets of this program's grid-lines workflow: ``amplitudes`` (J, N, N) are √
 Test splits of the published program's: ``diffraction`` (G, N, N, C) are amplitudes divided by an unknown
 scale, row-major within the group; ``coords_offsets`` (G, 1, 2, C) is (row, col) of the **middle** of each
 patch, first sample + (N − 1)/2, and has every position I times in a row, while patterns come image by image.
-Of training splits the patterns are shuffled and positions are not: these are refused.
+Training splits are refused: their patterns are shuffled, their positions are not.
 
-Of both the patterns of the first object are read.
+From both kinds of file only the patterns of the first object are read.
 """
 
 from __future__ import annotations
@@ -129,13 +129,13 @@ TIKE = Layout(
 def _of_first_object(
     file: Archive, positions: np.ndarray, unit: str, image: np.ndarray, key: str, source: Patterns
 ) -> Placement:
-    """Return the ``positions (J, 2)`` of the first object's patterns, by their numbers, and it.
+    """Return the positions of the patterns of the first object, their numbers, and that object.
 
-    ``image (J,)``: the object of each pattern; ``key``: of the objects.
+    ``positions (J, 2)``, ``image (J,)``: of all patterns, and the object of each; ``key`` of the objects.
     """
     count, N, _ = source.shape
     if len(positions) != count:
-        raise ArchiveError(f"holds {count} patterns, and {len(positions)} positions; must be as many")
+        raise ArchiveError(f"positions: {len(positions)} of {count} patterns; must be as many")
     rows = np.flatnonzero(image == image[0])
     if len(rows) < len(image):
         others = f"holds patterns of {len(np.unique(image))} objects"
@@ -143,7 +143,8 @@ def _of_first_object(
     objects = file.noted(lambda: read_array(file, key, "cf")) if file.holds(key) else None
     values: dict[str, Any] = {}
     if objects is not None and unit == "px":
-        if objects.ndim < 3 or not 0 <= image[0] < len(objects):
+        fits = objects.size and (objects.ndim == 3 or objects.shape[3:] == (1,))
+        if not fits or not 0 <= image[0] < len(objects):
             raise ArchiveError(f"{key} has shape {objects.shape}; must be (I, M, M), with object {image[0]}")
         truth = objects[image[0]].reshape(objects.shape[1:3]).astype(np.complex64)
         row, col = np.array(truth.shape) / 2 - N // 2
@@ -167,6 +168,7 @@ GRID_LINES = Layout(
     probe=("probe",),
     masks={"good": "good"},
     positions=_run_positions,
+    options=("unit",),
 )
 
 
@@ -175,12 +177,12 @@ class Channels(Patterns):
 
     def __init__(self, groups: NpzPatterns, count: int) -> None:
         """``groups``: the member, read as ``(G, N, N·C)``; ``count``: C."""
-        self._groups, self._count, self.label, self.key = groups, count, groups.label, groups.key
+        self._groups, self.channels, self.label, self.key = groups, count, groups.label, groups.key
         G, N, _ = groups.shape
         self.shape, self.dtype = (G * count, N, N), groups.dtype
 
     def fill(self, first: int, into: np.ndarray) -> None:
-        stop, C, N = first + len(into), self._count, self.shape[1]
+        stop, C, N = first + len(into), self.channels, self.shape[1]
         groups = self._groups.read(slice(first // C, -(-stop // C)))
         patterns = groups.reshape(-1, N, N, C).transpose(0, 3, 1, 2).reshape(-1, N, N)
         into[:] = patterns[first % C :][: len(into)]
@@ -210,16 +212,28 @@ def _published_positions(file: Archive, options: ReadOptions, source: Patterns) 
             "is a training split of the published program (YY_full without YY_ground_truth): its patterns "
             "are shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
         )
-    middles, N = read_array(file, "coords_offsets", needed=True), source.shape[-1]
-    if middles is None or middles.ndim != 4 or middles.shape[1:3] != (1, 2) or not middles.size:
+    assert isinstance(source, Channels)
+    (count, N, _), C = source.shape, source.channels
+    wanted = (count // C, 1, 2, C)
+    middles = read_array(file, "coords_offsets", needed=True)
+    if middles is None or middles.shape != wanted:
         shape = None if middles is None else middles.shape
-        raise ArchiveError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C)")
+        raise ArchiveError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C) = {wanted}")
     listed = middles[:, 0].transpose(0, 2, 1)  # (G, C, 2)
-    same = np.all(listed == listed[:1], axis=(1, 2))  # as often as there are images, in a row
-    images = 1 if same.all() else int(np.argmin(same))
-    if not np.array_equal(np.repeat(listed[::images], images, axis=0), listed):
+    whole = file.entry("YY_full")
+    if whole is not None and whole.shape:
+        images = whole.shape[0]
+        if not images or len(listed) % images:
+            raise ArchiveError(
+                f"YY_full has shape {whole.shape}: its images do not share {len(listed)} groups"
+            )
+    else:  # as often as the list has its first position in a row
+        same = np.all(listed == listed[:1], axis=(1, 2))
+        images = 1 if same.all() or len(listed) % int(np.argmin(same)) else int(np.argmin(same))
+    if np.array_equal(np.repeat(listed[::images], images, axis=0), listed):
+        listed = np.concatenate([listed[::images]] * images)
+    elif whole is None:
         images = 1
-    listed = np.concatenate([listed[::images]] * images)
     positions = listed.reshape(-1, 2) - (N - 1) / 2
     file.notes.append("positions are those of the middles of the patches, less (N - 1)/2")
     image = np.repeat(np.arange(images), len(positions) // images)

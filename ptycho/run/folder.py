@@ -86,7 +86,7 @@ class RunFolder(OutputFolder):
         _open(path)
         try:
             (mend if resumed else make_way)(path)
-            remove_temporary(path, names.TRAINING)
+            remove_temporary(path, names.OF_A_RUN)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self._record = read_record(path) if resumed else {}
@@ -233,7 +233,7 @@ def check_free(path: Path, overwrite: bool) -> None:
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
     tops = {file.split("/")[0] for file in own_files(path)}
-    held = [name for name in names.TRAINING if name in tops]
+    held = [name for name in names.OF_A_RUN if name in tops]
     replaced = os.path.isdir(path / names.REPLACED)
     if (held or replaced) and not overwrite:
         waiting = f"; {kept_aside(path)}" if replaced else ""

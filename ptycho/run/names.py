@@ -45,11 +45,11 @@ PHASES = {  # of a run, as the log names them when they begin
     "scoring": "computing the scores",
 }
 
-# what a run writes
-TRAINING = (
-    *(CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES),
-    *(ASSESSMENT, DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS),
+OF_A_RUN = (
+    *(CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES, ASSESSMENT),
+    *(DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS),
 )
+"""What stands at the top of a run's folder."""
 
 UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
-from ptycho.config.own_code import allow, check_allowed
+from ptycho.config.own_code import check_allowed
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
@@ -58,12 +57,6 @@ class Setup:
     def N(self) -> int:
         """Side of the patterns in pixels."""
         return self.probe.shape[-1]
-
-    @property
-    def transmission(self) -> float:
-        """⟨Σ A²⟩ / (s² Σ|P|²) of the training data: the mean |O|² that its patterns imply."""
-        power = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
-        return float((self.N / 2) ** 2 / power)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the fields as arrays ``(…)``, the form of ``setup.npz``."""
@@ -121,24 +114,6 @@ def write_network(
 def is_stored(run: Path, name: str) -> bool:
     """Return whether a network was written to the end."""
     return (run / name / DESCRIPTION).exists()
-
-
-def trained_networks(
-    run: Path, trust: Iterable[str], asked: Sequence[str] | None
-) -> tuple[AnyConfig, tuple[str, ...]]:
-    """Return the configuration of a run, and the networks ``asked`` for, or else all that it has trained.
-
-    Raises:
-        ConfigError: there is no such run, it has trained none, or it names code that is not in ``trust``.
-    """
-    if not run.is_dir():
-        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    allow(trust)
-    config = read_config(run)
-    names = tuple(asked or (name for name in config.networks if is_stored(run, name)))
-    if not names:
-        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
-    return config, names
 
 
 def read_network(run: Path, name: str) -> StoredNetwork:
@@ -266,7 +241,7 @@ def _setup(
     if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
         faults.append(
             f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
-            f"config.yaml makes groups of {known[-1]}"
+            f"config.yaml makes groups of {max(known, default=0)}"
         )
     if not (0 < setup.support <= N and setup.support % 2 == 0):
         faults.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")

@@ -19,7 +19,7 @@ from typing import Any
 from ptycho.config import ConfigError, XlaConfig
 from ptycho.files.atomic import sha256
 from ptycho.files.text import read_json, shown
-from ptycho.run.names import DATASETS, DISCARDED, LIVE, RECORD, REPLACED, TRAINING, UNFINISHED
+from ptycho.run.names import DATASETS, DISCARDED, LIVE, OF_A_RUN, RECORD, REPLACED, UNFINISHED
 
 PAGE = b'<meta name="generator" content="PtychoPINN">'
 
@@ -92,7 +92,7 @@ def foreign_files(run: Path) -> list[str]:
 
     Hidden files do not count.
     """
-    own, tops = set(own_files(run)), [run / name for name in TRAINING]
+    own, tops = set(own_files(run)), [run / name for name in OF_A_RUN]
     below = (Path(folder, name) for top in tops for folder, _, names in os.walk(top) for name in names)
     files = [*(top for top in tops if os.path.lexists(top) and not os.path.isdir(top)), *below]
     names = (path.relative_to(run).as_posix() for path in files if not path.name.startswith("."))
@@ -120,7 +120,7 @@ def check_no_file_of_a_run(key: str, path: Path) -> None:
 def check_links(run: Path) -> None:
     """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there."""
     inside = Path(os.path.realpath(run))
-    for top in sorted({*TRAINING, REPLACED, DISCARDED, LIVE}):
+    for top in sorted({*OF_A_RUN, REPLACED, DISCARDED, LIVE}):
         below = (Path(folder, name) for folder, dirs, files in os.walk(run / top) for name in dirs + files)
         for path in (run / top, *below):
             if os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import remove_temporary
-from ptycho.run.names import DISCARDED, MANIFEST, RECORD, REPLACED, REPORT, TRAINING
+from ptycho.run.names import DISCARDED, MANIFEST, OF_A_RUN, RECORD, REPLACED, REPORT
 from ptycho.run.record import is_page, own_files
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,11 @@ def _move(source: Path, target: Path, names: Sequence[str]) -> None:
 
 def _remove(run: Path) -> None:
     """Remove the files of a new run but ``files.json``, its page, and folders that are empty then."""
-    remove_temporary(run, TRAINING)
+    remove_temporary(run, OF_A_RUN)
     own = own_files(run)
     for name in [*own, *([REPORT] if own and is_page(run / REPORT) else [])]:
         if name != RECORD:
             (run / name).unlink(missing_ok=True)
-    for folder in (folder for top in TRAINING for folder, *_ in os.walk(run / top, topdown=False)):
+    for folder in (folder for top in OF_A_RUN for folder, *_ in os.walk(run / top, topdown=False)):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

@@ -130,7 +130,7 @@ def _groups_of(
     """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
-    if group_size is None and isinstance(trained, PretrainConfig | ScanRunConfig):
+    if group_size is None:
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1
         group_size = tuned if general and trains else wished

@@ -1,4 +1,4 @@
-"""What a dataset must satisfy, whether it was simulated or comes from a file: every problem, by name."""
+"""What a dataset must satisfy: every problem, by name."""
 
 from __future__ import annotations
 
@@ -22,54 +22,41 @@ SHAPES = {
 }
 
 
-def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: Statistics | None) -> list[str]:
+def problems(values: Mapping[str, Any], amplitudes: Shape, statistics: Statistics | None) -> list[str]:
     """Return everything that is wrong with a dataset.
 
     Args:
-        values: the attributes of a :class:`ptycho.scan.dataset.Dataset` but for the amplitudes; what could
-            not be read is left out, and what depends on it is not checked.
-        amplitudes: their shape; None to check only what stands by itself, where shapes are known not to fit.
-        statistics: of the amplitudes; None if they could not be read.
+        values: the attributes of a :class:`ptycho.scan.dataset.Dataset` but for the amplitudes.
+        amplitudes: their shape.
+        statistics: of the amplitudes; None if they are no patterns.
     """
     given = {key: value for key, value in values.items() if value is not None}
-    faults: list[str] = []
-    if amplitudes is not None:
-        shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
-        sizes = {"M": given["object_size"]} if "object_size" in given else {}
-        faults += wrong_shapes(shapes | {"amplitudes": amplitudes}, SHAPES, sizes).values()
-    fitting = amplitudes is not None and not faults
+    shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
+    faults = _wrong_shapes(shapes | {"amplitudes": amplitudes}, given["object_size"])
+    fitting = not faults
     faults += _number_problems(given) + _amplitude_problems(statistics)
     if fitting:
         faults += _scan_problems(given)
-    if not faults and statistics is not None and {"probe", "photon_scale"} <= given.keys():
+    if not faults and statistics is not None:
         faults = _range_problems(given, statistics)
     return faults
 
 
-def wrong_shapes(
-    shapes: Mapping[str, Shape], wanted: Mapping[str, str], sizes: Mapping[str, int] | None = None
-) -> dict[str, str]:
-    """Return by key which ``shapes`` are not as ``wanted``, or empty, and what they must be.
-
-    Args:
-        wanted: letters and numbers, ``J N N``, or several such, ``N N | K N N``. A letter is the size that
-            the first of the keys gives it.
-        sizes: those of some letters.
-    """
-    known, faults = dict(sizes or {}), {}
-    for key in (key for key in wanted if key in shapes):
-        shape, choices = shapes[key], [choice.split() for choice in wanted[key].split("|")]
+def _wrong_shapes(shapes: Mapping[str, Shape], M: int) -> list[str]:
+    """Return which ``shapes`` are not as :data:`SHAPES`, or empty; a letter is the size that comes first."""
+    known, faults = {"M": M}, []
+    for key in (key for key in SHAPES if key in shapes):
+        shape, choices = shapes[key], [choice.split() for choice in SHAPES[key].split("|")]
         letters = next((choice for choice in choices if len(choice) == len(shape)), choices[0])
         if len(letters) == len(shape):
             for letter, size in reversed([*zip(letters, shape, strict=True)]):
-                if size or letter.isdigit():
-                    known.setdefault(letter, int(letter) if letter.isdigit() else size)
+                if size:
+                    known.setdefault(letter, size)
         expected = [known.get(letter, letter) for letter in letters]
         if list(shape) != expected or 0 in shape:
             names, numbers = (f"({', '.join(map(str, some))})" for some in (letters, expected))
             said = names if names == numbers else f"{names} = {numbers}"
-            said = f"{said}, not empty" if 0 in shape else said
-            faults[key] = f"{key} has shape {shape}; must be {said if letters else 'one number'}"
+            faults.append(f"{key} has shape {shape}; must be {said}{', not empty' if 0 in shape else ''}")
     return faults
 
 
@@ -103,10 +90,8 @@ def _amplitude_problems(statistics: Statistics | None) -> list[str]:
 
 def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     """What is wrong between positions, groups and images whose shapes fit."""
-    needed = "probe", "positions", "image", "groups", "object_size", "region_size"
-    if not given.keys() >= {*needed}:
-        return []
-    positions, image, groups, M, R = (given[key] for key in needed[1:])
+    needed = "positions", "image", "groups", "object_size", "region_size"
+    positions, image, groups, M, R = (given[key] for key in needed)
     J, N, faults = len(positions), given["probe"].shape[-1], []
     if groups.min() < 0 or groups.max() >= J:
         faults.append(f"groups points outside the {J} patterns")

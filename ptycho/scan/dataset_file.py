@@ -8,35 +8,31 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import NpzError, NpzFile
+from ptycho.files.npz import NpzError, read_all
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import Tiling
 
 FORMAT = 1
-MEMBERS: dict[str, tuple[str, Any]] = {  # kinds that are accepted, and what they become
-    "format": ("iu", int),
-    "photon_scale": ("fiu", float),
-    "object_size": ("iu", int),
-    "region_size": ("iu", int),
+NUMBERS = {"format": "iu", "object_size": "iu", "region_size": "iu", "photon_scale": "fiu"}
+ARRAYS: dict[str, tuple[str, Any]] = {  # kinds that are accepted, and what they become
     "probe": ("cfiu", np.complex64),
     "image": ("iu", np.int32),
     "positions": ("fiu", np.float32),
     "amplitudes": ("fiu", np.float32),
     "groups": ("iu", np.int32),
-}
-OPTIONAL: dict[str, tuple[str, Any]] = {  # early runs had neither the tiling nor exact
     "objects": ("cfiu", np.complex64),
-    "tiling": ("iu", int),
+    "tiling": ("iu", np.int64),
     "good": ("b", bool),
     "exact": ("b", bool),
 }
+OPTIONAL = ("objects", "tiling", "good", "exact")  # early runs had neither the tiling nor exact
 
 
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
     """Return a dataset as in its NPZ: attributes, the strongest mode ``(N, N)``, ``tiling``, ``format``."""
     stated = {"probe": data.probe[0], "format": FORMAT, "exact": data.exact or None}
-    values = {key: stated.get(key, getattr(data, key, None)) for key in MEMBERS | OPTIONAL}
+    values = {key: stated.get(key, getattr(data, key, None)) for key in (*NUMBERS, *ARRAYS)}
     return {key: np.asarray(value) for key, value in values.items() if value is not None}
 
 
@@ -46,17 +42,37 @@ def load_dataset(path: str | Path) -> Dataset:
     Raises:
         ConfigError: one line with every problem of the file.
     """
+    kinds = NUMBERS | {key: kind for key, (kind, _) in ARRAYS.items()}
+    optional = {key: kinds.pop(key) for key in OPTIONAL}
     try:
-        with NpzFile(path) as archive:
-            values = _read(archive)
+        stored = read_all(path, kinds, optional)
+        values: dict[str, Any] = {key: _number(key, stored[key]) for key in NUMBERS}
+        values |= {key: _cast(key, stored[key]) for key in ARRAYS if key in stored}
         if values.pop("format") != FORMAT:
             raise NpzError(f"format must be {FORMAT}; the file comes from another version")
         tiling = values.pop("tiling", None)
         stated = None if tiling is None else _checked_tiling(tiling, values["object_size"])
+        exact = bool(np.any(values.pop("exact", False)))
         beam = Beam(values.pop("probe"), values.pop("positions"))
-        return Dataset(beam=beam, stated_tiling=stated, **values)
-    except (NpzError, ConfigError, TypeError, ValueError) as error:
+        return Dataset(beam=beam, stated_tiling=stated, exact=exact, **values)
+    except (NpzError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _number(key: str, array: np.ndarray) -> Any:
+    if array.shape:
+        raise NpzError(f"{key} has shape {array.shape}; must be one number")
+    return array.item()
+
+
+def _cast(key: str, array: np.ndarray) -> np.ndarray:
+    """Return an array ``(…)`` of its dtype; NpzError: whole numbers that this cannot hold."""
+    dtype = ARRAYS[key][1]
+    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is found later
+        cast: np.ndarray = array.astype(dtype)
+    if cast.dtype.kind == "i" and not np.array_equal(cast, array):
+        raise NpzError(f"{key} {array.shape} holds numbers beyond {np.iinfo(dtype).max}")
+    return cast
 
 
 def _checked_tiling(tiling: np.ndarray, M: int) -> Tiling:
@@ -68,20 +84,3 @@ def _checked_tiling(tiling: np.ndarray, M: int) -> Tiling:
         wanted = f"(pitch, top, left, height, width), a rectangle inside the object of {M} × {M} pixels"
         raise NpzError(f"tiling is {tiling.tolist()}; must be {wanted}")
     return Tiling(*tiling.tolist())
-
-
-def _read(archive: NpzFile) -> dict[str, Any]:
-    problems = [f"{key} is there more than once" for key in archive.repeated]
-    if missing := [key for key in MEMBERS if key not in archive.keys]:
-        problems.append(f"lacks {', '.join(missing)}")
-    values: dict[str, Any] = {}
-    for key, (kinds, dtype) in (MEMBERS | OPTIONAL).items():
-        try:
-            if key in archive.keys and not problems:
-                array: np.ndarray = archive.read(archive.header(key, kinds)).astype(dtype)
-                values[key] = array if array.ndim else array.item()
-        except NpzError as error:
-            problems.append(str(error))
-    if problems:
-        raise NpzError("; ".join(problems))
-    return values

@@ -119,6 +119,22 @@ def test_a_dataset_survives_its_file(datasets, saved, truth):
     np.testing.assert_array_equal(found.offsets, data.offsets)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": np.full((7, 2), 2**32)}, r"groups \(7, 2\) holds numbers beyond 2147483647"),
+        ({"object_size": np.array([64, 64])}, r"object_size has shape \(2,\); must be one number"),
+        ({"format": np.array(2)}, "the file comes from another version"),
+        ({"positions": np.full((8, 2), "a")}, "positions .* must be"),
+        ({"region_size": None}, "lacks region_size"),
+    ],
+)
+def test_files_that_are_no_dataset_are_refused(plain, saved, change, message):
+    arrays = {key: value for key, value in (to_arrays(plain) | change).items() if value is not None}
+    with pytest.raises(ConfigError, match=rf"data.npz: .*{message}"):
+        load_dataset(saved(arrays))
+
+
 # ---- single patterns
 
 

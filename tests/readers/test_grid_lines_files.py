@@ -11,6 +11,7 @@ from ptycho.scan.dataset_file import to_arrays
 
 STARTS = [(row, col) for row in range(0, 61, 12) for col in range(0, 61, 6)]
 SPOTS = [(22, 71), (60, 33)]
+PART = {"YY_ground_truth": np.ones((5, 5, 1))}
 
 
 @pytest.fixture
@@ -71,11 +72,26 @@ def test_published_files_are_read_as_documented(save, disk, gridsize, images):
     np.testing.assert_array_equal(scan.patterns.read(some), patterns[some])
 
 
-def test_a_position_that_was_measured_twice_is_no_second_image(save, disk):
-    starts = [STARTS[0], STARTS[0], *STARTS[1:-1]]
-    scan = open_scan(save(published([spot(22, 71)], disk, starts, gridsize=1)))
+@pytest.mark.parametrize("with_truth", [False, True])
+def test_positions_that_were_measured_twice_are_no_second_image(save, disk, with_truth):
+    """With the truth its number of images counts, also where every position is there twice."""
+    starts = [start for start in STARTS for _ in range(2)] if with_truth else [STARTS[0], *STARTS[:-1]]
+    arrays = published([spot(22, 71)], disk, starts, gridsize=1)
+    if with_truth:
+        arrays |= {"YY_full": spot(22, 71)[None, ..., None], "YY_ground_truth": np.ones((5, 5, 1))}
+    scan = open_scan(save(arrays))
     assert scan.patterns.shape == (len(starts), N, N) and not scan.warnings
     np.testing.assert_allclose(scan.positions, starts, atol=1e-5)
+
+
+def test_positions_listed_image_by_image_are_those_of_the_first(save, disk):
+    objects = [spot(*where) for where in SPOTS]
+    arrays = published(objects, disk, STARTS, gridsize=1)
+    arrays["coords_offsets"] = np.concatenate([arrays["coords_offsets"][::2]] * 2)
+    arrays |= {"YY_full": np.array(objects)[..., None], "YY_ground_truth": np.ones((5, 5, 1))}
+    scan = open_scan(save(arrays))
+    assert scan.patterns.shape == (len(STARTS), N, N) and "2 objects" in scan.warnings[0]
+    np.testing.assert_allclose(centred(scan), STARTS, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +99,12 @@ def test_a_position_that_was_measured_twice_is_no_second_image(save, disk):
     [
         ({"YY_full": np.ones((1, 96, 96, 1))}, "is a training split of the published program"),
         ({"diffraction": np.ones((4, N, N - 1, 4))}, r"must be \(G, N, N, C\), in C order"),
-        ({"coords_offsets": np.ones((9, 2))}, r"coords_offsets has shape \(9, 2\); must be \(G, 1, 2, C\)"),
-        ({"coords_offsets": np.full((2, 1, 2, 4), np.nan)}, "coords_offsets .* not finite"),
-        ({"coords_offsets": np.ones((2, 1, 2, 4))}, "264 patterns, and 8 positions"),
+        ({"coords_offsets": np.ones((9, 2))}, r"coords_offsets has shape \(9, 2\); must be \(G, 1, 2"),
+        ({"coords_offsets": np.full((66, 1, 2, 4), np.nan)}, "coords_offsets .* not finite"),
+        ({"coords_offsets": np.ones((2, 1, 2, 4))}, r"must be \(G, 1, 2, C\) = \(66, 1, 2, 4\)"),
+        ({"coords_offsets": np.ones((132, 1, 2, 2))}, r"must be \(G, 1, 2, C\) = \(66, 1, 2, 4\)"),
+        ({"YY_full": np.ones((1, 96, 96, 2)), **PART}, r"YY_full has shape .*; must be \(I, M, M\)"),
+        ({"YY_full": np.ones((5, 96, 96, 1)), **PART}, "images do not share 66 groups"),
     ],
 )
 def test_published_files_that_are_refused(save, disk, change, message):

@@ -131,6 +131,7 @@ CASES = {
     "setup with NaN": (setup_with(photon_scale=np.nan), r"setup.npz: photon_scale, normalisation = \(nan"),
     "odd support": (setup_with(support=31), r"setup.npz: support=31; must be even and at most"),
     "another group": (setup_with(group_size=9), r"setup.npz: group_size=9, .* config.yaml makes"),
+    "no groups": (setup_with(offsets=np.zeros((0, 2))), r"setup.npz: group_size=4, .* 0 offsets"),
     "several": (
         removed("pinn/setup.npz", "pinn/weights.npz"),
         r"weights.npz: no such file; setup.npz: no such file",

@@ -95,7 +95,7 @@ def test_traceback_on_demand(command):
     assert err.endswith("\nerror: N=65: must be a power of two from 32 to 512\n")
 
 
-def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path, trained_run):
+def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
     held, cwd = tmp_path / "held", tmp_path / "cwd"
     for folder in (held, cwd):
         folder.mkdir()

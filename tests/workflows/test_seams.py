@@ -254,3 +254,10 @@ def test_a_scan_of_an_oblong_detector(transpose):
     height, width = (36, 24) if transpose else (24, 36)
     steps = np.diff(scan.positions, axis=0) / np.diff(places, axis=0)
     np.testing.assert_allclose(steps, np.broadcast_to([16 / height, 16 / width], steps.shape), rtol=1e-6)
+
+
+def test_the_network_of_grid_lines_gets_groups_as_it_was_trained_with(trained_run):
+    data = DataConfig(file=(str(trained_run / "datasets/N32/gs2/test.npz"),))
+    planned = plan(ScanRunConfig(data=data, run=str(trained_run)))
+    assert (planned.group_size, planned.tiles, planned.models) == (4, False, ("pinn",))
+    assert plan(ScanRunConfig(data=data, run=str(trained_run), group_size=1)).group_size == 1

@@ -1,1 +1,1 @@
-"""From patterns to objects: grid lines, measured scans, inference with a trained network."""
+"""From patterns to objects: grid lines and measured scans."""

@@ -11,11 +11,12 @@ from ptycho.command_line.jobs import run_program
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
+from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.run.network import StoredNetwork, read_network, trained_networks
-from ptycho.run.stored_run import run_folder
+from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.stored_run import read_config, run_folder
 from ptycho_export.formats import FORMATS, Format
 from ptycho_export.runtimes import Description
 
@@ -69,8 +70,8 @@ def main(help_text: str | None) -> NoReturn:
 def export_model(config: ExportModelConfig) -> list[str]:
     """Write the exported network; what was done, a line each."""
     run = run_folder(str(config.run))
-    _, trained = trained_networks(run, config.trust, config.network and (config.network,))
-    name = next((name for name in MODELS if name in trained), trained[0])
+    allow(config.trust)
+    name = config.network or _trained_network(run)
     output = Path(config.output or f"outputs/exported/{run.resolve().name}_{name}.tflite")
     form = format_of(output)
     stored = read_network(run, name)
@@ -83,6 +84,14 @@ def export_model(config: ExportModelConfig) -> list[str]:
     form.write(portable(stored, d), output)
     size = output.stat().st_size / 1e6
     return [f"{output}: {d.name} ({d.kind}) of {d.run}, {size:.2f} MB", f"  {d.signature}"]
+
+
+def _trained_network(run: Path) -> str:
+    """Return the network that a run has trained; of several the PINN."""
+    trained = [name for name in read_config(run).networks if is_stored(run, name)]
+    if not trained:
+        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    return next((name for name in MODELS if name in trained), trained[0])
 
 
 def format_of(output: Path) -> Format:
@@ -125,7 +134,5 @@ def describe_network(config: ExportModelConfig, stored: StoredNetwork) -> Descri
         support=support,
         exact=exact,
         patterns_per_group=baseline.patterns_per_group if baseline else None,
-        transmission=setup.transmission,
-        probe=setup.probe,
         weights_sha256=stored.sha256,
     )

@@ -70,7 +70,8 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     if target.exists() and not config.overwrite:
         raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
     exported = open_exported(str(config.model), config.threads)
-    data = fit_to_model(open_scan(str(config.data)), exported.description, Path(tempfile.gettempdir()))
+    scan, scratch = open_scan(str(config.data)), Path(tempfile.gettempdir())
+    data = fit_to_model(scan, exported.description, scratch)
     regions, seconds = predict(exported, data)
     from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
@@ -87,28 +88,33 @@ def run_exported(config: RunExportedConfig) -> list[str]:
 def fit_to_model(scan: Scan, d: Description, scratch: Path) -> Dataset:
     """Return the patterns in groups and regions of the exported network's sizes; ConfigError: they cannot be.
 
-    The dataset of a run keeps its groups. Of other scans each pattern has a group, and they are copied to
-    ``scratch``.
+    The dataset of a run keeps its groups. In other scans each pattern is grouped with its nearest; the
+    patterns are copied to ``scratch``.
     """
     prefix, N = f"data={scan.name}", scan.N
     if N != d.N:
         raise ConfigError(f"{prefix}: has N={N}; the model was exported for N={d.N}")
+    if scan.probe is None:
+        raise ConfigError(f"{prefix}: has no probe; reconstruct it by ptycho scan, which estimates one")
     if scan.geometry.raw.format == GRID_LINES.name:
         data = load_dataset(scan.data.path)
         if d.group_size == 1 != data.group_size:
             data = data.single_patterns(d.patterns_per_group)
+        elif data.group_size != d.group_size:
+            data = data.regrouped(d.group_size)
     else:
+        for warning in scan.warnings:
+            log.warning("%s: %s", prefix, warning)
         config = ScanRunConfig(data=scan.data, group_size=d.group_size)
         check_scratch(scan.geometry.raw, scan.data, scratch)
         _, data, _ = make_dataset(scan.geometry, config, scratch)
     if data.group_size != d.group_size:
-        data = data.regrouped(d.group_size)
-    if data.group_size != d.group_size:
         few = f"has {len(data.positions)} patterns"
         raise ConfigError(f"{prefix}: {few}; the model was exported for groups of {d.group_size}")
     if len(data.probe) != max(d.modes, 1):
-        many = f"its probe has {len(data.probe)} modes"
-        raise ConfigError(f"{prefix}: {many}; the model was exported for modes={d.modes}")
+        raise ConfigError(
+            f"{prefix}: modes of its probe: {len(data.probe)}; the model was exported for modes={d.modes}"
+        )
     if data.region_size > d.region_size:
         raise ConfigError(
             f"{prefix}: its groups span regions of {data.region_size} pixels; the model was exported for "

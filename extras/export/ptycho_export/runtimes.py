@@ -6,7 +6,6 @@ package is imported when it is needed. Nothing here imports TensorFlow.
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import typing
@@ -21,7 +20,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.text import parse_json, shown
 
-VERSION = 2
+VERSION = 3
 ENTRY = "ptycho.json"  # of the archive that a LiteRT file ends with
 KEY = "ptycho"  # of ONNX's metadata
 
@@ -39,8 +38,6 @@ class Description:
         exact: fractions of a pixel move the probe rather than the object.
         patterns_per_group: where C is 1, the first so many of each of the data's groups are reconstructed;
             None: all.
-        transmission: mean |O|² of the training data, which gives amplitudes without units their scale.
-        probe: the training probe ``(N, N)`` complex64, for data that have none.
         weights_sha256: of the run's ``weights.npz``.
     """
 
@@ -55,8 +52,6 @@ class Description:
     support: int
     exact: bool
     patterns_per_group: int | None
-    transmission: float
-    probe: np.ndarray
     weights_sha256: str
 
     @property
@@ -75,8 +70,7 @@ class Description:
 
     def to_json(self) -> str:
         """Return one line, which :meth:`from_json` reads back."""
-        probe = base64.b64encode(np.ascontiguousarray(self.probe, "<c8").tobytes()).decode()
-        return json.dumps({"version": VERSION} | asdict(self) | {"probe": probe})
+        return json.dumps({"version": VERSION} | asdict(self))
 
     @staticmethod
     def from_json(text: str | bytes, path: object) -> Description:
@@ -94,12 +88,10 @@ class Description:
                     f"program reads version {VERSION}: export it again"
                 )
             hints = typing.get_type_hints(Description)
-            wrong = [key for key in hints if key != "probe" and not isinstance(values[key], hints[key])]
+            wrong = [key for key in hints if not isinstance(values[key], hints[key])]
             if wrong or values.keys() != hints.keys():
                 raise ValueError(f"wrong keys: {sorted(wrong or values.keys() ^ hints.keys())}")
-            N = values["N"]
-            probe = np.frombuffer(base64.b64decode(values["probe"]), "<c8").reshape(N, N)
-            return Description(**(values | {"probe": probe}))
+            return Description(**values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, ConfigError):
                 raise

@@ -61,7 +61,7 @@ def open_to_append(path: Path, checked: int = 256) -> h5py.File:
     """
     if mark_of(path) == WRITING:
         _mark_closed(path)
-    file = h5py.File(path, "r+", libver="latest", locking=False)  # as its readers: SWMR begins without one
+    file = h5py.File(path, "r+", libver="latest", locking=False)  # a reader's lock would stop SWMR
     counts = {name: _count_written(file[name]["index"]) for name in ("frames", "received")}
     if "patterns" in file:
         counts["frames"] = counts["patterns"] = _count_whole(file["patterns"], counts["frames"], checked)

@@ -166,7 +166,7 @@ class Pretraining(KindsTraining):
 def draw_setup(examples: Examples, transmission: float = 0.5) -> Setup:
     """Draw an example of what the network is for: a probe of the distribution, a group of one pattern.
 
-    ``transmission``: mean |O|² that amplitudes which are no counts are scaled to.
+    ``transmission``: mean |O|² that its photon scale implies.
     """
     rng = np.random.default_rng(examples.config.seed)
     N = min(form.N for form in examples.forms)
