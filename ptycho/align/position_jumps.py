@@ -99,8 +99,8 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
     """Return moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
     A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
-    something is wrong there, all of it is registered; a scan of more than ``options.most_pixels`` counts as
-    lost.
+    patterns of the strip are moved, all of the scan is registered; if the strip is lost, the scan is, too, as
+    is one of more than ``options.most_pixels``.
 
     Args:
         data: patterns of a far field; in a near field, or in too few patterns, nothing is found.
@@ -114,7 +114,7 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
         tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
         if not tried.lost and not tried.moved.any():
             return nothing
-        if count > data.held_by(options.most_pixels, most):
+        if tried.lost or count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
     jumps, noise = _registered(data, refine_probe, options)
     if jumps.lost or not jumps.moved.any() or _is_map(jumps.moves, data.positions, options.registration):

@@ -114,6 +114,20 @@ def test_a_large_scan_is_tried_by_a_strip(scan):
     assert found.lost and not found.moves.any()
 
 
+def test_a_scan_whose_strip_is_lost_is_not_registered_as_a_whole(scan, monkeypatch):
+    sizes, register = [], Registration.of
+
+    def counted(data, *others):
+        sizes.append(len(data.positions))
+        return register(data, *others)
+
+    monkeypatch.setattr(Registration, "of", counted)
+    errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
+    data = recorded(scan, errors).subset(np.arange(40), 1)
+    found = find_jumps(data, False, JumpOptions(pixels=30 * data.N**2))
+    assert found.lost and not found.moves.any() and sizes == [30]
+
+
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
     assert not find_jumps(recorded(scan, 0).subset(np.arange(11), 1)).moves.any()
 
