@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
+from h5py._objects import phil
 
 from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import ArchiveError, damage_named
@@ -73,7 +74,8 @@ class Chunks:
             if bomb := expands_too_much(info.size, size):
                 raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
-            content = dataset.id.read_direct_chunk(corner)[1] if used else b""
+            with phil:  # which h5py 3.14 forgets to take here: two threads in HDF5 crash
+                content = dataset.id.read_direct_chunk(corner)[1] if used else b""
             problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
             if problem:
                 raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
