@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Speed of inference with a stored network, from the file to the stitched object.
+"""Speed of inference with a stored network, from the patterns to the stitched object.
 
     python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
 
@@ -96,20 +96,19 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
     model, rows = load_model(run, name), []
     with tempfile.TemporaryDirectory() as scratch:
         for _ in range(repeats + 1):  # the first compiles
-            began = time.perf_counter()
             view = model.view(load_dataset(scan))
             regions = FileArray.temporary(
                 Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
             )
-            checked, cpu = time.perf_counter(), time.process_time()
+            began, cpu = time.perf_counter(), time.process_time()
             model.predict_regions(view, regions)
             predicted = time.perf_counter()
             stitch(regions, view, "probe")
             stitched = time.perf_counter()
-            parts = (checked - began, predicted - checked, stitched - predicted, stitched - checked)
+            parts = (predicted - began, stitched - predicted, stitched - began)
             rows.append((*parts, time.process_time() - cpu))
     *seconds, cpu = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
-    names = ("reading", "prediction", "stitching", "prediction and stitching")
+    names = ("prediction", "stitching", "prediction and stitching")
     return {name: view.groups.size / s for name, s in zip(names, seconds, strict=True)} | {"CPU / s": cpu}
 
 
@@ -119,8 +118,8 @@ def speed(folder: Path, model: str, repeats: int) -> None:
     patterns = write_scan(folder / "scan.npz", config, PITCH)
     print(f"{patterns} patterns, N={config.N}, gridsize {config.gridsize}, batch {config.batch_size}\n")
     print(f"Patterns/s, after start-up and compilation; load average before: {os.getloadavg()[0]:.1f}\n")
-    print("| network | reading | prediction | stitching | prediction and stitching | CPU / s |")
-    print("|---|---|---|---|---|---|")
+    print("| network | prediction | stitching | prediction and stitching | CPU / s |")
+    print("|---|---|---|---|---|")
     for name in ("pinn", "baseline"):
         row = timed(folder / "run", folder / "scan.npz", name, repeats)
         label = model if name == "pinn" else "baseline"

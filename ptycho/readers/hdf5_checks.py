@@ -74,8 +74,7 @@ class Chunks:
             if bomb := expands_too_much(info.size, size):
                 raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
-            with phil:  # which h5py 3.14 forgets to take here: two threads in HDF5 crash
-                content = dataset.id.read_direct_chunk(corner)[1] if used else b""
+            content = read_packed(dataset, corner) if used else b""
             problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
             if problem:
                 raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
@@ -89,6 +88,15 @@ class Chunks:
             self._read[which] = done.returncode >= 0  # errors come again where they are named
         if not self._read[which]:
             raise ArchiveError("is damaged: HDF5 crashes on it")
+
+
+def read_packed(dataset: h5py.Dataset, corner: tuple[int, ...]) -> bytes:
+    """Return the bytes of the chunk at a corner, as packed, under h5py's lock.
+
+    h5py 3.14 does not take it there, and two threads in HDF5 crash.
+    """
+    with phil:
+        return bytes(dataset.id.read_direct_chunk(corner)[1])
 
 
 def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:

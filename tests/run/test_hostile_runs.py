@@ -8,23 +8,15 @@ import numpy as np
 import pytest
 from helpers.cli import files
 
-from ptycho.config import ConfigError, RunConfig, UnrolledModel
+from conftest import small_run
+from ptycho.config import ConfigError, UnrolledModel
 from ptycho.files.atomic import sha256
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, read_network, regular_offsets, write_network
 from ptycho.run.stored_run import run_folder
 from ptycho.scan.probe import make_probe
 
-CONFIG = RunConfig(
-    N=32,
-    size=96,
-    nimgs_train=1,
-    nimgs_test=1,
-    batch_size=4,
-    max_groups_train=16,
-    models=("pinn",),
-    model=UnrolledModel(stages=2, width=8),
-)
+CONFIG = small_run(models=("pinn",), model=UnrolledModel(stages=2, width=8))
 SETUP = Setup(
     probe=make_probe(CONFIG.probe, CONFIG.N),
     photon_scale=30.0,

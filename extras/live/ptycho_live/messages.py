@@ -19,11 +19,10 @@ import h5py
 import hdf5plugin
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, MinLen, Predicate
-from h5py._objects import phil
 from pydantic import BaseModel, BeforeValidator, FailFast, Strict, ValidationError
 
 from ptycho.files.text import parse_json
-from ptycho.readers.hdf5_checks import wrong_with_blocks
+from ptycho.readers.hdf5_checks import read_packed, wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions
 
@@ -203,8 +202,7 @@ def packed(data: np.ndarray) -> bytes:
     with _packing(data.shape, data.dtype) as array:
         array[...] = data
         array.flush()
-        with phil:  # see hdf5_checks: h5py 3.14 does not take it here
-            return bytes(array.id.read_direct_chunk((0, 0))[1])
+        return read_packed(array, (0, 0))
 
 
 def unpacked(content: bytes, shape: tuple[int, ...], dtype: str, largest_block: int = 2**20) -> np.ndarray:
