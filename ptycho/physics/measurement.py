@@ -26,6 +26,7 @@ from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.physics.fresnel import fresnel_field, propagate
 from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
+from ptycho.xla.precision import materialised
 
 
 def forward(
@@ -63,10 +64,8 @@ def forward(
     if exact:
         whole, probe = split_positions(positions, probe)
         positions, moved = whole, positions - whole
-    if flux is not None:
-        probe = scaled(probe, flux[..., None, None, None])
     waves = illuminated_waves(objects, positions, probe, support, mover, between)
-    return total_intensity(at_detector(waves, probe.shape[-1], fresnel, moved), background)
+    return total_intensity(at_detector(waves, probe.shape[-1], fresnel, moved), background, flux)
 
 
 def expected_intensity(
@@ -78,7 +77,7 @@ def expected_intensity(
     moved: tf.Tensor | None = None,
     between: FreeSpace | None = None,
 ) -> tf.Tensor:
-    """Return :func:`forward` of patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
+    """Return :func:`forward` of patches that are cut: ``c² Σ_m |F(P_m·patch)|² + b``, ``(…, N, N)`` float32.
 
     Args:
         patches: of objects, ``(…, N, N)`` complex64; of slices, ``(…, L, N, N)``.
@@ -89,10 +88,9 @@ def expected_intensity(
         moved: s, ``(…, 2)``, by which the probe has been moved for positions between pixels; None: not.
         between: from one slice to the next; None: the objects are thin.
     """
-    probe = scaled(probe, flux[..., None, None, None])
     slices = [patches] if between is None else tf.unstack(patches, axis=-3)
     waves = through_slices(slices, probe, between)
-    return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background)
+    return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
@@ -110,8 +108,8 @@ def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None)
 
 
 def over_modes(images: Waves) -> Waves:
-    """Sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``."""
-    return by_part(lambda part: tf.reduce_sum(part, axis=-3), images)
+    """Sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``, one after the other, which XLA fuses."""
+    return by_part(lambda part: sum(tf.unstack(part, axis=-3)), images)
 
 
 def illuminated_waves(
@@ -234,9 +232,16 @@ def intensity(waves: Waves) -> tf.Tensor:
     return tf.square(real(waves)) + tf.square(imag(waves))
 
 
-def total_intensity(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
-    """Return ``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
+def total_intensity(
+    far_fields: Waves, background: tf.Tensor | None = None, flux: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Return ``c² Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real, of far fields ``(…, K, H, W)``.
+
+    ``background``: b, ``(H, W)``, ordered as the far fields. ``flux``: c, ``(…)``; None: one.
+    """
     total = over_modes(intensity(far_fields))
+    if flux is not None:
+        total *= tf.square(flux)[..., None, None]
     return total if background is None else total + background
 
 
@@ -286,10 +291,16 @@ def probe_of_each(
 
 
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
-    """Return ``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``."""
+    """Return ``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``.
+
+    Factors of rows and columns are stored: XLA would compute their sines for each pixel of each mode.
+    """
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
     angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
-    rows, cols = (of_parts(tf.cos(angle), tf.sin(angle), probe) for angle in angles)
+    rows, cols = (
+        of_parts(materialised(tf.cos(angle), shifts), materialised(tf.sin(angle), shifts), probe)
+        for angle in angles
+    )
     return (rows[..., :, None] * cols[..., None, :])[..., None, :, :]
 
 
