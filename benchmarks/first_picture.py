@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from hydra import compose, initialize_config_dir
 
+from benchmarks.solver_steps import refine
 from benchmarks.tables import markdown
 from benchmarks.timing import machine
 from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.evaluation import metrics
-from ptycho.reconstruction.inference import refine
 from ptycho.reconstruction.stitching import predict_in_rounds, stitch
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset

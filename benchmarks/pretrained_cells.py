@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from hydra import compose, initialize_config_dir
 
+from benchmarks.solver_steps import refine
 from benchmarks.tables import markdown
 from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
-from ptycho.reconstruction.inference import refine
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction

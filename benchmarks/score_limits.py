@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 TESTS = ("learning", "probe_learning", "pretraining", "general_network", "generators", "training")
-TESTS += ("workflow", "head_start", "zero_shot")
+TESTS += ("workflow", "zero_shot")
 ROOT = Path(__file__).parents[1]
 COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 

@@ -30,7 +30,7 @@ Notation, used everywhere (arrays are ``(…, row, col)``; layers that need chan
 
 The way of the data
     ``simulation`` or ``readers`` → ``scan`` (patterns stored once, groups by index) → ``networks`` (generator
-    and ``physics``) trained by ``training`` → ``reconstruction`` (inference, stitching, refinement) →
+    and ``physics``) trained by ``training`` → ``reconstruction`` (inference, stitching) →
     ``evaluation`` → ``run`` (the folder). ``workflows.reconstruct.grid_lines.run`` is that list;
     ``docs/architecture.md`` draws it.
 """

@@ -18,7 +18,6 @@ from benchmarks.tables import markdown
 
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of every metrics.json
 
-REFINED = "refined"  # the stitching that is drawn with its own marker
 SCORES = {  # heading, format
     "amplitude": ("A", ".4f"),
     "phase": ("φ", ".4f"),
@@ -33,7 +32,7 @@ COSTS = {
 }
 CAPTION = (
     "Median over the seeds (smallest–largest). A, φ: SSIM of amplitude and phase by the stitching `{first}`; "
-    "`grid`, `refined`: A by others; `constant`, `truth_blurred_1px`: A of a flat image, and of the truth "
+    "`grid`: A by tiles; `constant`, `truth_blurred_1px`: A of a flat image, and of the truth "
     "blurred by one pixel. Training: time of the steps, without compilation and simulation. {machines}."
 )
 
@@ -159,8 +158,7 @@ def format_difference(one: Difference, results: Mapping[str, Results], row: str)
 def draw_comparison(results: Sequence[Results], first: str) -> Figure:
     """Draw the SSIM of every experiment, in a panel for amplitude and one for phase.
 
-    Filled marker: our median, with smallest to largest, by the ``first`` stitching. Diamond: the median by
-    the refined stitching. Hollow marker: published.
+    Filled marker: our median, with smallest to largest, by the ``first`` stitching. Hollow marker: published.
     """
     figure = Figure(figsize=(11, 2.0 + 0.34 * len(results)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -173,19 +171,16 @@ def draw_comparison(results: Sequence[Results], first: str) -> Figure:
     panels[0].set_yticks(range(len(results)), [one.experiment.name for one in results])
     panels[0].invert_yaxis()
     panels[0].plot([], [], "o-", color="tab:blue", label="ours: median, min–max")
-    panels[0].plot([], [], "d", color="tab:green", markersize=5, label="the same, refined stitching")
     panels[0].plot([], [], "o", color="black", fillstyle="none", label="published")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
 def _draw_marks(ax: Axes, one: Results, first: str, score: str, level: int) -> None:
-    ours, refined = one.score(first, score), one.score(REFINED, score)
+    ours = one.score(first, score)
     published = getattr(one.experiment.published, score, None)
     if ours is not None:
         ax.plot([lost(ours.low), lost(ours.high)], [level, level], color="tab:blue", linewidth=2)
         ax.plot(lost(ours.median), level, "o", color="tab:blue")
-    if refined is not None:
-        ax.plot(lost(refined.median), level, "d", color="tab:green", markersize=5)
     if published is not None:
         ax.plot(lost(published), level, "o", color="black", fillstyle="none")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from benchmarks.solver_steps import refine
 from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
 from ptycho.reconstruction import lsqml
-from ptycho.reconstruction.inference import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction

@@ -324,23 +324,17 @@ class XlaConfig:
             )
 
 
-Stitching = Literal["probe", "grid", "refined"]
+Stitching = Literal["probe", "grid"]
 
 
 @settings("stitch")
 class StitchConfig:
     """Stitching of the patches into objects.
 
-    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares (the published recipe);
-    ``refined``: as ``probe``, then corrected by the measured patterns.
+    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares (the published recipe).
     """
 
-    method: Stitching = key(
-        "probe", "mean weighted by the illumination, tiles of a grid, or refinement by the measured patterns"
-    )
-    passes: Integer = key(
-        10, "maximum number of passes of refined; fewer if only noise is left", ge=1, le=10_000
-    )
+    method: Stitching = key("probe", "mean weighted by the illumination, or tiles of a grid")
     METHODS: ClassVar[tuple[str, ...]] = get_args(Stitching)
 
 

@@ -1,4 +1,4 @@
-"""From a trained network to objects: inference in batches, stitching of regions, refinement by the solver.
+"""From a trained network to objects: inference in batches, stitching of regions; the solver.
 
 Imports ``ptycho.scan``, ``ptycho.physics`` and what lies below them.
 """

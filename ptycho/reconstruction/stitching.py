@@ -1,10 +1,10 @@
-"""From object regions of groups to objects; nothing here imports TensorFlow but the correction."""
+"""From object regions of groups to objects; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from ptycho.config import StitchConfig, check
+from ptycho.config import check
 from ptycho.files.file_array import FileArray
 from ptycho.progress import Progress
 from ptycho.scan.coverage import above
@@ -145,77 +145,40 @@ class Layout:
         return square
 
 
-@dataclass(frozen=True)
-class Stitching:
-    """A way to make objects of regions: the mean under ``weights``, which the patterns then correct, or not.
-
-    ``weights``: ``(layout, part) → (K, R, R)``, of the regions of some groups.
-    """
-
-    weights: Callable[[Layout, slice], np.ndarray]
-    refined: bool = False
+Weights = Callable[[Layout, slice], np.ndarray]
+"""``(layout, part) → (K, R, R)``: weights of the regions of some groups."""
+STITCHINGS: dict[str, Weights] = {"probe": Layout.illumination, "grid": Layout.central_square}
 
 
-STITCHINGS = {
-    "probe": Stitching(Layout.illumination),
-    "grid": Stitching(Layout.central_square),
-    "refined": Stitching(Layout.illumination, refined=True),
-}
-
-
-def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchConfig.passes) -> Reconstruction:
+def stitch(regions: Regions, data: Dataset, method: str) -> Reconstruction:
     """Stitch the regions: weighted means at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
     of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
     region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square whose side is the pitch of the
     groups and zero elsewhere, so that the squares of a regular grid tile (the published recipe).
-    ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.inference.refine`. A
-    pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
+    A pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
     the mean; the mask shows where the summed weight would be above a thousandth of its maximum all the same.
 
     Args:
         regions: ``(G, R, R)`` complex64, in memory or in a file.
         data: the dataset they were inferred from.
         method: a key of :data:`STITCHINGS`.
-        passes: of the refinement, at most.
     """
-    return stitch_each(regions, data, (method,), passes)[method]
+    return stitch_each(regions, data, (method,))[method]
 
 
-def stitch_each(
-    regions: Regions, data: Dataset, methods: Iterable[str], passes: int = StitchConfig.passes
-) -> dict[str, Reconstruction]:
-    """Stitch ``regions (G, R, R)`` by several methods as :func:`stitch` does.
-
-    The phases are synchronised once, and equal means are made once.
-    """
+def stitch_each(regions: Regions, data: Dataset, methods: Iterable[str]) -> dict[str, Reconstruction]:
+    """Stitch ``regions (G, R, R)`` by several methods as :func:`stitch`; phases are synchronised once."""
     methods = tuple(methods)
     for method in methods:
         check(method in STITCHINGS, "method", method, f"one of {', '.join(STITCHINGS)}")
     layout = Layout(data)
     factors = synchronise_phases(regions, layout)
-    weights = dict.fromkeys(STITCHINGS[method].weights for method in methods)
-    means = {weight: _weighted_mean(regions, factors, layout, weight) for weight in weights}
-    stitched = {method: means[STITCHINGS[method].weights] for method in methods}
-    for method, mean in stitched.items():
-        if STITCHINGS[method].refined:
-            stitched[method] = _refined(mean, data, passes)
-    return stitched
+    return {method: _weighted_mean(regions, factors, layout, STITCHINGS[method]) for method in methods}
 
 
-def _refined(mean: Reconstruction, data: Dataset, passes: int) -> Reconstruction:
-    """Refine the covered part; images that are not finite stay as they are."""
-    from ptycho.reconstruction.inference import refine  # which alone needs TensorFlow
-
-    finite = np.isfinite(mean.objects).all(axis=(1, 2), keepdims=True)
-    corrected = refine(np.where(finite, mean.objects, 0), data, passes)
-    return replace(mean, objects=np.where(finite, np.where(mean.mask, corrected, 0), mean.objects))
-
-
-def _weighted_mean(
-    regions: Regions, factors: np.ndarray, layout: Layout, weights: Callable[[Layout, slice], np.ndarray]
-) -> Reconstruction:
+def _weighted_mean(regions: Regions, factors: np.ndarray, layout: Layout, weights: Weights) -> Reconstruction:
     """``Σ w_g·c_g·O_g / Σ w_g``."""
     data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)

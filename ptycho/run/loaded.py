@@ -203,8 +203,7 @@ class LoadedModel:
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)
-        asked = self.config.stitch
-        reconstruction = stitch(regions, view, method or asked.method, asked.passes)
+        reconstruction = stitch(regions, view, method or self.config.stitch.method)
         return replace(reconstruction, beam=beam, general=self.general)
 
     def _step(self, geometry: Geometry) -> PredictStep:

@@ -15,8 +15,8 @@ from ptycho.config.run_config import PRETRAINED
 from ptycho.files.text import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
-REMOVED = {("object", "kind"): "lines", ("denoise",): False}
-"""Keys of former versions, and the value that changed nothing."""
+REMOVED = {("object", "kind"): "lines", ("denoise",): False, ("stitch", "passes"): ...}
+"""Keys of former versions, and the value that changed nothing; ``...``: any value did."""
 
 
 def read_config(run: Path) -> AnyConfig:
@@ -52,7 +52,7 @@ def read_job(run: Path) -> Job:
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
     for (*section, name), neutral in REMOVED.items():
         part = values.get(section[0]) if section else values
-        if isinstance(part, dict) and part.get(name, ...) == neutral:
+        if isinstance(part, dict) and name in part and neutral in (..., part[name]):
             del part[name]
     try:
         config = from_mapping(values)

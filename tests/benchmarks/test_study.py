@@ -13,7 +13,7 @@ from ptycho.config import ConfigError
 STUDY = {
     "kind": "grid_lines",
     "seeds": [0, 1],
-    "stitching": ["probe", "grid", "refined"],
+    "stitching": ["probe", "grid"],
     "experiments": [
         {
             "name": "gs2_ideal",

@@ -212,7 +212,7 @@ def test_every_experiment_says_what_it_is_and_composes(name):
         (["probe=npz", "probe.file=p.npz"], "probe", cfg.FileProbe(file="p.npz")),
         (["model=unrolled_fast"], "model", cfg.UnrolledModel(stages=3, width=32, blocks=1)),
         (["model=custom", "model.target=mine:build"], "model", cfg.CustomModel(target="mine:build")),
-        (["stitch=refined"], "stitch", cfg.StitchConfig(method="refined")),
+        (["stitch=grid"], "stitch", cfg.StitchConfig(method="grid")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -50,6 +50,14 @@ def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path):
     with pytest.raises(ConfigError, match=r"config\.yaml: object\.kind=blobs: unknown key"):
         read_config(stored(tmp_path, text=former("blobs")))
 
+    def stitched(method):
+        by = f"stitch:\n  passes: 7\n  method: {method}\n"
+        return lambda values: values.replace("stitch:\n  method: probe\n", by)
+
+    assert read_config(stored(tmp_path, text=stitched("grid"))).stitch.method == "grid"
+    with pytest.raises(ConfigError, match=r"stitch\.method=refined: must be one of probe, grid"):
+        read_config(stored(tmp_path, text=stitched("refined")))
+
 
 WRONG = [
     (lambda values: "", r"is damaged \(it must hold a configuration"),

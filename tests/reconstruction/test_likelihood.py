@@ -44,7 +44,9 @@ def test_poissons_deviance_is_the_divergence():
     )
 
 
-@pytest.mark.parametrize("ratio", [1e-6, 0.3, 0.7499, 0.7501, 0.989, 0.99999, 1, 1.0001, 1.2499, 1.2501, 3, 1e6])
+@pytest.mark.parametrize(
+    "ratio", [1e-6, 0.3, 0.7499, 0.7501, 0.989, 0.99999, 1, 1.0001, 1.2499, 1.2501, 3, 1e6]
+)
 @pytest.mark.parametrize("n", [0.02, 7.0, 1e8])
 def test_deviance_of_counts_at_every_branch(n, ratio):
     n, rate = np.float32(n), np.float32(np.float32(n) * np.float32(ratio))

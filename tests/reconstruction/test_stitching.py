@@ -170,7 +170,7 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
     data = datasets["test"]
     regions = np.full((64, 36, 36), value, np.complex64)
     np.testing.assert_array_equal(synchronise_phases(regions, Layout(data)), np.ones(64))
-    for method in ("probe", "refined"):
+    for method in ("probe", "grid"):
         result = stitch(regions, data, method)
         assert result.mask.any()
         np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
@@ -178,7 +178,7 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
 
 def test_an_unknown_method_is_refused(datasets):
     regions = np.ones((64, 36, 36), np.complex64)
-    with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid, refined"):
+    with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid"):
         stitch(regions, datasets["test"], "glue")
 
 

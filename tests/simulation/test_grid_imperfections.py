@@ -188,7 +188,7 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
     np.testing.assert_array_equal(seen[0].probe, test.probe)
     rows = json.loads((tmp_path / "run/metrics.json").read_text())
     assert rows["lsqml"]["ssim"][0] > 0.99 and rows["lsqml"]["ssim"][1] > 0.99, "registered"
-    assert "stitching" not in rows["lsqml"] and "refined" in rows["pinn"]["stitching"]
+    assert "stitching" not in rows["lsqml"] and "grid" in rows["pinn"]["stitching"]
     assert set(rows["beam"]) == {"given", "lsqml"} and "probe_error" in rows["conventions"]
     assert rows["beam"]["lsqml"]["probe_error"] < 1e-3 and rows["beam"]["given"]["probe_error"] > 0.2
     assert rows["beam"]["lsqml"]["position_error_px"] == pytest.approx(0, abs=1e-4)

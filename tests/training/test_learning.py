@@ -72,8 +72,8 @@ def learned(tmp_path_factory):
 def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within):
     """The limits lie between usual scores, for all threads and oneDNN settings, and those without neighbours.
 
-    Usual: .933 to .940 / .974 to .976, .052 to .057 rad, refined .9990; without neighbours .918 to .922 /
-    .951 to .958, .110 to .131 rad, .9962 to .9973; untrained .837 / .845. The rounding of sums alone changes
+    Usual: .933 to .940 / .974 to .976, .052 to .057 rad; without neighbours .918 to .922 /
+    .951 to .958, .110 to .131 rad; untrained .837 / .845. The rounding of sums alone changes
     the amplitude by .007: a neighbour radius that does not follow N (.923 to .931 / .974) and CNNs whose
     numbers are not scaled to order one (.920 to .929 / .973) are too close for scores, and have own tests.
     """
@@ -82,7 +82,6 @@ def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within
     within("SSIM of the amplitude", amplitude, above=0.925)
     within("SSIM of the phase", phase, above=0.967)
     within("phase RMSE, rad", scores["phase_rmse_rad"], below=0.08)
-    within("SSIM refined", scores["stitching"]["refined"]["ssim"][0], above=0.998)
     assert "probe_far_from_training" not in scores["flags"]
 
 

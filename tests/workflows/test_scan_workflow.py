@@ -151,7 +151,7 @@ def _losses(run):
         ([], "data.file='': must be the path"),
         (["data.file=[{scan},b.npz]", "nepochs=1"], "a network is trained on one scan; start a run on one"),
         (["data.file={scan}", "models=[baseline]"], "no truth to train a baseline"),
-        (["data.file={scan}", "stitch=refined"], "stitch=refined: unknown key"),
+        (["data.file={scan}", "stitch=grid"], "stitch=grid: unknown key"),
         (["data.file={scan}", "run={run}", "model=unet"], "remove the keys of model"),
         (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
     ],

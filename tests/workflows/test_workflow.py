@@ -68,7 +68,7 @@ def test_metrics(first, within):
         assert all(len(metrics[name][score]) == 2 for score in SCORES), name
     for name in MODELS:
         by_method, row = metrics[name]["stitching"], metrics[name]
-        assert set(by_method) == {"grid", "probe", "refined"}
+        assert set(by_method) == {"grid", "probe"}
         assert {key: row[key] for key in by_method["probe"]} == by_method["probe"]
         assert by_method["grid"]["ssim"] != by_method["probe"]["ssim"]
     # One image: the mean is that image. 7 × 7 groups, pitch 10, the middle of the first at 18.

@@ -141,7 +141,7 @@ def reconstruct(
     with folder.timed(f"{name}_inference"):
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
-        stitched = stitch_each(regions, view, STITCHINGS, config.stitch.passes)
+        stitched = stitch_each(regions, view, STITCHINGS)
     store_recon(name, stitched[config.stitch.method], folder)
     return stitched
 

@@ -45,9 +45,7 @@ class RunExportedConfig:
     output_dir: Text = key(
         "outputs/exported", "folder of the results", min_length=1, allowed="the path of a folder"
     )
-    stitch: Literal["probe", "grid"] = key(
-        "probe", "stitching of the patches; refinement by the measured patterns needs TensorFlow"
-    )
+    stitch: Literal["probe", "grid"] = key("probe", "stitching of the patches")
     threads: Integer | None = key(
         None, "number of threads of the runtime; null: one for each processor", ge=1
     )
