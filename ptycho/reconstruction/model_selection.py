@@ -8,7 +8,7 @@ are explained better by the rule ``REFINED``. The regulariser follows (:mod:`~.r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -184,16 +184,38 @@ def _try_fewer_modes(selection: Selection) -> None:
 
 
 def _try_less_variation(selection: Selection) -> None:
-    """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions."""
+    """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions.
+
+    Also where it explains little of what is left: an object that is finer than its pixels looks a little as
+    if the probe varied. With the last one, the beam is again what it was before.
+    """
     if selection.options.probe_variation is not None:
         return
+    share = selection.limits.variation_share
     while count := len(selection.estimate.opr_modes):
         kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
         start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
-        refine = replace(selection.refine, probe_variation=count > 1)
-        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)))
+        refine, along = replace(selection.refine, probe_variation=count > 1), selection.along_variation
+        if count == 1:
+            refine = replace(refine, **dict.fromkeys(along, False))
+            start = _with_initial(start, along, selection.kept)
+        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)), share=share)
         if len(selection.estimate.opr_modes) == count:
             return
+        for part in along if count == 1 else ():
+            selection.forget(part)
+            selection.record(part, "not refined", "as the probe does not vary")
+
+
+def _with_initial(estimate: Estimate, parts: Sequence[str], likelihood: ScanLikelihood) -> Estimate:
+    """Return an estimate with the initial probe or flux, if they are among the ``parts``."""
+    initial = likelihood.data.beam
+    if "flux" in parts:
+        estimate = replace(estimate, flux=initial.flux)
+    if "probe" in parts:
+        modes = Estimate.of(likelihood.data, estimate.object, normalisation=likelihood.normalisation).modes
+        estimate = replace(estimate, modes=modes)
+    return estimate
 
 
 def _try_pupil(selection: Selection) -> None:
@@ -255,6 +277,7 @@ def _try_variation(selection: Selection) -> None:
             return
         for part in ("probe", "flux"):
             if getattr(refine, part) and not getattr(fixed, part):
+                selection.along_variation += (part,)
                 selection.forget(part)
                 selection.record(part, "refined", "as the probe varies")
 

@@ -20,7 +20,7 @@ from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.selection import ModelOptions
+from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
 
 
 def own_probes(scan, varied, weights):
@@ -129,11 +129,12 @@ def drifting():
     wave -= beam() * np.vdot(beam(), wave)
     weights = np.linspace(-0.2, 0.2, 64)[:, None]
     probes = own_probes(scan, np.sqrt(1e5) * wave[None] / np.linalg.norm(wave), weights)
-    return scan, scan.dataset(np.random.default_rng(3), intensity_under(scan, probes)), weights[:, 0]
+    intensity = intensity_under(scan, probes)
+    return scan, scan.dataset(np.random.default_rng(3), intensity), weights[:, 0], intensity
 
 
 def test_a_probe_that_drifts_is_found(drifting):
-    scan, data, weights = drifting
+    scan, data, weights, _ = drifting
     options = ModelOptions(prior="edge_preserving", strength=3.0)
     found, kept = (
         solve(data, one, 0, compile_xla=False) for one in (options, replace(options, probe_variation=0))
@@ -154,7 +155,7 @@ def test_a_probe_that_drifts_is_found(drifting):
 @pytest.mark.parametrize("real", [True, False])
 def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     """Such a mode replaced a background or positions before these were refined."""
-    scan, data, _ = drifting
+    scan, data, *_ = drifting
     if not real:
         scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
         data = scan.dataset(np.random.default_rng(9))
@@ -168,6 +169,26 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
     assert (len(selection.estimate.opr_modes), selection.refine.probe_variation) == (int(real), real)
+
+
+@pytest.mark.parametrize("share, modes", [(0.05, "1"), (0.9, "0")])
+def test_without_its_last_mode_of_variation_the_beam_is_as_before(drifting, share, modes):
+    """Beside a large misfit of another kind, one that explains too little of it goes.
+
+    What is refined for its sake alone goes with it.
+    """
+    scan, _, _, intensity = drifting
+    data = scan.dataset(np.random.default_rng(3), intensity + 0.003 * intensity.mean())
+    fixed = {"positions": False, "background": False, "pupil": False, "modes": 1}
+    limits = SelectionOptions(variation_share=share)
+    options = ModelOptions(prior="edge_preserving", strength=3.0, selection=limits, **fixed)
+    selection = select_model(data, options, 0, False)
+    decided, stays = {one.what: one.value for one in selection.decisions}, modes == "1"
+    assert decided["OPR modes"] == modes and selection.refine.probe_variation == stays
+    assert selection.along_variation == ("probe",) and decided["flux"] == "refined"
+    assert (decided["probe"], selection.refine.probe) == (("not refined", "refined")[stays], stays)
+    initial = scan.estimate(selection.kept.normalisation).modes
+    assert np.allclose(selection.estimate.modes, initial, rtol=1e-4, atol=1e-6) != stays
 
 
 def test_fixed_weights_are_probes_of_their_own():
