@@ -32,7 +32,7 @@ COSTS = {
 }
 CAPTION = (
     "Median over the seeds (smallest–largest). A, φ: SSIM of amplitude and phase by the stitching `{first}`; "
-    "`grid`: A by tiles; `constant`, `truth_blurred_1px`: A of a flat image, and of the truth "
+    "{others}: A by others; `constant`, `truth_blurred_1px`: A of a flat image, and of the truth "
     "blurred by one pixel. Training: time of the steps, without compilation and simulation. {machines}."
 )
 
@@ -121,7 +121,9 @@ def write(
     """Return the report as Markdown; the pictures are written into the store."""
     first = stitching[0]
     machines = dict.fromkeys(result["machine"] for one in results for result in one.done)
-    parts = [CAPTION.format(first=first, machines="; ".join(machines) or "Nothing has run")]
+    others = ", ".join(f"`{name}`" for name in stitching[1:])
+    ran = "; ".join(machines) or "Nothing has run"
+    parts = [CAPTION.format(first=first, others=others, machines=ran)]
     parts.append(markdown([format_row(one, stitching) for one in results]))
     by_name = {one.experiment.name: one for one in results}
     shown = [one for one in differences if {one.cell, one.minus} <= by_name.keys()]

@@ -15,7 +15,7 @@ def deviance_of_counts(rate: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, C
     counts in a pixel. The gradient by λ is ``2 (λ − n)/λ``.
 
     Args:
-        rate: λ > 0, ``(…)`` float32; counts: n > 0, the same shape.
+        rate: λ > 0, ``(…)`` float32; counts: n > 0, which must have the same shape.
     """
     excess, ratio = rate - counts, rate / counts
 
@@ -26,7 +26,7 @@ def deviance_of_counts(rate: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, C
 
 
 def u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """Return ``u − log(1 + u)``, ``u (…) > −1``, from ``ratio = 1 + u`` or, near 0, from a series.
+    """Return ``u − log(1 + u)``, ``u (…) ≥ −1``, from ``ratio = 1 + u > 0`` or, near 0, a series.
 
         u − log(1 + u) = z u − 2 (z³/3 + z⁵/5 + z⁷/7 + …),   z = u/(2 + u)
 

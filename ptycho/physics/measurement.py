@@ -19,6 +19,9 @@ intensity and what follows it. The functions that a generator uses accept pairs 
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 import tensorflow as tf
 
@@ -109,7 +112,7 @@ def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None)
 
 def over_modes(images: Waves) -> Waves:
     """Sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``, one after the other, which XLA fuses."""
-    return by_part(lambda part: sum(tf.unstack(part, axis=-3)), images)
+    return by_part(lambda part: functools.reduce(operator.add, tf.unstack(part, axis=-3)), images)
 
 
 def illuminated_waves(
@@ -293,14 +296,13 @@ def probe_of_each(
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
     """Return ``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``.
 
-    Factors of rows and columns are stored: XLA would compute their sines for each pixel of each mode.
+    The factors of rows and columns are stored: XLA would compute their sines for each pixel of each mode.
     """
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
-    angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
-    rows, cols = (
-        of_parts(materialised(tf.cos(angle), shifts), materialised(tf.sin(angle), shifts), probe)
-        for angle in angles
-    )
+    angles = tf.concat([-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)], -1)
+    cosines, sines = tf.unstack(materialised(tf.stack([tf.cos(angles), tf.sin(angles)]), shifts))
+    phases, height = of_parts(cosines, sines, probe), probe.shape[-2]
+    rows, cols = phases[..., :height], phases[..., height:]
     return (rows[..., :, None] * cols[..., None, :])[..., None, :, :]
 
 

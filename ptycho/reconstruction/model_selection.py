@@ -8,8 +8,9 @@ are explained better by the rule ``REFINED``. The regulariser follows (:mod:`~.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -184,38 +185,41 @@ def _try_fewer_modes(selection: Selection) -> None:
 
 
 def _try_less_variation(selection: Selection) -> None:
-    """Drop the weakest OPR mode as long as that helps: it may have stood for a background or positions.
+    """Drop all OPR modes if they explain little of the deviance above one, or the weakest if that helps.
 
-    Also where it explains little of what is left: an object that is finer than its pixels looks a little as
-    if the probe varied. With the last one, the beam is again what it was before.
+    An object that is finer than its pixels looks a little as if the probe varied. Without any, probe and flux
+    return to what they were before. A weak one may have stood for a background or positions.
     """
-    if selection.options.probe_variation is not None:
+    count = len(selection.estimate.opr_modes)
+    if selection.options.probe_variation is not None or not count:
         return
-    share = selection.limits.variation_share
-    while count := len(selection.estimate.opr_modes):
-        kept = selection.estimate.opr_modes[:-1], selection.estimate.opr_weights[:, :-1]
-        start = replace(selection.estimate, opr_modes=kept[0], opr_weights=kept[1])
-        refine, along = replace(selection.refine, probe_variation=count > 1), selection.along_variation
-        if count == 1:
-            refine = replace(refine, **dict.fromkeys(along, False))
-            start = _with_initial(start, along, selection.kept)
-        selection.try_model("OPR modes", start, refine, None, (str(count - 1), str(count)), share=share)
-        if len(selection.estimate.opr_modes) == count:
-            return
-        for part in along if count == 1 else ():
-            selection.forget(part)
-            selection.record(part, "not refined", "as the probe does not vary")
+    share, deviance = selection.limits.variation_share, np.exp(selection.deviance)
+    known = selection.kept.data.counts and deviance > 1  # where noise is estimated, deviance is no misfit
+    within = np.log((deviance - share) / (1 - share)) if known else -np.inf
+    if not _drop_variation(selection, count, selection.before_variation, within):
+        while len(selection.estimate.opr_modes) and _drop_variation(selection):
+            pass
 
 
-def _with_initial(estimate: Estimate, parts: Sequence[str], likelihood: ScanLikelihood) -> Estimate:
-    """Return an estimate with the initial probe or flux, if they are among the ``parts``."""
-    initial = likelihood.data.beam
-    if "flux" in parts:
-        estimate = replace(estimate, flux=initial.flux)
-    if "probe" in parts:
-        modes = Estimate.of(likelihood.data, estimate.object, normalisation=likelihood.normalisation).modes
-        estimate = replace(estimate, modes=modes)
-    return estimate
+def _drop_variation(
+    selection: Selection,
+    count: int = 1,
+    before: Mapping[str, np.ndarray] = MappingProxyType({}),
+    within: float = -np.inf,
+) -> bool:
+    """Try ``count`` OPR modes less, with probe and flux of ``before``; return whether they are dropped."""
+    estimate, left = selection.estimate, len(selection.estimate.opr_modes) - count
+    beam = {{"probe": "modes"}.get(part, part): values for part, values in before.items()}
+    kept = {"opr_modes": estimate.opr_modes[:left], "opr_weights": estimate.opr_weights[:, :left]}
+    refine = replace(selection.refine, probe_variation=left > 0, **dict.fromkeys(before, False))
+    names = str(left), str(left + count)
+    selection.try_model("OPR modes", replace(estimate, **kept, **beam), refine, None, names, within=within)
+    if len(selection.estimate.opr_modes) > left:
+        return False
+    for part in before:
+        selection.forget(part)
+        selection.record(part, "not refined", "as the probe does not vary")
+    return True
 
 
 def _try_pupil(selection: Selection) -> None:
@@ -272,12 +276,13 @@ def _try_variation(selection: Selection) -> None:
         flux = selection.options.flux is not False
         refine = replace(selection.refine, probe=True, probe_variation=True, flux=flux)
         names, fixed = (str(before + count), str(before)), selection.refine
+        initial = {"probe": selection.estimate.modes, "flux": selection.estimate.flux}
         selection.try_model("OPR modes", start, refine, None if wanted is None else True, names)
         if len(selection.estimate.opr_modes) == before:
             return
         for part in ("probe", "flux"):
             if getattr(refine, part) and not getattr(fixed, part):
-                selection.along_variation += (part,)
+                selection.before_variation[part] = initial[part]
                 selection.forget(part)
                 selection.record(part, "refined", "as the probe varies")
 
@@ -325,8 +330,9 @@ HYPOTHESES = (
     _try_fewer_modes,
     _try_nominal,
     _try_again,
-    _try_affine_part,
     _try_less_variation,
+    _try_again,
+    _try_affine_part,
     _try_pupil,
 )
 """What is tried, in order; a new one is an entry."""

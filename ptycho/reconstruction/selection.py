@@ -48,8 +48,8 @@ class SelectionOptions:
     opr_modes: int = 3  # by which it varies, at most,
     pupil: float = 0.75  # share of the far field, from which on a pupil is no limit
     variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
-    # share of the deviance above one that an OPR mode explains in the end, at least (measured: .3 to .95 of
-    # probes that vary, .03 to .07 of objects finer than their pixels)
+    # share of the deviance above one that OPR modes explain in the end, at least (measured: .3 to .95 of
+    # probes that vary, .12 of an object finer than its pixels)
     variation_share: float = 0.15
     background_excess: float = 5.0  # times what an uncertain object alone would give: a background
     darkest: float = 0.02  # share of the pixels whose mean intensity is the start of a background,
@@ -159,7 +159,8 @@ class Selection:
     # for each part that was taken, the mean log-deviance below which what was refined later has brought more
     # than that part
     explained: dict[str, float] = field(default_factory=dict)
-    along_variation: tuple[str, ...] = ()  # parts that are refined only because the probe varies
+    # probe modes or flux before they were refined for the sake of a probe that varies alone, by the part
+    before_variation: dict[str, np.ndarray] = field(default_factory=dict)
     on_decision: Callable[[Finding], object] = lambda decision: None
 
     def record(self, what: str, value: str, why: str) -> None:
@@ -216,13 +217,13 @@ class Selection:
         support: ProbeSupport | None = None,
         simpler: bool = False,
         moves: str | None = None,
-        share: float = 0.0,
+        within: float = -np.inf,
     ) -> None:
         """Try another model: it is taken if it is specified, or if it explains what is held out better.
 
         A ``simpler`` one is taken unless it explains that clearly worse. If it explains it worse at all, the
-        part that it leaves out is to be tried again. ``share``: one is also taken where what it leaves out
-        explains less of the deviance above one.
+        part that it leaves out is to be tried again. ``within``: one is also taken if its mean log-deviance
+        stays below.
         """
         if specified is False:
             return
@@ -238,10 +239,13 @@ class Selection:
         if simpler:
             taken = not Comparison(-gain.gain, gain.error).passes(REFINED)
         else:
-            taken = bool(specified or (gain.passes(REFINED) and apart) or self._explains_less(gain, share))
+            taken = bool(specified or (gain.passes(REFINED) and apart))
+        enough = not taken and self.deviance - gain.gain < within
+        taken = taken or enough
         why = self.describe(gain, taken)
         if not (taken or simpler) and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
+        why += "; what is left out explains too little" if enough else ""
         self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(fitted, refine, scores)
@@ -251,11 +255,6 @@ class Selection:
             self.explained[what] = self.deviance - gain.gain
         elif specified is None:
             self.refused[what] = self.deviance
-
-    def _explains_less(self, gain: Comparison, share: float) -> bool:
-        """Return whether what a model leaves out explains less than a share of the deviance above one."""
-        before, after = np.exp(self.deviance), np.exp(self.deviance - gain.gain)
-        return bool(share and after - before < share * (after - 1))
 
     def _exceeds_errors(self, estimate: Estimate) -> bool:
         """Return whether a background exceeds what errors of the object alone would produce.

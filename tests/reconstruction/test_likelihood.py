@@ -247,7 +247,7 @@ def test_a_compiled_step_computes_no_sine_for_each_pixel():
 
 
 def test_a_compiled_step_asks_nothing_of_its_host():
-    """The compiled program of XLA stays on the device."""
+    """The program, before XLA optimises it, asks for no transfer."""
     program = compiled("hlo")
     operations = set(re.findall(r"= \S+ ([a-z-]+)\(", program))
     assert {"fft", "multiply"} <= operations

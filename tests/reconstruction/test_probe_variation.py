@@ -172,11 +172,8 @@ def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
 
 
 @pytest.mark.parametrize("share, modes", [(0.05, "1"), (0.9, "0")])
-def test_without_its_last_mode_of_variation_the_beam_is_as_before(drifting, share, modes):
-    """Beside a large misfit of another kind, one that explains too little of it goes.
-
-    What is refined for its sake alone goes with it.
-    """
+def test_modes_of_variation_that_explain_too_little_of_a_misfit_go(drifting, share, modes):
+    """The misfit is a background. Without them, the probe is again what it was before."""
     scan, _, _, intensity = drifting
     data = scan.dataset(np.random.default_rng(3), intensity + 0.003 * intensity.mean())
     fixed = {"positions": False, "background": False, "pupil": False, "modes": 1}
@@ -185,10 +182,34 @@ def test_without_its_last_mode_of_variation_the_beam_is_as_before(drifting, shar
     selection = select_model(data, options, 0, False)
     decided, stays = {one.what: one.value for one in selection.decisions}, modes == "1"
     assert decided["OPR modes"] == modes and selection.refine.probe_variation == stays
-    assert selection.along_variation == ("probe",) and decided["flux"] == "refined"
+    assert list(selection.before_variation) == ["probe"] and decided["flux"] == "refined"
     assert (decided["probe"], selection.refine.probe) == (("not refined", "refined")[stays], stays)
     initial = scan.estimate(selection.kept.normalisation).modes
     assert np.allclose(selection.estimate.modes, initial, rtol=1e-4, atol=1e-6) != stays
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_without_variation_a_probe_that_was_wrong_before_stays_refined(wrong):
+    """The scan has neither variation nor another flux; two modes of it are dropped together, or in turn."""
+    scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
+    data = scan.dataset(np.random.default_rng(9))
+    fixed = {"positions": False, "background": False, "pupil": False, "modes": 1}
+    options = ModelOptions(prior="edge_preserving", strength=3.0, **fixed)
+    selection = select_model(data, replace(options, probe_variation=0), 0, False)
+    selection.options = options
+    assert selection.refine == Refine(False)
+    bend = np.exp(0.3j * np.arange(N) ** 2 / N).astype(np.complex64)
+    modes = selection.estimate.modes
+    before = {"probe": modes * bend[:, None] if wrong else modes, "flux": selection.estimate.flux}
+    selection.before_variation = before
+    start, _ = add_variation(selection.kept, selection.estimate, 2)
+    refine = Refine(True, flux=True, probe_variation=True)
+    selection.take(selection.fit(start, refine, selection.prior), refine)
+    (fewer,) = [one for one in HYPOTHESES if one.__name__ == "_try_less_variation"]
+    fewer(selection)
+    assert selection.refine == Refine(wrong, flux=wrong) and not len(selection.estimate.opr_modes)
+    assert np.array_equal(selection.estimate.modes, before["probe"]) != wrong
+    assert np.array_equal(selection.estimate.flux, before["flux"]) != wrong
 
 
 def test_fixed_weights_are_probes_of_their_own():
