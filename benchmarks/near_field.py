@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ptycho
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align
-from ptycho.evaluation.trust import FLAGS
+from ptycho.report.wording import advice_of
 from ptycho.simulation import near_field
 
 ENERGY_EV, PITCH_M = 12e3, 5e-7
@@ -107,10 +107,7 @@ def main() -> int:
             scan, began = measure(truth, specified_probe(truth, kind)), time.perf_counter()
             result = ptycho.reconstruct(scan)
             scores, error = result.scores, error_of(result, truth)
-            flags = (
-                ", ".join(f"`{flag}`" for flag in scores["flags"] if flag in FLAGS and FLAGS[flag].wrong)
-                or "–"
-            )
+            flags = ", ".join(f"`{advice.flag}`" for advice in advice_of(scores) if advice.wrong) or "–"
             numbers = [f"{scores[key]:.3f}" for key in ("r_factor", "r_noise", "unexplained_variance")]
             row = [name, kind, f"{error:.3f}", *numbers, flags, f"{time.perf_counter() - began:.0f}"]
             print(f"| {' | '.join(row)} |", flush=True)

@@ -34,8 +34,8 @@ from benchmarks.panel import MARGIN, error_of, far_intensity, object_of, probe_o
 from benchmarks.study import framework
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.evaluation.trust import FLAGS
 from ptycho.preparation import dataset as preparation
+from ptycho.report.wording import advice_of
 from ptycho.run.folder import RunFolder
 from ptycho.run.scan_plan import plan
 from workflows.reconstruct.scan import run
@@ -400,7 +400,7 @@ def true_error(recon, scene: Scene) -> float:
 
 def outcome(row: dict) -> str:
     """Return ``true positive``, ``false negative``, …; ``–`` for an error between the limits."""
-    flagged = "refused" in row["flags"] or any(flag in FLAGS and FLAGS[flag].wrong for flag in row["flags"])
+    flagged = "refused" in row["flags"] or any(advice.wrong for advice in advice_of(row))
     if row["error"] is None:
         return "true positive"
     if row["error"] > BAD:

@@ -30,7 +30,7 @@ def u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
 
         u − log(1 + u) = z u − 2 (z³/3 + z⁵/5 + z⁷/7 + …),   z = u/(2 + u)
 
-    Its terms fall by more than 49 each where the series is used. Source: Abramowitz & Stegun, 4.1.27.
+    Where the series is used, each term is below 1/49 of the one before. Source: Abramowitz & Stegun, 4.1.27.
     """
     z = u / (2 + u)
     square = tf.square(z)

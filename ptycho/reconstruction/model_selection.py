@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -196,20 +195,18 @@ def _try_less_variation(selection: Selection) -> None:
     share, deviance = selection.limits.variation_share, np.exp(selection.deviance)
     known = selection.kept.data.counts and deviance > 1  # where noise is estimated, deviance is no misfit
     within = np.log((deviance - share) / (1 - share)) if known else -np.inf
-    if not _drop_variation(selection, count, selection.before_variation, within):
-        while len(selection.estimate.opr_modes) and _drop_variation(selection):
-            pass
+    dropped = _drop_variation(selection, count, selection.before_variation, within)
+    while not dropped and len(selection.estimate.opr_modes):
+        if not _drop_variation(selection, 1, {}, -np.inf):
+            return
 
 
 def _drop_variation(
-    selection: Selection,
-    count: int = 1,
-    before: Mapping[str, np.ndarray] = MappingProxyType({}),
-    within: float = -np.inf,
+    selection: Selection, count: int, before: Mapping[str, np.ndarray], within: float
 ) -> bool:
     """Try ``count`` OPR modes less, with probe and flux of ``before``; return whether they are dropped."""
     estimate, left = selection.estimate, len(selection.estimate.opr_modes) - count
-    beam = {{"probe": "modes"}.get(part, part): values for part, values in before.items()}
+    beam = {"modes" if part == "probe" else part: values for part, values in before.items()}
     kept = {"opr_modes": estimate.opr_modes[:left], "opr_weights": estimate.opr_weights[:, :left]}
     refine = replace(selection.refine, probe_variation=left > 0, **dict.fromkeys(before, False))
     names = str(left), str(left + count)

@@ -159,7 +159,7 @@ class Selection:
     # for each part that was taken, the mean log-deviance below which what was refined later has brought more
     # than that part
     explained: dict[str, float] = field(default_factory=dict)
-    # probe modes or flux before they were refined for the sake of a probe that varies alone, by the part
+    # probe modes and flux from before OPR modes, by the parts of the beam that are refined only beside these
     before_variation: dict[str, np.ndarray] = field(default_factory=dict)
     on_decision: Callable[[Finding], object] = lambda decision: None
 
@@ -240,12 +240,12 @@ class Selection:
             taken = not Comparison(-gain.gain, gain.error).passes(REFINED)
         else:
             taken = bool(specified or (gain.passes(REFINED) and apart))
-        enough = not taken and self.deviance - gain.gain < within
-        taken = taken or enough
+        explains_little = not taken and self.deviance - gain.gain < within
+        taken = taken or explains_little
         why = self.describe(gain, taken)
         if not (taken or simpler) and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
-        why += "; what is left out explains too little" if enough else ""
+        why += "; what is left out explains too little" if explains_little else ""
         self.record(what, values[not taken], why if specified is None else f"specified; {why}")
         if taken:
             self.take(fitted, refine, scores)

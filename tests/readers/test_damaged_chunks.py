@@ -38,7 +38,6 @@ ELSEWHERE = {
 READ = """
 import sys
 from ptycho.readers.hdf5 import Hdf5Archive
-from ptycho.readers.hdf5_checks import Chunks
 for path in sys.argv[1:]:
     print(path, flush=True)
     with Hdf5Archive(path) as file:
