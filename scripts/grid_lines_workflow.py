@@ -26,8 +26,7 @@ Switches from the environment: USE_XLA_COMPILE, USE_XLA_TRANSLATE (0/1/true/fals
 errors: HYDRA_FULL_ERROR=1.
 
 Exit code: 0 done, 1 the run failed, 2 the configuration or an input file cannot be used, 130, 143 stopped by
-Ctrl-C or SIGTERM, after a checkpoint, with the command that resumes it. For one job of a sweep:
-resume=<output_dir>/<k>_<overrides>, without -m.
+Ctrl-C or SIGTERM, after a checkpoint, with the command that resumes it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ class Job:
     def overrides_to_go_on(self) -> list[str]:
         """The overrides of that command; a run that this one is to replace is not resumed."""
         programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
-        return [f"resume={self.path}", *programs] if self.begun else self.starting
+        own = [text for text in self.overrides if not text.startswith("output_dir=")]
+        starting = [*own, f"output_dir={quoted(str(self.path))}"]
+        return [f"resume={self.path}", *programs] if self.begun else starting
 
     @property
     def begun(self) -> bool:
@@ -75,15 +77,9 @@ class Job:
 
     @property
     def now(self) -> Job:
-        """The job as it is when its turn comes: another process may have begun its scan, or ended it."""
-        shared = bool(self.scan) and not self.config.overwrite
+        """The job as it is when its turn comes: another process may have begun it, or ended it."""
+        shared = self.together is not None and not self.config.overwrite
         return replace(self, resumed=self.begun) if shared else self
-
-    @property
-    def starting(self) -> list[str]:
-        """The overrides of the command that starts this job alone."""
-        own = [text for text in self.overrides if not text.startswith("output_dir=")]
-        return [*own, f"output_dir={quoted(str(self.path))}"]
 
 
 def format_command(*overrides: str) -> str:
@@ -102,17 +98,14 @@ def is_done(job: Job) -> bool:
     return True
 
 
-def explain_going_on(jobs: list[Job], again: str = "") -> str:
-    """Return how to resume after the first of ``jobs`` was stopped; ``again`` resumes scans of a pattern."""
-    if again and jobs[0].scan:
-        return f"resume with:\n{again}"
-    lines = ["resume with:", jobs[0].go_on]
-    if waits(jobs[0].path):
-        lines.append(kept_aside(jobs[0].path))
-    if len(jobs) > 1:
-        lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
-        lines += [format_command(*job.starting) for job in jobs[1:]]
-    return "\n".join(lines)
+def explain_going_on(job: Job, words: Sequence[str]) -> str:
+    """Return how to resume after ``job`` was stopped; ``words``: typed, which continue several jobs."""
+    command = job.go_on
+    if job.together is not None:
+        known = any(word.startswith("output_dir=") for word in words)
+        command = format_command(*words, *([] if known else [f"output_dir={job.together}"]))
+    kept = [kept_aside(job.path)] if waits(job.path) else []
+    return "\n".join(["resume with:", command, *kept])
 
 
 def row_of(run: Path) -> dict[str, str]:
@@ -218,8 +211,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
             jobs = plan_all(workflow.name, quote_paths(["resume"], given), partial(plan_jobs, workflow))
         except Exception as error:
             return fail(error, MISTAKES, explain)
-        again = format_command(*(text for text in given if text != "overwrite=true"))
-        return perform(workflow, jobs, stop, again, explain)
+        return perform(workflow, jobs, stop, [word for word in given if word != "overwrite=true"], explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -233,20 +225,19 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     check(bool(config.output_dir), "output_dir", "null", "the path of a folder")
     path, together = job_path(str(config.output_dir)), Path(str(config.output_dir))
     config = replace(config, output_dir=str(path))
-    if scans := workflow.split(config):
-        check_table(together)
-        common = [text for text in overrides if not text.lstrip("+").startswith("data.file=")]
-        return [
-            plan_scan(workflow, replace(scan, output_dir=str(path / name)), common, together)
-            for name, scan in scans.items()
-        ]
-    check_place(path, config.overwrite, list_inputs(config))
-    job = Job(workflow.check(config), path, tuple(overrides))
-    if hydra_config.mode != RunMode.MULTIRUN:
-        return [job]
+    scans = workflow.split(config)
+    if not scans and hydra_config.mode != RunMode.MULTIRUN:
+        check_place(path, config.overwrite, list_inputs(config))
+        return [Job(workflow.check(config), path, tuple(overrides))]
     if isinstance(config, ScanRunConfig):
         check_table(together)
-    return [replace(job, together=together)]
+    if not scans:
+        return [plan_one(workflow, config, overrides, together)]
+    common = [text for text in overrides if not text.lstrip("+").startswith("data.file=")]
+    return [
+        plan_one(workflow, replace(scan, output_dir=str(path / name)), common, together, of_pattern=True)
+        for name, scan in scans.items()
+    ]
 
 
 def check_place(path: Path, overwrite: bool, inputs: Mapping[str, Path]) -> None:
@@ -256,14 +247,21 @@ def check_place(path: Path, overwrite: bool, inputs: Mapping[str, Path]) -> None
         check_inputs(path, inputs)
 
 
-def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
-    """Check one of several scans: to be done, to be resumed, or unreadable."""
-    assert isinstance(config, ScanRunConfig)
-    path, overrides = Path(str(config.output_dir)), (*common, f"data.file={quoted(config.data.path)}")
-    job = Job(config, path, overrides, together=together, scan=path.name)
+def plan_one(
+    workflow: Workflow, config: JobConfig, overrides: list[str], together: Path, of_pattern: bool = False
+) -> Job:
+    """Check one of several jobs: to be done or to be resumed; a scan ``of_pattern`` may be unreadable."""
+    path = Path(str(config.output_dir))
+    job = Job(config, path, tuple(overrides), together=together)
+    if of_pattern:
+        assert isinstance(config, ScanRunConfig)
+        own = f"data.file={quoted(config.data.path)}"
+        job = replace(job, overrides=(*overrides, own), scan=path.name)
     try:
         job = replace(job, config=workflow.check(config))
     except ConfigError as error:
+        if not of_pattern:
+            raise
         return replace(job, problem=error)
     if is_locked(path):
         return job
@@ -274,7 +272,7 @@ def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together
     asked = replace(job.config, overwrite=stored.overwrite)
     if others := differences(to_mapping(stored), to_mapping(asked)):
         raise ConfigError(
-            f"output_dir={together}: holds a run of {config.data.path} with another configuration "
+            f"output_dir={together}: holds the run {path.name} with another configuration "
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
         )
     check_writable(path)
@@ -345,24 +343,28 @@ def write_page(run: Path) -> None:
 
 
 def perform(
-    workflow: Workflow, jobs: list[Job], stop: StopRequest, again: str, explain: Callable[[Exception], str]
+    workflow: Workflow,
+    jobs: list[Job],
+    stop: StopRequest,
+    words: Sequence[str],
+    explain: Callable[[Exception], str],
 ) -> int:
     """Run the jobs one after the other; return the largest exit code.
 
-    Scans that another process works on are skipped: several processes share the scans of a pattern.
-    ``again`` is the command that was typed, without ``overwrite``; ``explain`` puts an error on one line.
+    Jobs that another process works on are skipped: several processes share those of a pattern or a sweep.
+    ``words`` were typed, without ``overwrite``; ``explain`` puts an error on one line.
     """
     progress = Progress(jobs, explain)
     todo, codes = progress.refuse()
     for number, planned in enumerate(todo):
         if len(todo) > 1:
             log.info("job %d of %d: %s", number + 1, len(todo), planned.path.name)
-        if planned.scan and is_locked(planned.path):
+        if planned.together is not None and is_locked(planned.path):
             log.info("%s: another process works on it", planned.path)
             continue
         job = planned.now
-        words, clear = partial(explain_going_on, todo[number:], again), partial(remove_traces, job.path)
-        with stop.end_with(words, clear):
+        clear = partial(remove_traces, job.path)
+        with stop.end_with(partial(explain_going_on, job, words), clear):
             progress.note(job, STARTED)
             try:
                 execute(workflow.run, job, stop)
