@@ -184,7 +184,7 @@ def _try_fewer_modes(selection: Selection) -> None:
 
 
 def _try_less_variation(selection: Selection) -> None:
-    """Drop all OPR modes if they explain little of the deviance above one, or the weakest if that helps.
+    """Drop all OPR modes if they explain little of the deviance above one, or weak ones that explain nothing.
 
     An object that is finer than its pixels looks a little as if the probe varied. Without any, probe and flux
     return to what they were before. A weak one may have stood for a background or positions.
@@ -194,10 +194,10 @@ def _try_less_variation(selection: Selection) -> None:
         return
     share, deviance = selection.limits.variation_share, np.exp(selection.deviance)
     known = selection.kept.data.counts and deviance > 1  # where noise is estimated, deviance is no misfit
-    within = np.log((deviance - share) / (1 - share)) if known else -np.inf
+    within = np.log((deviance - share) / (1 - share)) if known else selection.deviance
     dropped = _drop_variation(selection, count, selection.before_variation, within)
     while not dropped and len(selection.estimate.opr_modes):
-        if not _drop_variation(selection, 1, {}, -np.inf):
+        if not _drop_variation(selection, 1, {}, selection.deviance):
             return
 
 

@@ -1,6 +1,7 @@
 """A probe that varies along the scan: intensities by loops, gradients by differences, its selection."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.reconstruction.estimate import Refine
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.holdout import hold_out
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
-from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
+from ptycho.reconstruction.model_selection import HYPOTHESES, first_noise, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
+from ptycho.reconstruction.scan_likelihood import NoCache
+from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions
 
 
 def own_probes(scan, varied, weights):
@@ -210,6 +213,31 @@ def test_without_variation_a_probe_that_was_wrong_before_stays_refined(wrong):
     assert selection.refine == Refine(wrong, flux=wrong) and not len(selection.estimate.opr_modes)
     assert np.array_equal(selection.estimate.modes, before["probe"]) != wrong
     assert np.array_equal(selection.estimate.flux, before["flux"]) != wrong
+
+
+@pytest.mark.parametrize(("gain", "count"), [(0.001, 0), (-0.001, 1)])
+def test_where_photons_are_so_few_that_deviance_shows_no_misfit_modes_must_explain_something(gain, count):
+    """Neither difference is certain: without the mode, held-out patterns are explained as well."""
+    scan = Scan.of(np.random.default_rng(1), 1e3, count=8, step=2.2)
+    data = scan.dataset(np.random.default_rng(9))
+    limits = SelectionOptions(steps=1, first_steps=5)
+    options = ModelOptions(prior="edge_preserving", strength=3.0, selection=limits)
+    kept = hold_out(first_noise(data, options, False, NoCache()), 0)[0]
+    start, _ = add_variation(kept, Estimate.of(kept.data, options.start_object(kept.data)), 1)
+    scores, change = np.full(20, 0.5), gain + np.tile([0.01, -0.01], 10)
+
+    class Scored(NamedTuple):
+        kind: str = "patterns"
+
+        def score(self, estimate, refine):
+            return scores * np.exp(-change * (not len(estimate.opr_modes)))
+
+    refine = Refine(True, flux=True, probe_variation=True)
+    selection = Selection(kept, kept, Scored(), options, start, refine, scores=scores)
+    selection.before_variation = {"flux": start.flux}
+    (fewer,) = [one for one in HYPOTHESES if one.__name__ == "_try_less_variation"]
+    fewer(selection)
+    assert len(selection.estimate.opr_modes) == count and selection.refine.flux == (count == 1)
 
 
 def test_fixed_weights_are_probes_of_their_own():
