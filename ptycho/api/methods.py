@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ptycho.align.cached import align
+from ptycho.align.align_scan import align
 from ptycho.align.context import RunContext
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan

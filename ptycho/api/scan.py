@@ -210,7 +210,7 @@ class Scan:
         scratch = Path(tempfile.gettempdir())
         check_scratch(self.geometry.raw, self.data, scratch)
         check_memory_for(self.geometry, self.name)
-        from ptycho.align.cached import align  # imports TensorFlow
+        from ptycho.align.align_scan import align  # imports TensorFlow
         from ptycho.align.context import RunContext
 
         return align(self.geometry, config, RunContext(scratch, bar=False)).data

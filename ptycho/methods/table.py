@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,31 +28,10 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
+if TYPE_CHECKING:
+    from ptycho.run.loaded import LoadedModel
+
 log = logging.getLogger(__name__)
-
-
-class TrainedNetwork(Protocol):
-    """Interface of a trained network; :class:`ptycho.run.loaded.LoadedModel` is one."""
-
-    @property
-    def general(self) -> bool:
-        """Whether it was trained for many scans, and to go on from an object that a solver began."""
-
-    @property
-    def probe(self) -> np.ndarray:
-        """Probe of its training, ``(N, N)``."""
-
-    def view(self, data: Dataset) -> Dataset:
-        """Return the dataset as this network takes it."""
-
-    def predict_regions(
-        self,
-        view: Dataset,
-        regions: np.ndarray | FileArray,
-        batch_size: int | None = None,
-        start: np.ndarray | None = None,
-    ) -> None:
-        """Write the regions of all groups into ``regions (G, R, R)``; see ``LoadedModel``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +40,7 @@ class MethodInputs:
 
     config: ScanRunConfig  # their settings
     context: RunContext  # folder for scratch, clock, progress bar, executor and cache
-    network: TrainedNetwork | None = None  # for ``pinn``; None: there is none
+    network: LoadedModel | None = None  # for ``pinn``; None: there is none
     # of the probe that was learned in its training, ``(K, N, N)``; None: none was
     modes: np.ndarray | None = None
 
@@ -114,7 +93,7 @@ def _reconstruct_by_network(
 
 
 def infer(
-    network: TrainedNetwork,
+    network: LoadedModel,
     data: Dataset,
     batch_size: int | None,
     scratch: Path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,14 +161,14 @@ class Geometry:
 Arrays = dict[str, np.ndarray]
 
 
-def read_variables(variables: Iterable[keras.Variable]) -> Arrays:
-    """Read the values of all ``variables`` by their path."""
-    return {variable.path: variable.numpy() for variable in variables}
+def get_weights(owner: Any) -> Arrays:
+    """Return the values of all ``variables`` of a model or an optimizer by their path."""
+    return {variable.path: variable.numpy() for variable in owner.variables}
 
 
-def check_variables(variables: Iterable[keras.Variable], values: Arrays, what: str) -> None:
-    """Raise ValueError unless ``values`` has exactly the names and shapes of ``variables``."""
-    shapes = {variable.path: tuple(variable.shape) for variable in variables}
+def check_weights(owner: Any, values: Arrays, what: str = "weights") -> None:
+    """Raise ValueError unless ``values`` has exactly the names and shapes of the variables of ``owner``."""
+    shapes = {variable.path: tuple(variable.shape) for variable in owner.variables}
     if shapes.keys() != values.keys():
         odd = sorted(shapes.keys() ^ values.keys())
         raise ValueError(f"{what} do not belong to this network: {len(odd)} names differ, first {odd[0]}")
@@ -178,19 +177,8 @@ def check_variables(variables: Iterable[keras.Variable], values: Arrays, what: s
             raise ValueError(f"{what}: {path} has shape {values[path].shape}; must be {shape}")
 
 
-def assign_variables(variables: Iterable[keras.Variable], values: Arrays, what: str) -> None:
-    """Assign by path, after :func:`check_variables`: either all variables change or none."""
-    variables = list(variables)
-    check_variables(variables, values, what)
-    for variable in variables:
+def set_weights(owner: Any, values: Arrays, what: str = "weights") -> None:
+    """Assign by path, after :func:`check_weights`: either all variables change or none."""
+    check_weights(owner, values, what)
+    for variable in owner.variables:
         variable.assign(values[variable.path])
-
-
-def get_weights(model: keras.Model) -> Arrays:
-    """Return all variables by their path inside the model."""
-    return read_variables(model.variables)
-
-
-def set_weights(model: keras.Model, weights: Arrays) -> None:
-    """Assign weights by path; the sets of names and every shape must agree, or none is assigned."""
-    assign_variables(model.variables, weights, "weights")

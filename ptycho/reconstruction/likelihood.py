@@ -9,7 +9,6 @@ pixel in which n were measured is its deviance:
 
     poisson    2 [λ − n + n log(n/λ)]                        photons are what they are
     gaussian   4 (√λ − √n)²                                  amplitudes with one variance
-    excess     4 (√λ − √n)² / (1 + ε² n)                     beside photon noise an error ε of each intensity
     robust     8 h² [√(1 + (√λ − √n)² / h²) − 1]             beyond h an error counts by its size
 
 Sources: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004; Godard et al., Opt. Express 20 (2012)
@@ -27,7 +26,6 @@ from ptycho import physics
 from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
-NOISE = ("poisson", "gaussian", "excess", "robust")
 UNMEASURED = -1e30  # in place of an amplitude
 
 
@@ -35,7 +33,6 @@ def deviance(
     rate: tf.Tensor,
     amplitude: tf.Tensor,
     noise: str,
-    excess: tf.Tensor | float = 0.0,
     darkest: float = 0.02,
     smallest: float = 1e-4,
     h: float = 1.0,
@@ -46,8 +43,7 @@ def deviance(
         rate: λ, photons expected, ``(…)`` float32.
         amplitude: √n of the photons measured, the same shape; they need not be whole. Noise of an amplitude
             may make it negative.
-        noise: one of :data:`NOISE`.
-        excess: ε, for ``excess``.
+        noise: ``poisson``, ``gaussian`` or ``robust``.
         darkest: photons expected everywhere, so that one in a dark pixel has a finite weight.
         smallest: the same of amplitudes, whose slope at zero must be finite.
         h: of ``robust``: twice the noise of an amplitude.
@@ -57,7 +53,7 @@ def deviance(
     residual = tf.sqrt(rate + smallest) - amplitude
     if noise == "robust":
         return 8 * h**2 * (tf.sqrt(1 + tf.square(residual / h)) - 1)
-    return 4 * tf.square(residual) / (1 + tf.square(excess * amplitude))
+    return 4 * tf.square(residual)
 
 
 @lru_cache(64)
@@ -85,9 +81,9 @@ def likelihood_step(
         between: from one slice to the next; None: a thin object.
 
     Returns:
-        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, excess) →
+        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon) →
         (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was
-        measured, photon is f, excess ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        measured, photon is f. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
     def step(
@@ -100,7 +96,6 @@ def likelihood_step(
         opr_weights: tf.Tensor,
         amplitudes: tf.Tensor,
         photon: tf.Tensor,
-        excess: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
         values |= dict(opr_modes=opr_modes, opr_weights=opr_weights)
@@ -113,7 +108,7 @@ def likelihood_step(
             shifts = fractions if moved else None
             probe = physics.probe_of_each(modes, opr_modes, opr_weights, shifts)
             intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, shifts, between)
-            pixels = deviance(intensity / tf.square(photon), known, noise, excess)
+            pixels = deviance(intensity / tf.square(photon), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))
             half = tf.reduce_sum(deviances) / 2
         return deviances, tape.gradient(half, wanted)

@@ -100,9 +100,7 @@ class ScanLikelihood:
     data: Dataset  # the patterns
     normalisation: float  # f, in whose units estimates are
     unit: float = 1.0  # amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`
-    # noise, excess: the noise of a pixel
-    noise: str = "poisson"
-    excess: float = 0.0
+    noise: str = "poisson"  # of a pixel
     compile_xla: bool = True  # compile with XLA
     # amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those
     instead: Amplitudes | None = None
@@ -144,7 +142,7 @@ class ScanLikelihood:
         modes = tf.constant(estimate.modes)
         opr_modes = tf.constant(estimate.opr_modes if probes is None else estimate.opr_modes[:0])
         background = tf.constant(estimate.background)
-        scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
+        photon = tf.constant(self.photon, tf.float32)
         windows = windows_of(estimate.object, N)
         own = [name for name in parts if name != "object"]
         total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
@@ -155,7 +153,7 @@ class ScanLikelihood:
             offsets, flux, weights = map(tf.constant, filled)
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
             known = offsets, flux, own_modes, background, opr_modes, weights[:, : len(opr_modes)]
-            values, gradients = step(windows.cut(places), *known, self.measured(part), *scales)
+            values, gradients = step(windows.cut(places), *known, self.measured(part), photon)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in own}
@@ -211,7 +209,7 @@ class ScanLikelihood:
         between = self.data.between if estimate.slices > 1 else None
         moved, fresnel = bool(fractions.any()), self.data.fresnel
         step = likelihood_step(self.noise, ("modes",), moved, None, fresnel, between)
-        scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
+        photon = tf.constant(self.photon, tf.float32)
         windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
         no_modes = tf.constant(estimate.opr_modes[:0])
         no_weights = tf.zeros((self.chunk, 0), tf.complex64)
@@ -220,7 +218,7 @@ class ScanLikelihood:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             offsets, flux, probes = map(tf.constant, given[1:])
             known = offsets, flux, probes, background, no_modes, no_weights
-            _, slopes = step(windows.cut(given[0]), *known, self.measured(part), *scales)
+            _, slopes = step(windows.cut(given[0]), *known, self.measured(part), photon)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
 

@@ -342,7 +342,7 @@ def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int,
     for first in range(0, len(data.positions), noise.chunk):
         of_patterns.update(np.ascontiguousarray(patterns[first : first + noise.chunk]).tobytes())
     content.update(of_patterns.digest())
-    kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise, noise.excess)
+    kind = (data.N, data.fresnel, data.between, noise.normalisation, noise.unit, noise.noise)
     others = [sha256(part.file) if isinstance(part, StoredNetwork) else repr(part) for part in beside]
     far, fits = objective.support is not None and objective.support.far_field, (refine, steps)
     settings = (far, objective.moves, objective.weight_waves, objective.prior, objective.options, *fits)

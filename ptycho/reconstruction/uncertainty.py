@@ -146,8 +146,7 @@ class Redrawn:
         if likelihood.noise == "poisson":
             drawn = np.sqrt(rng.poisson(np.square(measured)))
         else:
-            width = np.sqrt(1 + np.square(likelihood.excess * measured)) / 2
-            drawn = measured + width * rng.standard_normal(measured.shape)
+            drawn = measured + rng.standard_normal(measured.shape) / 2
         return (likelihood.unit * drawn).astype(np.float32)
 
 

@@ -13,14 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.networks.layers import (
-    Arrays,
-    assign_variables,
-    check_variables,
-    get_weights,
-    read_variables,
-    set_weights,
-)
+from ptycho.networks.layers import Arrays, check_weights, get_weights, set_weights
 from ptycho.training.checkpoint import History, Losses, Snapshot
 
 log = logging.getLogger(__name__)
@@ -176,17 +169,17 @@ class Training:
     def snapshot(self) -> Snapshot:
         """Return all that is needed to go on from here."""
         self.history.running_s += self.clock.lap()
-        optimizer = read_variables(self.task.optimizer.variables)
-        return Snapshot(get_weights(self.task.model), self.best, optimizer, self.history)
+        weights, optimizer = get_weights(self.task.model), get_weights(self.task.optimizer)
+        return Snapshot(weights, self.best, optimizer, self.history)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take over a snapshot, or raise ValueError and change nothing."""
         task = self.task
         task.check(snapshot.history)
         if task.validates:
-            check_variables(task.model.variables, snapshot.best, "best weights")
-        check_variables(task.model.variables, snapshot.weights, "weights")
-        assign_variables(task.optimizer.variables, snapshot.optimizer, "optimizer variables")
+            check_weights(task.model, snapshot.best, "best weights")
+        check_weights(task.model, snapshot.weights)
+        set_weights(task.optimizer, snapshot.optimizer, "optimizer variables")
         set_weights(task.model, snapshot.weights)
         self.best, self.history = snapshot.best, snapshot.history
 

@@ -15,7 +15,7 @@ from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import NOISE, deviance, likelihood_step
+from ptycho.reconstruction.likelihood import deviance, likelihood_step
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -31,10 +31,8 @@ COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
 RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
 
 
-def deviance_of(counts, rates, noise, excess=0.0):
-    return deviance(
-        tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise, excess
-    ).numpy()
+def deviance_of(counts, rates, noise):
+    return deviance(tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise).numpy()
 
 
 def test_poissons_deviance_is_the_divergence():
@@ -66,12 +64,10 @@ def test_slope_of_the_deviance(ratio):
     np.testing.assert_allclose(slopes[1], -2 * np.log(ratio), rtol=1e-5, atol=1e-6)
 
 
-def test_gaussian_excess_and_robust_by_their_formulas():
+def test_gaussian_and_robust_by_their_formulas():
     residual = np.sqrt(RATES + 1e-4) - np.sqrt(COUNTS)
     tolerance = {"rtol": 1e-3, "atol": 2e-5}
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
-    expected = 4 * residual**2 / (1 + 0.03**2 * COUNTS)
-    np.testing.assert_allclose(deviance_of(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
     huber = 8 * 1.0**2 * (np.sqrt(1 + (residual / 1.0) ** 2) - 1)
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
 
@@ -143,10 +139,10 @@ def test_units_of_amplitudes_that_are_no_counts(scan):
     np.testing.assert_allclose(one.deviance, residual.sum(axis=(1, 2)), rtol=1e-3)
 
 
-@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("noise", ["poisson", "gaussian", "robust"])
 @pytest.mark.parametrize("part", PARTS)
 def test_gradient_of_every_part(scan, data, noise, part):
-    likelihood = likelihood_of(data, noise=noise, excess=0.1, unit=1.2)
+    likelihood = likelihood_of(data, noise=noise, unit=1.2)
     check_gradient(likelihood, scan, data.normalisation, part)
 
 
@@ -234,7 +230,7 @@ def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
 def compiled(stage):
     """A step of two patterns, one mode and one OPR mode, as XLA has it at some stage."""
     step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
-    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), (), ())
+    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), ())
     dtypes = [tf.complex64 if k in (0, 3, 5, 6) else tf.float32 for k in range(len(sizes))]
     arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)]
     return step.experimental_get_compiler_ir(*arguments)(stage=stage)
@@ -256,8 +252,8 @@ def test_a_compiled_step_asks_nothing_of_its_host():
 
 def test_where_nothing_is_expected_gradients_are_finite():
     windows, patterns, small = tf.zeros((2, N, N), tf.complex64), 3 + tf.zeros((2, N, N)), tf.constant(0.1)
-    for noise in NOISE:
+    for noise in ("poisson", "gaussian", "robust"):
         step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
         beam = tf.zeros((2, 2)), tf.ones(2), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
-        _, found = step(windows, *beam, patterns, small, small)
+        _, found = step(windows, *beam, patterns, small)
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.cached import align
+from ptycho.align.align_scan import align
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures

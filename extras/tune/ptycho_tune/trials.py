@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.cached import align
+from ptycho.align.align_scan import align
 from ptycho.align.context import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import assess_fit
