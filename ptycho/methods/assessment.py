@@ -18,7 +18,6 @@ from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.raster import RasterLimits, raster_artefact
 from ptycho.evaluation.trust import (
     IN_NOISE,
-    MEANS,
     NOT_CONVERGED,
     OUTSIDE,
     RASTER,
@@ -33,7 +32,7 @@ from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import silent
 from ptycho.reconstruction.causes import CauseLimits, Causes, score_fit
 from ptycho.reconstruction.maximum_likelihood import Solved
-from ptycho.reconstruction.misfit import CONVENTIONS, MISSED, Misfit, Residuals, misfit, residuals
+from ptycho.reconstruction.misfit import Misfit, Residuals, misfit, residuals
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import on_finer_pixels
 from ptycho.scan.coverage import covered, photon_noise
@@ -44,55 +43,6 @@ from ptycho.scan.ramp import levelled
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
-
-EXPLAINED = (
-    CONVENTIONS
-    | MISSED
-    | {"assessed_patterns": "of a large scan, so many patterns, spread over it, are scored"}
-    | {
-        "r_free": "r_factor of the held-out patterns, to which object, probe and network are not fitted "
-        "before the score is computed. Their own positions and flux are fitted if those of the other "
-        "patterns are (for LSQ-ML neither)",
-        "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
-        "patterns through the solver with probe and positions kept (without a solver: the network), "
-        "aligned by one scale and one phase "
-        "plane; of a large scan, of some thousand patterns in its middle; where it falls below 0.5, 1/7, and "
-        "the half-bit curve (van Heel & Schatz 2005), as a "
-        "fraction of Nyquist, and as a half period in object pixels and in metres; frc50_row, frc50_col: the "
-        "same of spatial frequencies within 30 degrees of the row axis and of the column axis; null: never. "
-        "Null as a whole for a tiny scan, and where a half is explained worse than the whole",
-    }
-    | {
-        "beam": "probe and positions that belong to the object: share of the power in each mode of the "
-        "probe; number of OPR modes, and rms of what varies over the norm of the probe; rms "
-        "correction of each coordinate of the nominal positions, without their common shift; standard "
-        "deviation of the flux, its mean being one; mean background in the units of the patterns"
-    }
-    | {
-        "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
-        "of the object",
-        "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
-        "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
-        "clearly more than the others (likely), or null",
-        "probe_focus": "of the strongest probe mode, propagated by the angular spectrum: distance "
-        "from the sample to the plane in which it is narrowest, positive along the beam (behind the sample), "
-        "null: not in reach; its width there and at the sample, as the full width at half maximum of the "
-        "Gaussian beam with the same (Σ I)²/Σ I²; depth of field λ/NA², NA of the cone with 90 % of the "
-        "power. Null as a whole for a near field, or without wavelength or pixel size",
-        "phase_residues": "phase vortices of the object where the illumination is more than a tenth "
-        "of its maximum: squares of four pixels around which the phase changes by 2π; no unwrapping is "
-        "consistent there",
-        "raster_artefact": "waves of the object at the frequencies of the lattice of the scan positions that "
-        "stand out from its spectrum: their rms in the amplitude, over its mean, and in the phase; contrast: "
-        "the larger of both over the standard deviation of its image; 0: none. Null as a whole where the "
-        "positions are not on a lattice",
-        "noise_share": "photon noise over the standard deviation of the amplitude",
-        "error_map": "standard deviations of the object by photon noise, medians over the pixels with "
-        "more than a tenth of the maximum illumination: of the amplitude, over the mean amplitude, and of "
-        "the phase; bias of the regularisation and errors of the probe are not included",
-    }
-    | MEANS
-)
 
 
 @dataclass(frozen=True, eq=False)

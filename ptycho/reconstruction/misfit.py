@@ -26,16 +26,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
 from ptycho.scan.windows import inner_windows
 
-CONVENTIONS = {
-    "r_factor": "Σ| |Ψ| − √n | / Σ√n over the measured pixels of all patterns, Ψ predicted from the stitched "
-    "object and the probe, as both are",
-    "r_noise": "the r_factor that photon noise alone would give, Σ E|√n − √λ| / Σ√n with λ = |Ψ|² as "
-    "predicted; null where amplitudes are not those of counts",
-    "deviance": "mean over the measured pixels of Poisson's deviance 2[λ − n + n·log(n/λ)]: about 1 where "
-    "photon noise is all that is left and photons are many, less where they are few; deviance_holdout: of "
-    "the held-out patterns",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
@@ -151,16 +141,6 @@ def predictions(
             between=between,
         )
         yield physics.uncentre(data.measured(chunk)), tf.sqrt(intensity)[:, 0]
-
-
-MISSED = {
-    "unexplained_variance": "fraction of the variation between patterns that object and probe do not "
-    "explain, noise excluded (products of neighbouring detector pixels, to which noise does not contribute), "
-    "median over the fitted patterns: 0 everything is explained, 1 nothing; unexplained_variance_p90: its "
-    "90th percentile; unexplained_variance_holdout: its median over the held-out patterns. It is about the "
-    "square of the relative error of the object",
-    "variation_certainty": "variation between patterns beyond noise, in standard errors",
-}
 
 
 @dataclass(frozen=True, eq=False)

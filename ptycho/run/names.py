@@ -7,6 +7,7 @@ from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
+CONVENTIONS = {"conventions": "docs/scores.md"}  # its entry that says where scores are defined
 SCORES = "metrics.csv"  # image by image
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"

@@ -129,5 +129,5 @@ def finished(scan_of, tmp_path_factory, in_process_once, read_rightly_once):
 def test_seven_patterns_are_reconstructed(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     assert metrics["findings"]["groups"][0].endswith("of 7") and metrics["pinn"]["r_factor"] < 1
-    assert "few_measurements" in metrics["solver"]["flags"] and "few_measurements" in metrics["conventions"]
+    assert "few_measurements" in metrics["solver"]["flags"]
     assert yaml.safe_load((finished / "config.yaml").read_text())["group_size"] == 37

@@ -47,7 +47,7 @@ def score_models(
     Args:
         doubts: flags that every network gets, each with its meaning.
         moved: by model, the truth in the frame of its objects; of other models it is in their frame.
-        more: entries of the file besides the scores; ``conventions`` are added to those of the scores.
+        more: entries of the file besides the scores.
     """
     store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
@@ -68,9 +68,8 @@ def score_models(
             values["flags"] += doubts
         every = [by_method[chosen].mask for by_method in stitched.values() if chosen in by_method]
         scores |= metrics.reference_rows(truth, region, np.all(every, axis=0) if every else None)
-    rest = dict(more or {})
-    conventions = metrics.CONVENTIONS | dict(doubts) | rest.pop("conventions", {})
-    folder.json(names.METRICS, scores | rest | {"region": asdict(region), "conventions": conventions})
+    rest = {"region": asdict(region), **(more or {})}
+    folder.json(names.METRICS, scores | rest | names.CONVENTIONS)
     for name, values in scores.items():
         if name in stitched and (lacking := values["uncovered_fraction"]):
             log.warning("%s: %.1f %% of the region has no pattern, and is not scored", name, 100 * lacking)

@@ -18,7 +18,7 @@ from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
 from ptycho.exports.exported_scan import product_of
-from ptycho.methods.assessment import EXPLAINED, assessment_arrays, picture_of, well_illuminated
+from ptycho.methods.assessment import assessment_arrays, picture_of, well_illuminated
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, assess, number
 from ptycho.methods.prepared import Prepared, prepare
@@ -74,8 +74,7 @@ def run(
         model, history, modes = network(config, data, folder, stop)
         inputs = replace(inputs, network=model, modes=modes)
         result, recons = reconstruct(prepared, reconstructions, inputs, history, folder)
-        rows = result | {"conventions": EXPLAINED}
-        folder.json(names.METRICS, rows)
+        folder.json(names.METRICS, result | names.CONVENTIONS)
     seconds = {name: round(recon.seconds, 2) for name, recon in recons.items()}
     facts = {
         "seed": config.seed,
@@ -90,7 +89,7 @@ def run(
     if not FLAGS.keys() & set(result[result["product"]]["flags"]):
         log.info("%s: verdict: no problem found", prepared.name)
     log.info("results: %s", folder.path)
-    return ScanResult(rows, recons, folder.path)
+    return ScanResult(result, recons, folder.path)
 
 
 def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
