@@ -19,7 +19,7 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.room import check_scratch
+from ptycho.preparation.room import check_disk
 from ptycho.readers.npz_layouts import GRID_LINES
 from ptycho.reconstruction.stitching import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
@@ -104,7 +104,7 @@ def fit_to_model(scan: Scan, d: Description, scratch: Path) -> Dataset:
         for warning in scan.warnings:
             log.warning("%s: %s", prefix, warning)
         config = ScanRunConfig(data=scan.data, group_size=d.group_size)
-        check_scratch(scan.geometry.raw, scan.data, scratch)
+        check_disk(scan.geometry.raw, scan.data, scratch, "TMPDIR")
         _, data, _ = make_dataset(scan.geometry, config, scratch)
     if data.group_size != d.group_size:
         few = f"has {len(data.positions)} patterns"
