@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class RunFolder:
         return self.path / name
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
-        """Write a file whole: ``save`` gets a binary file. It is listed; the first result ends what it replaces."""
+        """Write a file whole: ``save`` gets a binary file. It is listed; a first result ends the old run."""
         target = self.place(name)
         write_atomically(target, save)
         if target.name in names.RESULTS:
@@ -232,14 +232,3 @@ def check_writable(path: Path) -> None:
         raise unusable(path, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise unusable(path, f"no permission in {nearest}")
-
-
-def check_places(path: Path, files: Iterable[str]) -> None:
-    """Raise ConfigError if a folder stands where one of ``files`` shall be, or a file where its folder."""
-    for name in files:
-        file = path / name
-        for folder in (folder for folder in file.parents if folder.is_relative_to(path)):
-            if os.path.lexists(folder) and not folder.is_dir():
-                raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
-        if file.is_dir():
-            raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")
