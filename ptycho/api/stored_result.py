@@ -83,8 +83,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         arrays.need("mask", "b"),
         arrays.need("illuminated", "b"),
     )
-    if not image.shape == mask.shape == illuminated.shape:
-        raise ValueError("object, mask and illuminated must have one shape")
+    if image.ndim != 2 or not image.shape == mask.shape == illuminated.shape:
+        raise ValueError("object, mask and illuminated must have one shape (M, M)")
     beam = Beam(
         arrays.need("probe", "c"),
         arrays.need("positions", "f"),
@@ -93,6 +93,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         arrays.get("opr_modes", "c"),
         arrays.get("opr_weights", "c"),
     )
+    if beam.probe.ndim != 3 or beam.positions.shape != (len(beam.flux), 2):
+        raise ValueError("probe must have the shape (K, N, N), and positions (J, 2), as many as flux")
     amplitude, phase = (arrays.get(key, "f") for key in SIGMAS)
     facts = {key: about[key] for key in LENGTHS}
     facts |= {key: None if about[key] is None else tuple(about[key]) for key in PAIRS}
