@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.align.align_scan import align_scan, begin_from
-from ptycho.align.aligned import AlignedScan, read, read_again
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext, read, read_again
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.align.aligned import AlignedScan, read_again
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext, read_again
 from ptycho.config import ConfigError, OwnProbe
 from ptycho.preparation.prepare import interpret_again
 from ptycho.preparation.room import check_disk, check_memory_for

@@ -138,7 +138,7 @@ def reconstruct(
     scratch = Path(tempfile.gettempdir())
     check_disk(scan.geometry.raw, config.data, scratch, "TMPDIR")
     start_tensorflow_exactly()
-    from ptycho.align.context import RunContext
+    from ptycho.align.aligned import RunContext
     from ptycho.api.methods import reconstruct_and_assess
 
     context = RunContext(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,3 +194,12 @@ def get_weights(model: keras.Model) -> Arrays:
 def set_weights(model: keras.Model, weights: Arrays) -> None:
     """Assign weights by path; the sets of names and every shape must agree, or none is assigned."""
     assign_variables(model.variables, weights, "weights")
+
+
+def make_predict_step(model: keras.Model, compile_xla: bool) -> Callable[..., Any]:
+    """Return a network as a ``tf.function``, ``(x, offsets, probe[, start]) → (B, R, R)``."""
+
+    def predict_step(*inputs: Any) -> tf.Tensor:
+        return model(*inputs)
+
+    return tf.function(predict_step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

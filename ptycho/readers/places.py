@@ -16,8 +16,7 @@ from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, ArchiveError
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import Archive, ArchiveError, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive

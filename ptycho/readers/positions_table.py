@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import container_of
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
 

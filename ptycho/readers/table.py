@@ -27,8 +27,7 @@ from ptycho.readers import (
     ptychodus,
     tiff,
 )
-from ptycho.readers.archive import Archive, describe_error
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import Archive, container_of, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
 from ptycho.readers.places import ARCHIVES, read_layout

@@ -9,8 +9,8 @@ from helpers.likelihood import Scan
 
 import ptycho
 from ptycho.align import align_scan as steps
+from ptycho.align.aligned import RunContext
 from ptycho.align.cached import READING, align, reading_of
-from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig

@@ -15,12 +15,12 @@ from ptycho.config import ITERATIVE, RunConfig
 from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
+from ptycho.networks.layers import make_predict_step
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
 from ptycho.reconstruction import lsqml
-from ptycho.reconstruction.inference import predict_regions
-from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
+from ptycho.reconstruction.stitching import STITCHINGS, predict_scan, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
@@ -144,6 +144,13 @@ def reconstruct(
         stitched = stitch_each(regions, view, STITCHINGS)
     store_recon(name, stitched[config.stitch.method], folder)
     return stitched
+
+
+def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_xla: bool) -> np.ndarray:
+    """Return object regions of all groups in order, ``(G, R, R)`` complex64 in the object's own units."""
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    predict_scan(regions, make_predict_step(model, compile_xla), data, batch_size)
+    return regions
 
 
 @dataclass(frozen=True, eq=False)

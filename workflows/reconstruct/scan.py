@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.align.aligned import RunContext
 from ptycho.align.cached import align
-from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
