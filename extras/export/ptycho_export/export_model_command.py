@@ -81,7 +81,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
     start_tensorflow()
     from ptycho_export.network import portable
 
-    form.write(portable(stored, d), output)
+    form.write(portable(stored, d), d, output)
     size = output.stat().st_size / 1e6
     return [f"{output}: {d.name} ({d.kind}) of {d.run}, {size:.2f} MB", f"  {d.signature}"]
 
