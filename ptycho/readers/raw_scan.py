@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ptycho.config import ConfigError, check
+from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 
 DOMAINS = ("counts", "intensity", "amplitude")
@@ -184,10 +184,6 @@ class ReadOptions:
     raster: Raster | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
     growing: bool = False
-
-    def __post_init__(self) -> None:
-        check(self.unit in (None, *UNITS), "data.unit", self.unit, f"one of {', '.join(UNITS)}")
-        check(self.axes in (None, "rc", "xy"), "data.position_axes", self.axes, "rc (row first) or xy")
 
     def refuse_unused(self, path: str | Path, name: str, *used: str) -> None:
         """Raise ConfigError for what the format ``name`` has no use for, so that nothing is dropped in
