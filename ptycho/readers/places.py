@@ -94,9 +94,9 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         return layout.positions(file, options, source)
     kind = ARCHIVES.get(container_of(table, "data.positions_file=")[0])
     if kind is None:
-        listed = positions_table.read_table(table, options.unit, options.axes, options.columns)
-        file.notes += listed.notes
-        return Placement(listed.positions, listed.unit)
+        listed, notes = positions_table.read_table(table, options.unit, options.axes, options.columns)
+        file.notes += notes
+        return listed
     with kind(table, options) as other:
         placement = other.noted(lambda: _read_second(other, options, source))
         file.absorb(other)

@@ -47,20 +47,12 @@ class PatternSource(Protocol):
         """Close the file; nothing can be read from then on."""
 
 
-@dataclass(frozen=True, eq=False)
 class Frames:
     """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
 
-    array: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        J, rows, cols = self.array.shape
-        return J, rows, cols
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.array.dtype
+    def __init__(self, array: np.ndarray) -> None:
+        J, rows, cols = array.shape
+        self.array, self.shape, self.dtype = array, (J, rows, cols), array.dtype
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         return self.array[index]
