@@ -19,7 +19,7 @@ An HDF5 file has them in the group ``result``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,12 @@ def save(path: Path, result: Result) -> None:
     Raises:
         ConfigError: a name with another ending. OSError: the file cannot be written.
     """
-    if path.suffix not in WRITERS:
-        raise ConfigError(f"path={path}: must end in {' or '.join(WRITERS)}")
-    WRITERS[path.suffix](path, result)
+    if path.suffix == ".npz":
+        write_atomically(path, lambda file: write_npz(file, _to_arrays(result)))
+    elif path.suffix == ".h5":
+        product.write(path, result.product, _to_arrays(result))
+    else:
+        raise ConfigError(f"path={path}: must end in .h5 or .npz")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -173,14 +176,3 @@ def _to_arrays(result: Result) -> dict[str, np.ndarray]:
         "scores": np.array(json.dumps(dict(result.scores))),
         "about": np.array(json.dumps(about)),
     }
-
-
-def _write_npz(path: Path, result: Result) -> None:
-    write_atomically(path, lambda file: write_npz(file, _to_arrays(result)))
-
-
-def _write_product(path: Path, result: Result) -> None:
-    product.write(path, result.product, _to_arrays(result))
-
-
-WRITERS: dict[str, Callable[[Path, Result], None]] = {".h5": _write_product, ".npz": _write_npz}
