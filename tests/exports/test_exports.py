@@ -17,7 +17,7 @@ from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.exports import cxi, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
-from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
+from ptycho.exports.table import FORMATS, SUFFIXES, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
@@ -26,6 +26,7 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.run.record import check_output
 from ptycho.scan.dataset_file import to_arrays
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction

@@ -13,9 +13,9 @@ from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
-from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.record import check_output
 from ptycho.run.stored_run import read_config, run_folder
 from ptycho_export.formats import FORMATS, Format
 from ptycho_export.runtimes import Description

@@ -28,7 +28,7 @@ from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import GRID_LINES, RunRecord, ScanRecord, StoredRecon, section
 from ptycho.report.wording import key_figures, score_text, size_text, time_text, verdict_of
 from ptycho.run import names
-from ptycho.run.record import check_no_file_of_a_run, is_page
+from ptycho.run.record import check_output, is_page
 from ptycho_report.compare import group_entries
 from ptycho_report.pictures import (
     GREY,
@@ -208,9 +208,7 @@ def write_page(path: Path, page: str) -> str:
 
 def check_page(path: Path) -> None:
     """Refuse a place for a page where something else than a page stands."""
-    check_no_file_of_a_run("output", path)
-    if path.is_dir():
-        raise ConfigError(f"output={path}: is a folder; name a file in it")
+    check_output(path, overwrite=True)
     if path.is_file() and not is_page(path):
         raise ConfigError(
             f"output={path}: is no page of this program, and nothing replaces it; choose another name"
