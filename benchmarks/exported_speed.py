@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -69,12 +68,12 @@ def original(stored, description, compiled: bool) -> Step:
     return lambda *inputs: regions(*map(tf.constant, inputs)).numpy()
 
 
-def of_pairs(network) -> Step:
+def of_pairs(serve) -> Step:
     """Return the graph of real pairs, as it is exported, as a TensorFlow function."""
 
     def regions(x, offsets, probe):
         parts = np.stack([probe.real, probe.imag]).astype(np.float32)
-        found = network.serve(*map(tf.constant, (x, offsets, parts)))["regions"].numpy()
+        found = serve(*map(tf.constant, (x, offsets, parts)))["regions"].numpy()
         return found[:, 0] + 1j * found[:, 1]
 
     return regions
@@ -107,12 +106,12 @@ def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
         return f"{differs.max():.1e}", f"{np.percentile(differs, 99):.1e}", f"{ssim:.5f}"
 
     yield "the original, XLA", "", *compared(original(stored, description, True))
-    network = portable(stored, description)
-    yield "pairs in TensorFlow", "", *compared(of_pairs(network))
+    serve = portable(stored, description)
+    yield "pairs in TensorFlow", "", *compared(of_pairs(serve))
     with tempfile.TemporaryDirectory() as scratch:
         for suffix, form in FORMATS.items():
             target = Path(scratch) / f"model{suffix}"
-            form.write(network, target)
+            form.write(serve, description, target)
             yield suffix, f"{target.stat().st_size / 1e6:.2f}", *compared(open_exported(target))
 
 
@@ -127,17 +126,17 @@ def speed(runs: list[Path]) -> None:
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for run, name in networks(runs):
         stored, data, description = opened(run, name)
-        network = portable(stored, description)
+        serve = portable(stored, description)
         with tempfile.TemporaryDirectory() as scratch:
             steps = {
-                "tf": original(stored, network.description, False),
-                "xla": original(stored, network.description, True),
-                "pairs": of_pairs(network),
-                "pairs, xla": of_pairs(replace(network, serve=tf.function(network.serve, jit_compile=True))),
+                "tf": original(stored, description, False),
+                "xla": original(stored, description, True),
+                "pairs": of_pairs(serve),
+                "pairs, xla": of_pairs(tf.function(serve, jit_compile=True)),
             }
             for suffix, form in FORMATS.items():
                 target = Path(scratch) / f"model{suffix}"
-                form.write(network, target)
+                form.write(serve, description, target)
                 steps[suffix] = open_exported(target)
         indices = np.arange(BATCH) % data.n_groups
         inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
@@ -165,7 +164,7 @@ def startup(runs: list[Path]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for suffix, form in FORMATS.items():
             target = Path(scratch) / f"model{suffix}"
-            form.write(portable(stored, description), target)
+            form.write(portable(stored, description), description, target)
             for python in (ROOT / ".venv-lite/bin/python", Path(sys.executable)):
                 words = [f"model={target}", f"data={data}", f"output_dir={scratch}/out", "overwrite=true"]
                 command = [str(python), str(ROOT / "scripts/run_exported.py"), *words]

@@ -17,8 +17,7 @@ from tabulate import tabulate
 
 from benchmarks.trust_limits import HARMLESS, Cell, cells, late, scene_of, write
 from ptycho.align.align_scan import check_probe
-from ptycho.align.aligned import read
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext, read
 from ptycho.align.orientation import find_frame_offset
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.run.scan_plan import interpret_scan

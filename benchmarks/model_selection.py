@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.tables import markdown
 from ptycho.align.align_scan import align
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import prepare

@@ -28,6 +28,7 @@ run again.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -555,7 +556,7 @@ def main() -> None:
     if options.course:
         picked = [cell for cell in cells() if cell.name in COURSE]
         courses = {cell.name: course(cell, options.lsqml) for cell in picked}
-        store.json("course.json", courses)
+        store.text("course.json", json.dumps(courses, indent=2, allow_nan=False) + "\n")
         store.figure("course.png", course_picture(courses))
         return
     if options.pictures:

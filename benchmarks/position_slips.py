@@ -38,7 +38,7 @@ import ptycho
 from benchmarks.panel import far_intensity, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
 from ptycho.align.align_scan import align
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.align.position_jumps import find_jumps
 from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare

@@ -45,7 +45,7 @@ from ptycho.command_line.config import run_config
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import count_parameters
-from ptycho.reconstruction.inference import make_predict_step
+from ptycho.networks.layers import make_predict_step
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset

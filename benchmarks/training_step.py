@@ -29,7 +29,7 @@ from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.networks import build_pinn
-from ptycho.reconstruction.inference import make_predict_step
+from ptycho.networks.layers import make_predict_step
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate

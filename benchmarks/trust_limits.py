@@ -375,14 +375,14 @@ def evaluate(cell: Cell) -> dict[str, object]:
         folder = Path(name)
         try:
             config = plan(ScanRunConfig(data=write(scene, folder / "scan.npz")))
-            result = run(config, RunFolder(folder / "run"))
+            metrics, recons = run(config, RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}
-        product = result.metrics["product"]
-        recon = result.recons[product]
-        row |= {"error": true_error(recon, scene), **result.metrics[product]}
-        row["half_scan_frc"] = result.metrics["half_scan_frc"]
-        row["decided"] = {key: value[0] for key, value in result.metrics["findings"].items()}
+        product = metrics["product"]
+        recon = recons[product]
+        row |= {"error": true_error(recon, scene), **metrics[product]}
+        row["half_scan_frc"] = metrics["half_scan_frc"]
+        row["decided"] = {key: value[0] for key, value in metrics["findings"].items()}
     return row | {"seconds": time.perf_counter() - began}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import pydantic
 import yaml
+from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError, check
 from ptycho.config.mapping import differences
-from ptycho.run.folder import OutputFolder
+from ptycho.files.atomic import write_atomically
+from ptycho.run.folder import check_free
 
 STRICT = pydantic.ConfigDict(extra="forbid")  # for the classes of definitions
 
@@ -33,8 +35,28 @@ class Cell:
     groups: tuple[str, ...] = ()
 
 
-class Store(OutputFolder):
-    """A folder with one JSON file per cell, written under a temporary name and renamed: never incomplete."""
+class Store:
+    """A folder with one JSON file per cell, written under a temporary name and renamed: never incomplete.
+
+    ConfigError: it holds a run, is no folder, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_free(path, overwrite=False)
+        self.path = path
+
+    def write(self, name: str, save: Callable[[Any], object]) -> Path:
+        """Write a file: ``save`` gets a binary file object."""
+        write_atomically(self.path / name, save)
+        return self.path / name
+
+    def text(self, name: str, content: str) -> Path:
+        """Write a text in UTF-8."""
+        return self.write(name, lambda file: file.write(content.encode()))
+
+    def figure(self, name: str, figure: Figure) -> Path:
+        """Write a figure as PNG, 110 dots per inch."""
+        return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
 
     def result(self, cell: Cell) -> Any:
         """Return the stored result of a cell with its settings; None if there is none."""

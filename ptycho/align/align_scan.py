@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.align.aligned import AlignedScan, StartingPoint, read, read_again
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read, read_again
 from ptycho.align.geometry import (
     coarse_rotation,
     find_geometry,

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.align.aligned import AlignedScan, read_again
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext, read_again
 from ptycho.config import ConfigError, OwnProbe
 from ptycho.preparation.prepare import interpret_again
-from ptycho.preparation.room import check_disk_for, check_memory_for
+from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.preparation.start import FINER_PIXELS
 from ptycho.preparation.window import AT_EDGE, finer_side
 from ptycho.reconstruction.estimate import Estimate, Refine
@@ -69,7 +68,7 @@ def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned.decided(Finding(FINER_PIXELS, "not used", trial.text))
     reading = replace(config.data, N=side)
     try:
-        check_disk_for(aligned.scan.raw, reading, context.scratch)
+        check_disk(aligned.scan.raw, reading, context.scratch)
         check_memory_for(
             interpret_again(aligned.scan, reading), reading.name, config.probe.modes, config.solver.block
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.align.align_scan import align
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
@@ -19,7 +19,7 @@ from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import prepare
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.preparation.room import check_disk_for
+from ptycho.preparation.room import check_disk
 from ptycho.progress import Event
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -81,7 +81,7 @@ def train_on_scan(
         bar: as for :class:`~ptycho.progress.Progress`.
         callbacks: of Keras or of the loop.
     """
-    check_disk_for(scan.raw, config.data, path)
+    check_disk(scan.raw, config.data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():

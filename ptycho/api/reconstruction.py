@@ -19,7 +19,7 @@ from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
 from ptycho.config.run_config import PRETRAINED
 from ptycho.config.solver_config import LsqmlConfig, SolverConfig
-from ptycho.preparation.room import check_scratch
+from ptycho.preparation.room import check_disk
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.reconstruction.lsqml import available
@@ -136,9 +136,9 @@ def reconstruct(
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())
-    check_scratch(scan.geometry.raw, config.data, scratch)
+    check_disk(scan.geometry.raw, config.data, scratch, "TMPDIR")
     start_tensorflow_exactly()
-    from ptycho.align.context import RunContext
+    from ptycho.align.aligned import RunContext
     from ptycho.api.methods import reconstruct_and_assess
 
     context = RunContext(

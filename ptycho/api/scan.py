@@ -20,7 +20,7 @@ from ptycho.config.own_code import allow
 from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
 from ptycho.preparation.marks import blocks_of
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.room import check_memory_for, check_scratch
+from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -208,10 +208,10 @@ class Scan:
         """
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
         scratch = Path(tempfile.gettempdir())
-        check_scratch(self.geometry.raw, self.data, scratch)
+        check_disk(self.geometry.raw, self.data, scratch, "TMPDIR")
         check_memory_for(self.geometry, self.name)
         from ptycho.align.align_scan import align  # imports TensorFlow
-        from ptycho.align.context import RunContext
+        from ptycho.align.aligned import RunContext
 
         return align(self.geometry, config, RunContext(scratch, bar=False)).data
 

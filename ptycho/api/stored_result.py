@@ -19,7 +19,7 @@ An HDF5 file has them in the group ``result``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,12 @@ def save(path: Path, result: Result) -> None:
     Raises:
         ConfigError: a name with another ending. OSError: the file cannot be written.
     """
-    if path.suffix not in WRITERS:
-        raise ConfigError(f"path={path}: must end in {' or '.join(WRITERS)}")
-    WRITERS[path.suffix](path, result)
+    if path.suffix == ".npz":
+        write_atomically(path, lambda file: write_npz(file, _to_arrays(result)))
+    elif path.suffix == ".h5":
+        product.write(path, result.product, _to_arrays(result))
+    else:
+        raise ConfigError(f"path={path}: must end in .h5 or .npz")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -83,8 +86,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         arrays.need("mask", "b"),
         arrays.need("illuminated", "b"),
     )
-    if not image.shape == mask.shape == illuminated.shape:
-        raise ValueError("object, mask and illuminated must have one shape")
+    if image.ndim != 2 or not image.shape == mask.shape == illuminated.shape:
+        raise ValueError("object, mask and illuminated must have one shape (M, M)")
     beam = Beam(
         arrays.need("probe", "c"),
         arrays.need("positions", "f"),
@@ -93,6 +96,8 @@ def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
         arrays.get("opr_modes", "c"),
         arrays.get("opr_weights", "c"),
     )
+    if beam.probe.ndim != 3 or beam.positions.shape != (len(beam.flux), 2):
+        raise ValueError("probe must have the shape (K, N, N), and positions (J, 2), as many as flux")
     amplitude, phase = (arrays.get(key, "f") for key in SIGMAS)
     facts = {key: about[key] for key in LENGTHS}
     facts |= {key: None if about[key] is None else tuple(about[key]) for key in PAIRS}
@@ -171,14 +176,3 @@ def _to_arrays(result: Result) -> dict[str, np.ndarray]:
         "scores": np.array(json.dumps(dict(result.scores))),
         "about": np.array(json.dumps(about)),
     }
-
-
-def _write_npz(path: Path, result: Result) -> None:
-    write_atomically(path, lambda file: write_npz(file, _to_arrays(result)))
-
-
-def _write_product(path: Path, result: Result) -> None:
-    product.write(path, result.product, _to_arrays(result))
-
-
-WRITERS: dict[str, Callable[[Path, Result], None]] = {".h5": _write_product, ".npz": _write_npz}

@@ -24,7 +24,7 @@ from ptycho.config import (
 )
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
-from ptycho.config.messages import fields_of, show
+from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, XlaConfig
@@ -123,14 +123,16 @@ def train(
     check(model in MODELS or own_model, "model", model, allowed)
     base = CustomModel(target=model) if own_model else MODELS[model]
     weights = {name: settings.pop(name) for name in [*settings] if name.endswith("_weight")}
-    own = divide(plain(settings), EpochsConfig, type(base))
-    built = replace(base, **own["model"])
+    values, keys = plain(settings), [*fields_of(EpochsConfig), *fields_of(type(base))]
+    like = {name: (difflib.get_close_matches(name, keys, n=1) or [name])[0] for name in values}
+    of_epochs = {name: values.pop(name) for name in like if like[name] in fields_of(EpochsConfig)}
+    built = replace(base, **values)
     check(built.takes(scan.N), "model", model, f"unrolled for patterns of N={scan.N}")
     config = ScanRunConfig(
         models=("pinn",),
         nepochs=epochs,
         model=built,
-        train=EpochsConfig(**own["train"]),
+        train=EpochsConfig(**of_epochs),
         group_size=group_size,
         batch_size=batch_size,
         probe=OwnProbe(learn=learn_probe),
@@ -152,20 +154,3 @@ def train(
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
     bar = progress and shows_bars()
     return train_on_scan(scan.name, scan.geometry, config, Path(folder), overwrite, bar, followers)
-
-
-def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, Any]]:
-    """Return settings by the section that has them.
-
-    Raises:
-        ConfigError: none has one of them.
-    """
-    parts: dict[str, dict[str, Any]] = {cls.SECTION: {} for cls in sections}  # type: ignore[attr-defined]
-    keys = {name: cls for cls in sections for name in fields_of(cls) if name != "kind"}
-    for key, value in values.items():
-        if key not in keys:
-            close = difflib.get_close_matches(key, keys, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"known are {', '.join(keys)}"
-            raise ConfigError(f"{key}={show(value)}: unknown key; {advice}")
-        parts[keys[key].SECTION][key] = value  # type: ignore[attr-defined]
-    return parts

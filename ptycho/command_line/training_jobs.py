@@ -29,8 +29,8 @@ from ptycho.files.lock import is_locked, locked
 from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
-from ptycho.run.names import CONFIG, REPORT, training_files
+from ptycho.run.folder import RunFolder, check_free, check_writable, config_text, kept_aside
+from ptycho.run.names import CONFIG, REPORT
 from ptycho.run.record import check_links, damaged
 from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
@@ -276,7 +276,6 @@ def plan_one(
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
         )
     check_writable(path)
-    check_places(path, training_files(job.config))
     return replace(job, resumed=True)
 
 
@@ -306,7 +305,6 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     check_links(path)
     config = resumed_config(path, overrides, os.environ)
     check_writable(path)
-    check_places(path, training_files(config))
     return Job(workflow.check(config), path, tuple(overrides), resumed=True)
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from ptycho.config.messages import ConfigError
@@ -33,7 +31,6 @@ KEPT = 6.0  # bytes for each number that a layer gives
 CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
 KEPT_BYTES = 2**28  # of patterns, and of their probes, that it keeps in memory
 OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
-OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
 
 @dataclass(frozen=True)
@@ -167,21 +164,10 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
     return [
         Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
         Part("the probes of the patterns", min(8 * modes * held, KEPT_BYTES), "lower solver.block"),
-        Part("the solver's steps", max(steps, waves), "lower solver.block"),
+        Part("the solver's steps", max(steps, waves), f"lower solver.block, {OF_A_SCANNED_OBJECT}"),
         Part("the patterns in work", 400 * modes * CHUNK_PIXELS, "lower probe.modes"),
         Part("the object, its errors and its pictures", 90 * M**2, OF_A_SCANNED_OBJECT),
     ]
-
-
-def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -> None:
-    """Refuse a scan whose patterns, copied into a nameless file, do not fit where results are written."""
-    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
-    needed, available = 4 * patterns * N**2, shutil.disk_usage(place).free
-    if needed > available:
-        raise ConfigError(
-            f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
-            f"{in_words(available)} are available there, {in_words(needed - available)} too little: {advice}"
-        )
 
 
 def check_memory(phases: Phases, available: int | None = None, process: int = 2**30) -> None:

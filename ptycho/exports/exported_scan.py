@@ -20,8 +20,7 @@ from ptycho.simulation.truth import GROUP, Truth
 if TYPE_CHECKING:
     from ptycho.preparation.prepare import ScanGeometry
 
-DOMAINS = ("counts", "intensity")
-FLOAT32 = np.dtype(np.float32)
+FLOAT32: np.dtype = np.dtype(np.float32)
 Pair = tuple[float, float]
 
 
@@ -74,22 +73,6 @@ class ExportedScan:
     opr_modes: np.ndarray | None = None
     opr_weights: np.ndarray | None = None
 
-    def __post_init__(self) -> None:
-        count, N = len(self.positions), self.probe.shape[-1]
-        shapes = {
-            "positions": (self.positions, (count, 2)),
-            "probe": (self.probe, (len(self.probe), N, N)),
-            "good": (self.good, (N, N)),
-            "numbers": (self.numbers, (count,)),
-        }
-        for key, (array, shape) in shapes.items():
-            if array is not None and array.shape != shape:
-                raise ValueError(f"{key} has shape {array.shape}; must be {shape}")
-        if self.object is not None and self.object.ndim != 2:
-            raise ValueError(f"object has shape {self.object.shape}; must be (rows, columns)")
-        if self.domain not in DOMAINS:
-            raise ValueError(f"domain={self.domain}: must be one of {', '.join(DOMAINS)}")
-
     @property
     def N(self) -> int:
         return self.probe.shape[-1]
@@ -123,29 +106,17 @@ class ExportedScan:
 
     @property
     def stored(self) -> Blocks:
-        """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``.
-
-        ValueError, on the way: a block of another shape, or another number of patterns.
-        """
+        """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``."""
         if self.patterns is None:
             raise ConfigError(f"{self.name or 'scan'}: has no patterns to write")
-        return Blocks(self.shape, self.dtype, self._blocks(self.patterns))
+        blocks = (block.astype(self.dtype, copy=False) for block in self.patterns)
+        return Blocks(self.shape, self.dtype, blocks)
 
     @property
     def stored_amplitudes(self) -> Blocks:
         """Square roots of :attr:`stored`, ``(j, N, N)`` float32 by blocks."""
         blocks = (np.sqrt(block.astype(np.float64)).astype(FLOAT32) for block in self.stored.blocks)
         return Blocks(self.shape, FLOAT32, blocks)
-
-    def _blocks(self, patterns: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        done = 0
-        for block in patterns:
-            done += len(block)
-            if block.shape[1:] != self.shape[1:] or done > self.shape[0]:
-                raise ValueError(f"a block of patterns has shape {block.shape}; must be of {self.shape}")
-            yield block.astype(self.dtype, copy=False)
-        if done != self.shape[0]:
-            raise ValueError(f"{done} patterns came; must be {self.shape[0]}, one for each position")
 
     def truth_tree(self, image: str) -> dict[str, Any]:
         """Return what HDF5 holds of the truth of a simulated scan, if any; its object is at ``image``."""
@@ -155,25 +126,20 @@ class ExportedScan:
         return contents | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})
 
 
-@dataclass(frozen=True, eq=False)
-class Intensities:
-    amplitudes: Patterns
-    dtype: np.dtype
+def intensities(amplitudes: Patterns, counts: bool) -> tuple[Iterator[np.ndarray], np.dtype]:
+    """Return the squares of amplitudes by blocks, and their dtype.
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        for block in self.amplitudes.blocks():
-            squares = np.square(block, dtype=np.float64)
-            yield (np.rint(squares) if self.dtype.kind == "u" else squares).astype(self.dtype)
-
-
-def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
-    """Return photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
-    brightest = 0.0
+    Photons are the smallest unsigned integers that hold them, where they are whole; all else is float32.
+    """
+    brightest, dtype = 0.0, FLOAT32
     for block in amplitudes.blocks():
         if not (counts and _whole(block)):
-            return Intensities(amplitudes, np.dtype(np.float32))
+            break
         brightest = max(brightest, float(block.max(initial=0)) ** 2)
-    return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
+    else:
+        dtype = np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32)
+    squares = (np.square(block, dtype=np.float64) for block in amplitudes.blocks())
+    return ((np.rint(block) if dtype.kind == "u" else block).astype(dtype) for block in squares), dtype
 
 
 def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
@@ -198,8 +164,9 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
     )
     if not with_patterns:
         return exported
-    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
-    return replace(exported, patterns=patterns, dtype=patterns.dtype)
+    amplitudes = data.amplitudes if every else data.amplitudes.some(chosen)
+    patterns, dtype = intensities(amplitudes, data.counts)
+    return replace(exported, patterns=patterns, dtype=dtype)
 
 
 def from_measured(

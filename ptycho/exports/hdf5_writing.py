@@ -23,12 +23,23 @@ class SameAs(NamedTuple):
 
 
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
-    """Write what is at each path of an HDF5 file, in order; None is left out.
+    """Write what is at each path of an HDF5 file, in order; None is left out. Same content is the same bytes.
 
     Keys are those of the readers: ``path@name`` is an attribute. Values are arrays, numbers, texts and links;
     of :class:`Blocks` ``(J, …)`` chunks of whole rows are compressed and get checksums.
     """
-    write_hdf5(path, lambda file: _fill(file, tree))
+
+    def save(file: IO[bytes]) -> None:
+        sink = _Sink(file)
+        try:
+            with _open(sink) as hdf5:
+                _fill(hdf5, tree)
+                hdf5.flush()
+        finally:
+            if sink.error is not None:
+                raise sink.error
+
+    write_atomically(path, save)
 
 
 def _fill(file: h5py.File, tree: Mapping[str, Any]) -> None:
@@ -64,22 +75,6 @@ def _make_group(parent: h5py.Group, path: str) -> h5py.Group:
         known = parent.get(name)
         parent = known or h5py.Group(h5py.h5g.create(parent.id, name.encode(), gcpl=create))
     return parent
-
-
-def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
-    """Write an HDF5 file under a temporary name and rename it. The same content is the same bytes."""
-
-    def save(file: IO[bytes]) -> None:
-        sink = _Sink(file)
-        try:
-            with _open(sink) as hdf5:
-                fill(hdf5)
-                hdf5.flush()
-        finally:
-            if sink.error is not None:
-                raise sink.error
-
-    write_atomically(path, save)
 
 
 class _Sink:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ptycho.align.align_scan import doubt_orientation
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, ORIENTATION, SHIFT, UNEXPLAINED
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.align.aligned import StartingPoint
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext, StartingPoint
 from ptycho.config import ProbeConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive

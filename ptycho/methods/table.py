@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.config import ITERATIVE as LSQML
 from ptycho.config import NETWORK, ScanRunConfig
 from ptycho.evaluation.trust import doubt_probe

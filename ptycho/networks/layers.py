@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,3 +183,12 @@ def set_weights(owner: Any, values: Arrays, what: str = "weights") -> None:
     check_weights(owner, values, what)
     for variable in owner.variables:
         variable.assign(values[variable.path])
+
+
+def make_predict_step(model: keras.Model, compile_xla: bool) -> Callable[..., Any]:
+    """Return a network as a ``tf.function``, ``(x, offsets, probe[, start]) → (B, R, R)``."""
+
+    def predict_step(*inputs: Any) -> tf.Tensor:
+        return model(*inputs)
+
+    return tf.function(predict_step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

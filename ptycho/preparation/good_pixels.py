@@ -17,8 +17,7 @@ from ptycho.files.text import shown
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
 from ptycho.preparation.window import find_centre
-from ptycho.readers.archive import Archive
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.places import ARCHIVES
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.tiff import read_image

@@ -36,7 +36,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.good_pixels import Pixels
 from ptycho.readers.raw_scan import RawScan
-from ptycho.readers.values import squares_are_whole
+from ptycho.readers.values import tell_domain
 from ptycho.scan.finding import Finding
 
 SUMS = 4 * 2 ** np.arange(12)  # classes of the sum of a block: 5–8, 9–16, …
@@ -275,6 +275,7 @@ def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
     stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
     rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
     gain = photon_gain(intensity, pixels.good, 8 * rounding)
-    if gain.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
+    domain = raw.domain if gain.value is None else None
+    if domain == "amplitude" == tell_domain(sample.dtype, [sample[:, pixels.good]]).name:
         return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
     return gain

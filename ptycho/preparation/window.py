@@ -27,7 +27,6 @@ not square or has an odd side. What the window holds beyond the detector has no 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,8 +177,6 @@ class WindowOptions:
     falling: float = 2.0  # intensity an eighth of the way in over that at the edge
     faint: float = 0.1  # photons in a pixel at the edge
     finer: float = 1.4  # times N: half the area of an object pixel
-    large: int = 256  # side above which a window with nearly all of the intensity is named
-    nearly_all: float = 0.999  # of the intensity
 
 
 class Window(NamedTuple):
@@ -278,10 +275,6 @@ def whole_detector(
     if needed > N:
         warning = _cut_off(mean, centre, b, N, needed, options.padded)
         return Window(N, why.replace("the whole", "most of the"), warning)
-    if options.large < N:
-        share = options.nearly_all
-        narrow = _of_most_intensity(mean, centre, b, N, share)
-        why += f"; {100 * share:.1f} % of the intensity is within data.N={narrow}" if narrow < N else ""
     return Window(N, f"{why}; set data.N to change it", None)
 
 
@@ -368,11 +361,3 @@ def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: 
         f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
         f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
     )
-
-
-def _of_most_intensity(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, share: float) -> int:
-    """Return the smallest window with a ``share`` of the intensity of that of side N."""
-    wanted = share * _inside(mean, centre, N * b)
-    sides = range(SMALLEST_N, N + 1, 2)
-    first = bisect_left(sides, wanted, key=lambda side: _inside(mean, centre, side * b))
-    return min(fast_side(sides[min(first, len(sides) - 1)]), N)

@@ -16,14 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.opening import FileError, open_file
 from ptycho.files.text import shown
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
 T = TypeVar("T")
+STARTS = {  # what a file is, by its first bytes and not by its name
+    "NPZ": (b"PK",),
+    "TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),  # classic and BigTIFF
+    "NPY": (b"\x93NUMPY",),
+    "MATLAB": (b"MATLAB 5",),
+    "bzip2": (b"BZh",),
+    "gzip": (b"\x1f\x8b",),
+}
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
 
 
@@ -210,3 +220,20 @@ def describe_error(error: BaseException) -> str:
     """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__
+
+
+def container_of(path: str | Path, key: str = "") -> tuple[str, bytes]:
+    """Return what a file is, HDF5, empty, or one of ``STARTS`` (nothing: unknown), and its first bytes.
+
+    ConfigError: it cannot be read; ``key`` is put before its name.
+    """
+    try:
+        with open_file(path) as file:
+            start = file.read(8)
+    except FileError as error:
+        windows = "\\" in str(path) and "/" not in str(path)
+        hint = "; folders are parted by / here, not by \\" if windows else ""
+        raise ConfigError(f"{key}{path}: {error}{hint}") from error
+    kinds = (name for name, starts in STARTS.items() if start.startswith(starts))
+    kind = "HDF5" if h5py.is_hdf5(path) else next(kinds, "")
+    return kind if start else "empty", start

@@ -140,3 +140,7 @@ def _axis(file: Archive, key: str, scale: str = "") -> Axis:
     places = [0.0] if coordinates is None or not coordinates.size else coordinates.ravel()[:2].tolist()
     size = places[0] if scale else places[-1] - places[0]
     return float(size), file.text(f"{key}@units") or ""
+
+
+HDF5, NPZ = (Layout(name=name, detect=detect, read=read) for name in NAMES.values())
+AXES = Layout(name=WITH_AXES, detect=detect_axes, read=read_axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement
-from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.values import (
     DISTANCE,
     ENERGY,
@@ -58,6 +59,8 @@ class Layout:
         more: further attributes of a scan, by the file, its patterns, and those that are known.
         variant: the table of this file, where files of one format differ.
         options, keys: attributes of :class:`ReadOptions` and names of ``data.keys`` that are of use.
+        pair: keys of patterns that may be in a second file.
+        read: reads a file of it; None: :func:`~ptycho.readers.places.read_layout`.
     """
 
     name: str
@@ -89,6 +92,8 @@ class Layout:
     variant: Callable[[Archive], Layout] | None = None
     options: Keys = ("unit", "positions_file")
     keys: Keys = ()
+    pair: Keys = ()
+    read: Callable[[Path, ReadOptions], RawScan] | None = None
 
     def source(self, file: Archive) -> Patterns:
         """Return the patterns of a file."""

@@ -16,8 +16,7 @@ from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, ArchiveError
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import Archive, ArchiveError, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
@@ -95,9 +94,9 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         return layout.positions(file, options, source)
     kind = ARCHIVES.get(container_of(table, "data.positions_file=")[0])
     if kind is None:
-        listed = positions_table.read_table(table, options.unit, options.axes, options.columns)
-        file.notes += listed.notes
-        return Placement(listed.positions, listed.unit)
+        listed, notes = positions_table.read_table(table, options.unit, options.axes, options.columns)
+        file.notes += notes
+        return listed
     with kind(table, options) as other:
         placement = other.noted(lambda: _read_second(other, options, source))
         file.absorb(other)

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import container_of
+from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
 
@@ -43,19 +44,10 @@ class Columns:
     unknown: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Positions ``(J, 2)`` float64, (row, col), in ``unit``, and what was found, a line each."""
-
-    positions: np.ndarray
-    unit: str
-    notes: tuple[str, ...]
-
-
 def read_table(
     path: str | Path, unit: str | None = None, axes: str | None = None, chosen: Sequence[str] = ()
-) -> Table:
-    """Read the positions in a table: NPY by its content, otherwise text.
+) -> tuple[Placement, tuple[str, ...]]:
+    """Read the positions in a table, NPY by its content, otherwise text; and what was found, a line each.
 
     Args:
         unit: a key of ``UNITS``, for a table without one; it takes precedence over that of the table.
@@ -80,7 +72,8 @@ def read_table(
     positions, common_unit, note = in_one_unit(path, values, columns, unit)
     rows, cols = columns.row + 1, columns.col + 1
     source = f"{len(values)} positions from {path}: rows in column {rows}, columns in {cols}, {note}"
-    return Table(positions, common_unit, (source, "positions are taken as the probe's, not the sample's"))
+    notes = source, "positions are taken as the probe's, not the sample's"
+    return Placement(positions, common_unit), notes
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:

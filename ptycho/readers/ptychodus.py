@@ -130,6 +130,7 @@ def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -
 
 LAYOUT = Layout(
     name="ptychodus",
+    pair=(RAW, PATTERNS),
     detect=lambda file: is_product(file) or (file.holds(PATTERNS) and file.holds_any(NUMBERS, BAD, ROW)),
     patterns=(PATTERNS,),
     domain="intensity",
@@ -192,6 +193,7 @@ def _domain_of_dp(file: Archive, source: Patterns) -> str | None:
 
 FOLDSLICE = Layout(
     name="foldslice",
+    pair=DP,
     detect=lambda file: (
         file.holds_any(*DP) or file.holds(*PP) or (has_positions(file) and not is_product(file))
     ),

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ptycho.config import ConfigError, check
+from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 
 DOMAINS = ("counts", "intensity", "amplitude")
@@ -47,20 +47,12 @@ class PatternSource(Protocol):
         """Close the file; nothing can be read from then on."""
 
 
-@dataclass(frozen=True, eq=False)
 class Frames:
     """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
 
-    array: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        J, rows, cols = self.array.shape
-        return J, rows, cols
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.array.dtype
+    def __init__(self, array: np.ndarray) -> None:
+        J, rows, cols = array.shape
+        self.array, self.shape, self.dtype = array, (J, rows, cols), array.dtype
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         return self.array[index]
@@ -184,10 +176,6 @@ class ReadOptions:
     raster: Raster | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
     growing: bool = False
-
-    def __post_init__(self) -> None:
-        check(self.unit in (None, *UNITS), "data.unit", self.unit, f"one of {', '.join(UNITS)}")
-        check(self.axes in (None, "rc", "xy"), "data.position_axes", self.axes, "rc (row first) or xy")
 
     def refuse_unused(self, path: str | Path, name: str, *used: str) -> None:
         """Raise ConfigError for what the format ``name`` has no use for, so that nothing is dropped in

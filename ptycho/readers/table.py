@@ -7,9 +7,8 @@ detectors need a map of the positions alone).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,34 +26,14 @@ from ptycho.readers import (
     ptychodus,
     tiff,
 )
-from ptycho.readers.archive import Archive, describe_error
-from ptycho.readers.containers import container_of
+from ptycho.readers.archive import Archive, container_of, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
 from ptycho.readers.places import ARCHIVES, read_layout
 from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
-
-@dataclass(frozen=True)
-class Format:
-    """Format by how it is recognised and read; ``pair``: keys of patterns that may be in a second file."""
-
-    detect: Callable[[Archive], bool]
-    read: Callable[[Path, ReadOptions], RawScan]
-    pair: tuple[str, ...] = ()
-
-
-def _formats(*layouts: Layout) -> dict[str, Format]:
-    pairs = {"ptychodus": (ptychodus.RAW, ptychodus.PATTERNS), "foldslice": ptychodus.DP}
-    return {
-        layout.name: Format(layout.detect, partial(read_layout, layout), pairs.get(layout.name, ()))
-        for layout in layouts
-    }
-
-
-KEYMAP = Format(keymap.detect, keymap.read)
-CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specific first
-    "HDF5": _formats(
+CONTAINERS: dict[str, tuple[Layout, ...]] = {  # of a container, the most specific first
+    "HDF5": (
         ptychodus.LAYOUT,
         hdf5_layouts.PTYD,
         hdf5_layouts.PTYLAB,
@@ -62,19 +41,20 @@ CONTAINERS: dict[str, dict[str, Format]] = {  # of a container, the most specifi
         cxi.LAYOUT,
         ptychodus.FOLDSLICE,
         eiger.LAYOUT,
-    )
-    | {"hdf5": KEYMAP, keymap.WITH_AXES: Format(keymap.detect_axes, keymap.read_axes)},
-    "NPZ": _formats(
+        keymap.HDF5,
+        keymap.AXES,
+    ),
+    "NPZ": (
         npz_layouts.PINN,
         npz_layouts.GRID_LINES,
         npz_layouts.PUBLISHED,
         ptychodus.LAYOUT,
         npz_layouts.TIKE,
-    )
-    | {"npz": KEYMAP},
-    "TIFF": {tiff.LAYOUT.name: Format(tiff.LAYOUT.detect, tiff.read)},
+        keymap.NPZ,
+    ),
+    "TIFF": (replace(tiff.LAYOUT, read=tiff.read),),
 }
-FORMATS = {name for known in CONTAINERS.values() for name in known}
+FORMATS = {layout.name for known in CONTAINERS.values() for layout in known}
 COMPRESSED = {"bzip2": "bunzip2", "gzip": "gunzip"}
 MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a raster data.scan_step_A=…"
 
@@ -91,19 +71,18 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     if options.format is None and cube.reader_of(path) is not None:
         return cube.read(path, options)
     kind = _choose_archive(path)
-    name = _choose_format(path, kind, options)
-    form = CONTAINERS[kind.kind][name]
-    if name == ptychodus.FOLDSLICE.name:
+    layout = _choose_format(path, kind, options)
+    if layout is ptychodus.FOLDSLICE:
         options = ptychodus.complete_pair(path, options)
-    if form.pair:
+    if layout.pair:
         with kind(path, options) as file:
-            alone, held = not file.holds_any(*form.pair), file.listed()
+            alone, held = not file.holds_any(*layout.pair), file.listed()
         if alone and not options.patterns_file:
             raise ConfigError(f"{path}: has no patterns; add data.patterns_file=; it has {held}")
         if alone:
             beside = replace(options, format=None, patterns_file=None, positions_file=str(path))
-            return replace(open_scan(str(options.patterns_file), beside), format=name)
-    return form.read(path, options)
+            return replace(open_scan(str(options.patterns_file), beside), format=layout.name)
+    return layout.read(path, options) if layout.read else read_layout(layout, path, options)
 
 
 def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
@@ -164,8 +143,8 @@ def _choose_archive(path: Path) -> type[Archive]:
     raise ConfigError(f"{path}: {'is empty' if name == 'empty' else what}")
 
 
-def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str:
-    known = CONTAINERS[kind.kind]
+def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Layout:
+    known = {layout.name: layout for layout in CONTAINERS[kind.kind]}
     if options.format is not None and options.format not in FORMATS:
         words = ", ".join(sorted(FORMATS))
         raise ConfigError(
@@ -175,21 +154,21 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> str
         raise ConfigError(
             f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
         )
-    by_keys = next((name for name, form in known.items() if form is KEYMAP), None)
+    by_keys = known.get(keymap.NAMES.get(kind.kind, ""))
     if options.format is not None:
-        return options.format
+        return known[options.format]
     if by_keys and options.keys and (kind.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
     with kind(path, options) as file:
-        format_name = next((name for name, form in known.items() if form.detect(file)), None)
-        held = "" if format_name else file.listed(declared=True)
-    if format_name is None and (options.raster is not None or options.keys):
-        format_name = by_keys
-    if format_name is None:
+        found = next((layout for layout in known.values() if layout.detect(file)), None)
+        held = "" if found else file.listed(declared=True)
+    if found is None and (options.raster is not None or options.keys):
+        found = by_keys
+    if found is None:
         raise ConfigError(
             f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"
         )
-    return format_name
+    return found
 
 
 EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")

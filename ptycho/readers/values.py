@@ -361,13 +361,6 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", en
     return Domain(None, why, likely)
 
 
-def squares_are_whole(amplitudes: np.ndarray) -> bool:
-    """Return whether ``amplitudes (…)`` are square roots of counts, and enough of them no whole numbers."""
-    numbers = amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64)
-    are_roots, roots = _roots(numbers)
-    return are_roots and roots >= 10
-
-
 def _roots(numbers: np.ndarray, largest: float = 1e4) -> tuple[bool, int]:
     """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole.
 

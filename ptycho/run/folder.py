@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -34,41 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class OutputFolder:
-    """A folder, made if need be, whose files are written whole, for what is no run.
-
-    ConfigError: it holds a run, is no folder, or cannot be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        check_free(path, overwrite=False)
-        _open(path)
-        self.path = path
-
-    def write(self, name: str, save: Callable[[Any], object]) -> Path:
-        """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
-        target = self.path / name
-        write_atomically(target, save)
-        return target
-
-    def text(self, name: str, content: str) -> Path:
-        """Write a text in UTF-8."""
-        return self.write(name, lambda file: file.write(content.encode()))
-
-    def json(self, name: str, value: Any) -> Path:
-        """Write JSON; NaN and infinity are refused."""
-        return self.write(name, lambda file: file.write(_as_json(value)))
-
-    def figure(self, name: str, figure: Figure) -> Path:
-        """Write a figure as PNG, 110 dots per inch."""
-        return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
-
-    def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
-        """Write rows as CSV, a column for each key."""
-        return self.text(name, csv_text(rows))
-
-
-class RunFolder(OutputFolder):
+class RunFolder:
     """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
     Args:
@@ -83,8 +49,11 @@ class RunFolder(OutputFolder):
     def __init__(self, path: Path, overwrite: bool = False, resumed: bool = False) -> None:
         self.path, self.resumed = path, resumed
         check_links(path) if resumed else check_free(path, overwrite)
-        _open(path)
         try:
+            path.mkdir(parents=True, exist_ok=True)
+            trial = path / f".{names.RECORD}.{os.getpid()}.tmp"
+            open_new(trial).close()
+            trial.unlink()
             (mend if resumed else make_way)(path)
             remove_temporary(path, names.OF_A_RUN)
         except OSError as error:
@@ -118,12 +87,28 @@ class RunFolder(OutputFolder):
         return self.path / name
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
-        """Write as :meth:`OutputFolder.write`; the file is listed, and the first ends what was replaced."""
+        """Write a file whole: ``save`` gets a binary file. It is listed; a first result ends the old run."""
         target = self.place(name)
         write_atomically(target, save)
         if target.name in names.RESULTS:
             discard(self.path)
         return target
+
+    def text(self, name: str, content: str) -> Path:
+        """Write a text in UTF-8."""
+        return self.write(name, lambda file: file.write(content.encode()))
+
+    def json(self, name: str, value: Any) -> Path:
+        """Write JSON; NaN and infinity are refused."""
+        return self.write(name, lambda file: file.write(_as_json(value)))
+
+    def figure(self, name: str, figure: Figure) -> Path:
+        """Write a figure as PNG, 110 dots per inch."""
+        return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
+        """Write rows as CSV, a column for each key."""
+        return self.text(name, csv_text(rows))
 
     def _list(self, name: str, digest: str = "") -> None:
         """Note a file as the run's own, before it is written; an array file with its SHA-256 after that."""
@@ -207,17 +192,6 @@ def _as_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _open(path: Path) -> None:
-    """Make a folder if need be, and see that files can be written into it."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        trial = path / f".{names.RECORD}.{os.getpid()}.tmp"
-        open_new(trial).close()
-        trial.unlink()
-    except OSError as error:
-        raise unusable(path, error.strerror or str(error)) from error
-
-
 def check_free(path: Path, overwrite: bool) -> None:
     """See that a new run may be written into a folder; without touching anything.
 
@@ -258,14 +232,3 @@ def check_writable(path: Path) -> None:
         raise unusable(path, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise unusable(path, f"no permission in {nearest}")
-
-
-def check_places(path: Path, files: Iterable[str]) -> None:
-    """Raise ConfigError if a folder stands where one of ``files`` shall be, or a file where its folder."""
-    for name in files:
-        file = path / name
-        for folder in (folder for folder in file.parents if folder.is_relative_to(path)):
-            if os.path.lexists(folder) and not folder.is_dir():
-                raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
-        if file.is_dir():
-            raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")

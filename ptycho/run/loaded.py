@@ -12,8 +12,7 @@ import numpy as np
 from ptycho.config import ConfigError, PretrainConfig, check
 from ptycho.config.own_code import allow
 from ptycho.files.file_array import FileArray
-from ptycho.networks.layers import Geometry, set_weights
-from ptycho.reconstruction.inference import make_predict_step
+from ptycho.networks.layers import Geometry, make_predict_step, set_weights
 from ptycho.reconstruction.stitching import PredictStep, predict_in_rounds, predict_into, predict_scan, stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder

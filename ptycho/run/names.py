@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
+from ptycho.config import MODELS
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
@@ -72,14 +72,3 @@ def recon(name: str) -> str:
 def figure(name: str) -> str:
     """Return the path of a PNG in a run."""
     return f"{VISUALS}/{name}.png"
-
-
-def training_files(config: JobConfig) -> list[str]:
-    """Return the files that a training run writes besides checkpoints and some figures."""
-    files = [CONFIG, RECORD, METRICS, MANIFEST, LOG]
-    if isinstance(config, RunConfig):
-        files += [dataset(config.N, config.gridsize, role) for role in ("train", "val", "test")]
-        files += [SCORES, *([TRUTH] if config.imperfect else [])]
-    files += [f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)]
-    models = config.models if isinstance(config, TrainedConfig) else config.networks
-    return [*files, *map(recon, ("gt", *models)), figure("history")]

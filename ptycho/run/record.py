@@ -11,6 +11,7 @@ import os
 import platform
 import resource
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -111,10 +112,23 @@ def owner(path: Path) -> Path | None:
     return None
 
 
-def check_no_file_of_a_run(key: str, path: Path) -> None:
-    """Raise ConfigError if a run wrote the file ``path``, which ``key`` names to be written."""
+def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = (), key: str = "output") -> None:
+    """Raise ConfigError if a file cannot be written, is there, or is a run's; ``inputs`` are never replaced.
+
+    ``key`` names the file.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{key}={path}: is a folder; name a file in it")
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigError(f"{key}={path}: is the input file; choose another file")
     if (run := owner(path)) is not None:
         raise ConfigError(f"{key}={path}: is a file of the run in {run}; choose another file")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{key}={path}: is there already; choose another file, or overwrite=true")
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ConfigError(f"{key}={path}: {nearest} is no folder that can be written")
 
 
 def check_links(run: Path) -> None:

@@ -9,8 +9,7 @@ from helpers.likelihood import Scan
 
 import ptycho
 from ptycho.align import align_scan as method
-from ptycho.align.aligned import AlignedScan
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.geometry import Alternative, Geometry
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ScanRunConfig

@@ -10,8 +10,7 @@ from helpers.scans import Frames
 
 import ptycho
 from ptycho.align import align_scan
-from ptycho.align.aligned import read
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext, read
 from ptycho.align.orientation import Orientation, better_offset, find_frame_offset
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe

@@ -8,8 +8,7 @@ from helpers.large_patterns import far_of, wave
 
 import ptycho
 from ptycho.align import object_pixel
-from ptycho.align.aligned import read
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext, read
 from ptycho.align.geometry import Alternative
 from ptycho.align.object_pixel import PixelTrial, may_be_finer, refine_pixel, try_finer_pixels
 from ptycho.config import OwnProbe, ScanRunConfig

@@ -141,6 +141,7 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
     cut = tmp_path / "cut.npz"
     cut.write_bytes(result.save(tmp_path / "one.npz").read_bytes()[:3000])
     unlike = changed(result.save(tmp_path / "unlike.npz"), "mask", MASK[1:])
+    astray = changed(result.save(tmp_path / "astray.npz"), "positions", np.zeros((3, 3)))
     pickled = changed(result.save(tmp_path / "pickled.npz"), "flux", np.array([print], dtype=object))
     lacking = changed(result.save(tmp_path / "lacking.npz"), "probe", None)
     empty = changed(result.save(tmp_path / "empty.npz"), "about", np.array("{}"))
@@ -149,6 +150,7 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
         (product, "was not written by Result.save"),
         (cut, "cut short or damaged"),
         (unlike, "object, mask and illuminated must have one shape"),
+        (astray, "damaged .*positions .J, 2."),
         (pickled, "flux .* holds Python objects"),
         (lacking, "damaged .lacks probe"),
         (empty, "damaged"),

@@ -8,7 +8,6 @@ from conftest import NETWORKS, small_run
 from ptycho.config import BaselineConfig, ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
 from ptycho.config.memory import (
     Part,
-    check_disk,
     check_memory,
     cost,
     in_words,
@@ -97,9 +96,3 @@ def test_a_solver_in_blocks_needs_no_more_for_more_patterns():
     whole = solver_parts(8192, 64, 1, 2000, None)
     assert whole[2].size > few[2].size  # one block has the whole object
     assert solver_parts(8192, 64, 1, 2000, 1024)[2].size < whole[2].size
-
-
-def test_patterns_that_the_disk_cannot_hold_are_refused(tmp_path):
-    check_disk(10, 64, tmp_path / "not" / "there")
-    with pytest.raises(ConfigError, match=r"^disk: a copy of the 1000000000 patterns takes 16.4 TB"):
-        check_disk(10**9, 64, tmp_path / "not" / "there")

@@ -17,7 +17,7 @@ from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.exports import cxi, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
-from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
+from ptycho.exports.table import FORMATS, SUFFIXES, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
@@ -26,6 +26,7 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.run.record import check_output
 from ptycho.scan.dataset_file import to_arrays
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
@@ -271,24 +272,13 @@ def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
 
     with pytest.raises(RuntimeError, match="damaged"):
         FORMATS[kind](path, replace(scan, patterns=broken()))
-    with pytest.raises(ValueError, match="4 patterns came; must be 9"):
-        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:4],)))
-    with pytest.raises(ValueError, match=r"shape \(2, 9, 16\); must be of \(9, 16, 16\)"):
-        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:2, :9],)))
     assert files(tmp_path) == before
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="cannot be written"):
         FORMATS[kind](tmp_path / "file" / path.name, scan)
 
 
-def test_values_that_do_not_fit_are_refused(scan, tmp_path):
-    for change, message in [
-        ({"positions": np.zeros((J, 3))}, r"positions has shape \(9, 3\); must be \(9, 2\)"),
-        ({"object": np.ones((1, N, N))}, "object has shape .*; must be"),
-        ({"domain": "amplitude"}, "domain=amplitude: must be one of counts, intensity"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            replace(scan, **change)
+def test_what_a_format_needs_and_a_scan_lacks_is_said(scan, tmp_path):
     with pytest.raises(ConfigError, match="made up: has no patterns to write"):
         cxi.write(tmp_path / "scan", replace(scan, patterns=None))
     with pytest.raises(ConfigError, match="a product holds an object, and there is none"):
@@ -334,7 +324,7 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
     np.testing.assert_allclose(found.probe, data.photon_scale * data.probe)
     assert from_dataset(data, 1, data.objects[1]).dtype == np.uint16
     halves = Patterns(np.sqrt(n / 2).astype(np.float32))
-    assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
+    assert intensities(halves, True)[1] == intensities(data.amplitudes, False)[1] == np.float32
     with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
         from_dataset(data, 2, data.objects[0])
     with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\)"):

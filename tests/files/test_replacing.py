@@ -10,7 +10,7 @@ from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 from ptycho.command_line.training_jobs import Job, explain_going_on
 from ptycho.config import ConfigError, RunConfig
 from ptycho.files.atomic import WriteError
-from ptycho.run.folder import OutputFolder, RunFolder, check_free
+from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.record import own_files
 from ptycho.run.replacing import mend, put_back, waits
 from ptycho_report.page import index_page
@@ -185,8 +185,6 @@ def test_files_in_the_places_of_a_run_that_no_run_wrote_are_never_replaced(tmp_p
         with pytest.raises(ConfigError, match=r"holds .*, which no run of") as error:
             RunFolder(tmp_path, overwrite)
         assert name in str(error.value) or "files.json" in str(error.value)
-    with pytest.raises(ConfigError, match="no run of this program"):
-        OutputFolder(tmp_path)
     assert files(tmp_path) == before
 
 

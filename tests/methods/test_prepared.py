@@ -9,8 +9,7 @@ from helpers import reference
 
 from ptycho.align import align_scan
 from ptycho.align import aligned as aligned_scan
-from ptycho.align.aligned import AlignedScan
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.geometry import CoarseRotation
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig

@@ -11,18 +11,16 @@ from ptycho.preparation.room import check_memory_for
 
 
 def scan_with(far):
-    """120 positions on a raster, some of them 100 000 px away; frames are numbered from 10 on."""
+    """120 positions on a raster, some of them 100 000 px away."""
     positions = 5.0 * np.stack(np.meshgrid(np.arange(10), np.arange(12), indexing="ij"), -1).reshape(-1, 2)
     positions[far] += 1e5
     size = 64 + int(np.ptp(positions, axis=0).max()) + 5
-    return SimpleNamespace(
-        positions=positions, N=64, object_size=size, probe=None, frames=np.arange(len(positions)) + 10
-    )
+    return SimpleNamespace(positions=positions, N=64, object_size=size, probe=None)
 
 
-def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
+def test_data_drop_is_named_where_two_positions_are_so_far_from_the_others_that_memory_does_not_do():
     check_memory_for(scan_with([4]), "a")  # one isolated position is excluded, and takes no memory
-    with pytest.raises(ConfigError, match=r"memory: needs .* TB .*exclude them, data\.drop=\[14,15\]$"):
+    with pytest.raises(ConfigError, match=r"memory: needs .* TB .*isolated positions with data\.drop"):
         check_memory_for(scan_with([4, 5]), "a")
 
 
@@ -32,7 +30,7 @@ def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
     positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
     scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
     disk = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
-    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: disk)
+    monkeypatch.setattr("ptycho.preparation.room.shutil.disk_usage", lambda place: disk)
     message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
     with pytest.raises(ConfigError, match=message):
         ptycho.reconstruct(scan, "solver")

@@ -48,7 +48,6 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
         (BY_KEYS | {"positions_row": "c"}, {}, "needs either positions, or positions_row and positions_col"),
         ({"patterns": "a", "positions_row": "c", "positions_col": "c"}, {"axes": "xy"}, "position_axes=xy"),
-        ({}, {"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
         ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({}, {"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
         ({"a": "b"}, {"format": "ptychopinn"}, r"data\.keys=a: the format ptychopinn does not need it"),

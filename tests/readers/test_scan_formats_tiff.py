@@ -174,7 +174,7 @@ def test_an_image_is_read(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
 def test_a_table_says_its_axes_and_unit(tmp_path, content, unit, wanted, encoding):
     (tmp_path / "t").write_bytes(content.encode(encoding))
-    table = read_table(tmp_path / "t")
+    table, _ = read_table(tmp_path / "t")
     assert table.unit == unit
     np.testing.assert_allclose(table.positions, wanted, rtol=1e-12)
 
@@ -190,7 +190,7 @@ def test_a_table_says_its_axes_and_unit(tmp_path, content, unit, wanted, encodin
 )
 def test_chosen_columns(tmp_path, content, chosen, axes, wanted):
     (tmp_path / "t").write_text(content)
-    table = read_table(tmp_path / "t", "um", axes, chosen)
+    table, _ = read_table(tmp_path / "t", "um", axes, chosen)
     assert table.positions.tolist() == [wanted] and table.unit == "um"
 
 

@@ -11,13 +11,13 @@ import ptycho
 from conftest import small_run
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks.layers import get_weights, set_weights
-from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
 from ptycho.run.stored_run import check_prior_weights
 from ptycho.scan.dataset_file import to_arrays
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
+from workflows.reconstruct.grid_lines import predict_regions
 
 TEST = "datasets/N32/gs2/test.npz"
 NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz")

@@ -181,7 +181,7 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
 
     monkeypatch.setattr(grid_lines.lsqml, "reconstruct", reconstruct)
     folder = RunFolder(tmp_path / "run")
-    result = grid_lines.run(config, folder)
+    _, recons = grid_lines.run(config, folder)
     test = load_dataset(tmp_path / "run/datasets/N32/gs2/test.npz")
     np.testing.assert_array_equal(seen[0].amplitudes[:], test.amplitudes[:])
     np.testing.assert_array_equal(seen[0].positions, test.positions)
@@ -197,7 +197,7 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
     assert manifest["lsqml"] == {"seconds": 2.5, "epochs": [2], "r_factor": [0.1]}
     with np.load(tmp_path / "run/recons/lsqml/recon.npz") as stored:
         assert stored["probe"].shape == (1, 2, N, N) and len(stored["positions"]) == len(test.positions)
-    assert set(result.recons) == {"pinn", "lsqml"}
+    assert set(recons) == {"pinn", "lsqml"}
 
     def failing(*arguments):
         raise LsqmlError("lsqml: it broke")

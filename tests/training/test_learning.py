@@ -61,12 +61,12 @@ CONFIG = RunConfig(
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """The result of a complete run of ``CONFIG`` without pictures, about 10 s."""
+    """The folder and the scores of a complete run of ``CONFIG`` without pictures, about 10 s."""
     folder = RunFolder(tmp_path_factory.mktemp("learned") / "run")
     folder.config(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
-        return grid_lines.run(CONFIG, folder)
+        return folder.path, grid_lines.run(CONFIG, folder)[0]
 
 
 def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within):
@@ -77,7 +77,7 @@ def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within
     the amplitude by .007: a neighbour radius that does not follow N (.923 to .931 / .974) and CNNs whose
     numbers are not scaled to order one (.920 to .929 / .973) are too close for scores, and have own tests.
     """
-    scores = learned.metrics["pinn"]
+    scores = learned[1]["pinn"]
     amplitude, phase = scores["ssim"]
     within("SSIM of the amplitude", amplitude, above=0.925)
     within("SSIM of the phase", phase, above=0.967)
@@ -87,9 +87,9 @@ def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within
 
 def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
     """A support from the probe of the training alone would cut the broader probe of the test scan."""
-    broader = load_dataset(learned.folder / "datasets/N32/gs1/test.npz").probe
-    own = load_dataset(learned.folder / "datasets/N32/gs1/train.npz").probe
-    support = read_network(learned.folder, "pinn").setup.support
+    broader = load_dataset(learned[0] / "datasets/N32/gs1/test.npz").probe
+    own = load_dataset(learned[0] / "datasets/N32/gs1/train.npz").probe
+    support = read_network(learned[0], "pinn").setup.support
     assert probe_support(own) <= support
     assert probe_support(broader) <= support
 
@@ -108,9 +108,9 @@ def handed(monkeypatch, tmp_path):
 
         monkeypatch.setattr(network_training, "train", note)
         without_pictures(monkeypatch)
-        result = grid_lines.run(config, RunFolder(tmp_path / "run"))
+        grid_lines.run(config, RunFolder(tmp_path / "run"))
         stored = {
-            role: load_dataset(next(result.folder.glob(f"datasets/*/*/{role}.npz")))
+            role: load_dataset(next((tmp_path / "run").glob(f"datasets/*/*/{role}.npz")))
             for role in ("train", "val")
         }
         return given, stored
@@ -241,4 +241,4 @@ def test_float32_keeps_its_digits_on_every_device(learned):
     tf.config.experimental.enable_tensor_float_32_execution(True)
     grid_lines.prepare_tensorflow()
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-    assert json.loads((learned.folder / "metrics.json").read_text())["pinn"]["flags"] is not None
+    assert json.loads((learned[0] / "metrics.json").read_text())["pinn"]["flags"] is not None

@@ -14,13 +14,13 @@ from helpers.datasets import single_patterns
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.layers import get_weights
-from ptycho.reconstruction.inference import predict_regions
 from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
 from ptycho.training.competitors import geometry_of
 from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError
+from workflows.reconstruct.grid_lines import predict_regions
 
 CONFIG = RunConfig(
     N=32,

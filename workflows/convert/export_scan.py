@@ -26,7 +26,7 @@ from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settin
 from ptycho.config.waves import wavelength_m
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
-from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
+from ptycho.exports.table import FORMATS, SUFFIXES, format_of
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
@@ -35,7 +35,7 @@ from ptycho.preparation.start import decided_reading
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names
-from ptycho.run.record import check_no_file_of_a_run, problem, read_record
+from ptycho.run.record import check_output, problem, read_record
 from ptycho.run.stored_run import read_config
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset_file import load_dataset
@@ -98,7 +98,6 @@ def export(config: ExportConfig) -> list[str]:
         raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")
     for path in (output, *tiff.beside(output).values()):
         check_output(path, config.overwrite, sources(run, stored))
-        check_no_file_of_a_run("output", path)
     if isinstance(stored, ScanRunConfig):
         scan = export_measured(run, stored, config)
     else:

@@ -9,11 +9,11 @@ import yaml
 
 from ptycho.command_line.jobs import CONF
 from ptycho.command_line.schema_text import COLUMN, yaml_lines
-from ptycho.config import ConfigError, ScanRunConfig, check
+from ptycho.config import ScanRunConfig, check
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.files.text import read_yaml
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 
 SIZES = dict(zip(("short", "usual", "all"), range(len(LEVELS)), strict=True))
 HEAD = """# @package _global_
@@ -40,9 +40,7 @@ def write_settings(config: InitConfig) -> list[str]:
     path = Path(config.output)
     named = path.suffix == ".yaml" and path.parent != Path()
     check(named, "output", path, "FOLDER/NAME.yaml, as in settings/scan.yaml")
-    check_no_file_of_a_run("output", path)
-    if path.exists() and not config.overwrite:
-        raise ConfigError(f"output={path}: is there already; choose another name, or overwrite=true")
+    check_output(path, config.overwrite)
     text = settings_text(SIZES[config.size], path, config.file)
     write_text(path, text)
     command = f"ptycho scan --config-dir={path.parent.parent} +{path.parent.name}={path.stem}"

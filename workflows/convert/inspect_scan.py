@@ -6,13 +6,12 @@ import logging
 from pathlib import Path
 
 from ptycho.api.scan import Scan
-from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.readers.table import open_raw
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +27,7 @@ class InspectConfig:
 def report(config: InspectConfig) -> list[str]:
     """Read a scan, draw it, and say what was interpreted, a line each."""
     path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
-    check_no_file_of_a_run("output", path)
-    if path.exists() and path.samefile(config.data.path):
-        raise ConfigError(f"output={path}: is the input file; choose another file")
+    check_output(path, True, [Path(config.data.path)])
     raw = open_raw(config.data)
     scan = interpret(raw, config.data)
     figure = Scan(path.stem, config.data, scan).plot(virtual=True)

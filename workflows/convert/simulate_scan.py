@@ -18,9 +18,9 @@ from ptycho.config.schema import Flag, Number, Text, key, settings
 from ptycho.config.sections import Shape
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.table import FORMATS, check_output, format_of
+from ptycho.exports.table import FORMATS, format_of
 from ptycho.progress import Advance, Progress
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 from ptycho.scan.probe import fresnel_number, make_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like, state_scan
 from ptycho.simulation.near_field import simulate_near_field
@@ -83,7 +83,6 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     """Simulate a scan and write it; what was written, a line each, and the keys that a near field needs."""
     output, kind = Path(str(config.output)), format_of(config.format, config.output)
     check_output(output, config.overwrite)
-    check_no_file_of_a_run("output", output)
     near = config.physics == "near_field"
     simulated, lengths = near_field(config) if near else far_field(config)
     with closing(Progress("simulating", config.n_positions)) as progress:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -15,12 +14,12 @@ from ptycho.config import ITERATIVE, RunConfig
 from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
+from ptycho.networks.layers import make_predict_step
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
 from ptycho.reconstruction import lsqml
-from ptycho.reconstruction.inference import predict_regions
-from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
+from ptycho.reconstruction.stitching import STITCHINGS, predict_scan, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
@@ -41,23 +40,20 @@ from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_mo
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a run gives: its scores, its reconstructions by name, and where everything was written."""
+def run(
+    config: RunConfig, folder: RunFolder, stop: StopRequest | None = None
+) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
+    """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    metrics: dict[str, Any]
-    recons: dict[str, Reconstruction]
-    folder: Path
-
-
-def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -> Result:
-    """Run the workflow, or what is left of it, and write everything into ``folder``."""
+    Return what is in ``metrics.json``, and the reconstructions by name.
+    """
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         log.info("the run is resumed" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = read_stored_data(config, folder) or simulate_and_store(config, folder)
-        test, iterated = data["test"], None
+        test, refined = data["test"], list[Beam]()
+        facts: dict[str, Any] = {"seed": config.seed, "resumed": folder.resumed}
         stitched: dict[str, dict[str, Reconstruction]] = {}
         histories: dict[str, History] = {}
         learned: dict[str, np.ndarray] = {}
@@ -71,21 +67,20 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
                 shown, learned[name] = test.under_probe(modes), modes[0]
             stitched[name] = reconstruct(name, model, config, shown, folder)
         if ITERATIVE in config.models and (iterated := reconstruct_by_lsqml(config, test, folder)):
-            stitched[ITERATIVE] = {config.stitch.method: iterated.object}
+            made, refined, facts[ITERATIVE] = iterated
+            stitched[ITERATIVE] = {config.stitch.method: made}
         assert test.objects is not None  # it is simulated
         truth, region = test.objects, Region(*test.tiling.rectangle)
         doubts = doubt_probe(test.probe, data["train"].probe)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
-        beams = beam_errors(folder, test, iterated, learned) if config.imperfect else {}
+        beams = beam_errors(folder, test, refined, learned) if config.imperfect else {}
         scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
         draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
-    facts = device_facts(config.xla) | {"seed": config.seed, "training": describe_trainings(histories)}
-    facts["resumed"] = folder.resumed
-    folder.manifest(facts if iterated is None else facts | {ITERATIVE: iterated.facts})
+    folder.manifest(device_facts(config.xla) | facts | {"training": describe_trainings(histories)})
     log.info("results: %s", folder.path)
-    return Result(scores, recons, folder.path)
+    return scores, recons
 
 
 def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | None:
@@ -146,32 +141,23 @@ def reconstruct(
     return stitched
 
 
-@dataclass(frozen=True, eq=False)
-class Iterated:
-    """What LSQ-ML made of the test scan: its objects, and of each image the run that found them."""
-
-    object: Reconstruction
-    runs: dict[int, lsqml.LsqmlResult]
-
-    @property
-    def beams(self) -> list[Beam]:
-        """Those of the images, in their order."""
-        beams = (run.reconstruction.beam for run in self.runs.values())
-        return [beam for beam in beams if beam is not None]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """For the manifest; seconds are of the solver alone."""
-        return {
-            "seconds": round(sum(run.reconstruction.seconds for run in self.runs.values()), 2),
-            "epochs": [len(run.r_factors) for run in self.runs.values()],
-            "r_factor": [float(run.r_factors[-1]) for run in self.runs.values()],
-        }
+def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_xla: bool) -> np.ndarray:
+    """Return object regions of all groups in order, ``(G, R, R)`` complex64 in the object's own units."""
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    predict_scan(regions, make_predict_step(model, compile_xla), data, batch_size)
+    return regions
 
 
-def reconstruct_by_lsqml(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated | None:
-    """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails."""
-    M, runs = test.object_size, {}
+def reconstruct_by_lsqml(
+    config: RunConfig, test: Dataset, folder: RunFolder
+) -> tuple[Reconstruction, list[Beam], dict[str, Any]] | None:
+    """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails.
+
+    Returns:
+        The objects, the beams of the images in their order, and what the manifest tells; seconds are of the
+        solver alone.
+    """
+    M, runs = test.object_size, list[lsqml.LsqmlResult]()
     objects, mask = np.zeros((test.n_images, M, M), np.complex64), np.zeros((test.n_images, M, M), bool)
     count = config.iterative.epochs * len(test.positions)
     with folder.timed(ITERATIVE), closing(Progress(ITERATIVE, count)) as progress:
@@ -182,35 +168,36 @@ def reconstruct_by_lsqml(config: RunConfig, test: Dataset, folder: RunFolder) ->
             except lsqml.LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
                 return None
-            reconstruction = run.reconstruction
-            runs[int(i)], objects[i], mask[i] = run, reconstruction.objects[i], reconstruction.mask[i]
-            log.info(
-                "lsqml: %d epochs, R %.4f, %.1f s",
-                len(run.r_factors),
-                run.r_factors[-1],
-                reconstruction.seconds,
-            )
-    iterated = Iterated(Reconstruction(objects, mask), runs)
-    beam = {
-        "probe": np.stack([beam.probe for beam in iterated.beams]),
-        "positions": np.concatenate([beam.positions for beam in iterated.beams]),
+            made, epochs = run.reconstruction, len(run.r_factors)
+            runs.append(run)
+            objects[i], mask[i] = made.objects[i], made.mask[i]
+            log.info("lsqml: %d epochs, R %.4f, %.1f s", epochs, run.r_factors[-1], made.seconds)
+    facts = {
+        "seconds": round(sum(run.reconstruction.seconds for run in runs), 2),
+        "epochs": [len(run.r_factors) for run in runs],
+        "r_factor": [float(run.r_factors[-1]) for run in runs],
     }
-    first = {"YY_pred": iterated.object.object}
-    folder.arrays(names.recon(ITERATIVE), first | iterated.object.arrays() | beam)
-    return iterated
+    beams = [run.reconstruction.beam for run in runs if run.reconstruction.beam is not None]
+    refined = {
+        "probe": np.stack([beam.probe for beam in beams]),
+        "positions": np.concatenate([beam.positions for beam in beams]),
+    }
+    made = Reconstruction(objects, mask)
+    folder.arrays(names.recon(ITERATIVE), {"YY_pred": made.object} | made.arrays() | refined)
+    return made, beams, facts
 
 
 def beam_errors(
-    folder: RunFolder, test: Dataset, iterated: Iterated | None, learned: dict[str, np.ndarray]
+    folder: RunFolder, test: Dataset, refined: list[Beam], learned: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Return the errors of probe and positions: as given, as learned, and as LSQ-ML refined them."""
+    """Return the errors of probe and positions: as given, as learned, and as LSQ-ML ``refined`` them."""
     truth = read_truth(folder.path / names.TRUTH)
     errors = {"given": _errors(truth, test, [test.probe[0]], test.positions)}
     for name, probe in learned.items():
         errors[name] = _errors(truth, test, [probe], test.positions)
-    if iterated is not None:
-        positions = np.concatenate([beam.positions for beam in iterated.beams])  # images follow one another
-        errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in iterated.beams], positions)
+    if refined:
+        positions = np.concatenate([beam.positions for beam in refined])  # images follow one another
+        errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in refined], positions)
     for name, values in errors.items():
         log.info("%s: probe error %.3f, position error %.3f px", name, *values.values())
     return {"beam": errors, "conventions": CONVENTIONS}

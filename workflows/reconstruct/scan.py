@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ptycho.align.align_scan import align
-from ptycho.align.context import RunContext
+from ptycho.align.aligned import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
@@ -44,24 +43,16 @@ from ptycho.training.interrupt import StopRequest
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class ScanResult:
-    """What a run gives: ``metrics.json``, reconstructions by name, and where all was written."""
-
-    metrics: dict[str, Any]
-    recons: dict[str, Reconstruction]
-    folder: Path
-
-
 def run(
     config: ScanRunConfig,
     folder: RunFolder,
     stop: StopRequest | None = None,
     executor: Executor | None = None,
-) -> ScanResult:
+) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    ``executor`` fits the blocks of a large scan.
+    Return what is in ``metrics.json``, and the reconstructions by name. ``executor`` fits the blocks of a
+    large scan.
     """
     scan = interpret_scan(config.data, config.output_dir)
     cache = FileCache(folder.path / names.BLOCKS)
@@ -89,7 +80,7 @@ def run(
     if not FLAGS.keys() & set(result[result["product"]]["flags"]):
         log.info("%s: verdict: no problem found", prepared.name)
     log.info("results: %s", folder.path)
-    return ScanResult(result, recons, folder.path)
+    return result, recons
 
 
 def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:

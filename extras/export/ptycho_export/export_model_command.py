@@ -13,9 +13,9 @@ from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
-from ptycho.exports.table import check_output
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.record import check_output
 from ptycho.run.stored_run import read_config, run_folder
 from ptycho_export.formats import FORMATS, Format
 from ptycho_export.runtimes import Description
@@ -81,7 +81,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
     start_tensorflow()
     from ptycho_export.network import portable
 
-    form.write(portable(stored, d), output)
+    form.write(portable(stored, d), d, output)
     size = output.stat().st_size / 1e6
     return [f"{output}: {d.name} ({d.kind}) of {d.run}, {size:.2f} MB", f"  {d.signature}"]
 

@@ -10,14 +10,11 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
-from ptycho_export.runtimes import ENTRY, KEY, Exported, open_litert, open_onnx
-
-if TYPE_CHECKING:
-    from ptycho_export.network import Portable
+from ptycho_export.runtimes import ENTRY, KEY, Description, Exported, open_litert, open_onnx
 
 ONNX_OPSET = 17
 
@@ -33,11 +30,11 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def write_litert(network: Portable, target: Path) -> None:
+def write_litert(serve: Any, description: Description, target: Path) -> None:
     """Write a LiteRT file of built-in operations alone; behind it an archive with the description."""
-    content = io.BytesIO(to_tflite(network.serve))
+    content = io.BytesIO(to_tflite(serve))
     with zipfile.ZipFile(content, "a") as archive:
-        archive.writestr(ENTRY, network.description.to_json())
+        archive.writestr(ENTRY, description.to_json())
     write_atomically(target, lambda file: file.write(content.getvalue()))
 
 
@@ -54,11 +51,11 @@ def to_tflite(serve: Any) -> bytes:
         return converter.convert()
 
 
-def write_onnx(network: Portable, target: Path) -> None:
+def write_onnx(serve: Any, description: Description, target: Path) -> None:
     """Write an ONNX file; the description is in its metadata."""
-    model = to_onnx(network.serve)
+    model = to_onnx(serve)
     entry = model.metadata_props.add()
-    entry.key, entry.value = KEY, network.description.to_json()
+    entry.key, entry.value = KEY, description.to_json()
     write_atomically(target, lambda file: file.write(model.SerializeToString()))
 
 
@@ -110,12 +107,12 @@ class Format(NamedTuple):
     """A format of exported networks.
 
     Attributes:
-        write: ``(network, target)``; targets appear whole or not.
+        write: ``(serve, description, target)``, the network as a function; targets appear whole or not.
         open: ``(path, threads)``, by the format's own runtime.
         package: that must be installed to write it.
     """
 
-    write: Callable[[Portable, Path], None]
+    write: Callable[[Any, Description, Path], None]
     open: Callable[[Path, int], Exported]
     package: str | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -18,23 +18,11 @@ from ptycho.training.competitors import COMPETITORS
 from ptycho_export.runtimes import INPUTS, OUTPUT, Description
 
 
-@dataclass(frozen=True, eq=False)
-class Portable:
-    """Network in a form that is exported.
+def portable(stored: StoredNetwork, description: Description) -> Any:
+    """Return the stored network for the sizes of ``description``: a ``tf.function`` without variables.
 
-    Attributes:
-        description: of the network, as it is written to the file.
-        serve: a ``tf.function`` with one signature, without variables; all is float32, with real and
-            imaginary parts along an axis of two. ``amplitudes (B, C, N, N)``, ``offsets (B, C, 2)``,
-            ``probe (2, [K,] N, N)`` → ``{"regions": (B, 2, R, R)}``.
-    """
-
-    description: Description
-    serve: Any
-
-
-def portable(stored: StoredNetwork, description: Description) -> Portable:
-    """Return the stored network for the sizes of ``description``, in pairs of reals.
+    All is float32, with real and imaginary parts along an axis of two: ``amplitudes (B, C, N, N)``,
+    ``offsets (B, C, 2)``, ``probe (2, [K,] N, N)`` → ``{"regions": (B, 2, R, R)}``.
 
     Raises:
         ConfigError: the stored weights are not those of the network that the run's configuration describes.
@@ -50,7 +38,7 @@ def portable(stored: StoredNetwork, description: Description) -> Portable:
 
     groups = (d.batch_size, d.group_size)
     shapes = ((*groups, d.N, d.N), (*groups, 2), d.probe_shape)
-    return Portable(d, frozen(regions, dict(zip(INPUTS, shapes, strict=True))))
+    return frozen(regions, dict(zip(INPUTS, shapes, strict=True)))
 
 
 def trained_generator(stored: StoredNetwork, description: Description) -> keras.layers.Layer:

@@ -19,10 +19,10 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.room import check_scratch
+from ptycho.preparation.room import check_disk
 from ptycho.readers.npz_layouts import GRID_LINES
 from ptycho.reconstruction.stitching import predict_scan
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.dataset_file import load_dataset
 from ptycho.scan.probe import probe_support
@@ -64,9 +64,7 @@ def main(help_text: str | None) -> NoReturn:
 def run_exported(config: RunExportedConfig) -> list[str]:
     """Reconstruct; what was written, a line each."""
     target = Path(config.output_dir) / RECON
-    check_no_file_of_a_run("output_dir", target)
-    if target.exists() and not config.overwrite:
-        raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
+    check_output(target, config.overwrite, [Path(str(config.data))], "output_dir")
     exported = open_exported(str(config.model), config.threads)
     scan, scratch = open_scan(str(config.data)), Path(tempfile.gettempdir())
     data = fit_to_model(scan, exported.description, scratch)
@@ -104,7 +102,7 @@ def fit_to_model(scan: Scan, d: Description, scratch: Path) -> Dataset:
         for warning in scan.warnings:
             log.warning("%s: %s", prefix, warning)
         config = ScanRunConfig(data=scan.data, group_size=d.group_size)
-        check_scratch(scan.geometry.raw, scan.data, scratch)
+        check_disk(scan.geometry.raw, scan.data, scratch, "TMPDIR")
         _, data, _ = make_dataset(scan.geometry, config, scratch)
     if data.group_size != d.group_size:
         few = f"has {len(data.positions)} patterns"

@@ -134,7 +134,7 @@ def original(stored, d, x, offsets, probe):
 def test_runtimes_give_what_the_network_gives(stored, suffix, tmp_path):
     d = description_of(stored)
     target, values = tmp_path / f"model{suffix}", example(stored, d)
-    FORMATS[suffix].write(portable(stored, d), target)
+    FORMATS[suffix].write(portable(stored, d), d, target)
     exported = open_exported(target, threads=1)
     found, expected = exported(*values), original(stored, d, *values)
     assert worst(found, expected) < 1e-5 and found.dtype == np.complex64
@@ -314,10 +314,10 @@ def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_
 
     asked = ExportModelConfig(run=str(trained_run), network="pinn", batch_size=4)
     weights = read_network(trained_run, "pinn")
-    network = portable(weights, describe_network(asked, weights))
+    serve = portable(weights, describe_network(asked, weights))
     x, probe = view.normalised(view.groups), view.model_probe
     assert (x == -1).any()
     pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)
-    (found,) = network.serve(x, view.offsets, pairs).values()
+    (found,) = serve(x, view.offsets, pairs).values()
     found = found.numpy()[:, 0] + 1j * found.numpy()[:, 1]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())

@@ -19,8 +19,7 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, Watch, fit, fit_learned, normalise
-from ptycho_live.options import LiveOptions
-from ptycho_live.state import LiveState
+from ptycho_live.state import LiveOptions, LiveState
 from ptycho_live.update import held_out, improve, put_back, score, subproblem
 
 

@@ -109,8 +109,8 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | N
     collector.start()
     try:
         start_tensorflow(for_solver=True)
-        from ptycho_live.options import LiveOptions
         from ptycho_live.run import LiveRun
+        from ptycho_live.state import LiveOptions
 
         options = LiveOptions(config.first, config.refresh_s, config.finish_s)
         settled: Any = dict.fromkeys(("format", "positions_file", "patterns_file", "position_axes"))

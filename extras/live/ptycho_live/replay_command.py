@@ -15,7 +15,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 from ptycho_live.replay import Fault, FolderWriter, Hdf5Writer, Played, SocketWriter, Writer, play, schedule
 from ptycho_live.sources import SOCKET
 
@@ -90,11 +90,9 @@ def open_writer(config: ReplayConfig, played: Played) -> Writer:
         if path.is_dir() and any(path.iterdir()):
             raise ConfigError(f"to={to}: is a folder that holds files; choose another")
         return FolderWriter(path, played)
-    check_no_file_of_a_run("to", path)
     known = path.suffix.lower() in (".h5", ".hdf5", ".cxi", ".nxs")
     check(known, "to", to, f"a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port")
-    if path.exists() and (not config.overwrite or path.samefile(config.data.path)):
-        raise ConfigError(f"to={to}: is there already; choose another file, or overwrite=true")
+    check_output(path, config.overwrite, [Path(config.data.path)], "to")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     return Hdf5Writer(path, played, config.compressed)

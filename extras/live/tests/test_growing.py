@@ -19,8 +19,7 @@ from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import final_fit
 from ptycho_live.final_fit import Stage, final_positions, finish, is_still
-from ptycho_live.options import LiveOptions
-from ptycho_live.state import begin, extend
+from ptycho_live.state import LiveOptions, begin, extend
 from ptycho_live.update import choose, improve, score, steps_of
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest

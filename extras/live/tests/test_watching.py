@@ -18,9 +18,9 @@ from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live.arrivals import Arrivals, Description, Frame, Source, make_positions
 from ptycho_live.collecting import CollectOptions, Collector
-from ptycho_live.options import LiveOptions
 from ptycho_live.page import NAMES
 from ptycho_live.run import LiveRun
+from ptycho_live.state import LiveOptions
 from ptycho_live.store import Store
 
 N, COUNT = 32, 90

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,20 +21,24 @@ from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_
 from ptycho_report.scan_charts import Chart, chart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """A reconstruction in the frame of the best of its scan: pictures, and the text under them.
 
     Attributes:
-        pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
         verdict: which is better, and whether by more than chance.
-        note: why there is no picture, or how far the reconstruction was shifted.
+        note: why there is no picture, or why it is not aligned.
+        pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
+        off: differences of amplitude and phase to the best's, ``(h, w)``; empty: there are none.
+        curve: ring correlation with the best, if there is one.
     """
 
     entry: Entry
-    pictures: Mapping[str, Picture]
     verdict: str
-    note: str
+    note: str = ""
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    off: tuple[np.ndarray, ...] = ()
+    curve: Curve | None = None
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,14 @@ def _group(entries: list[Entry]) -> Group:
     best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
     title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
     if product is None:
-        rows = [Seen(entry, {}, verdict(entry, best), "not readable") for entry in ordered]
+        rows = [Seen(entry, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
     frame = Frame.of(product, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
     ends = frame.grey, frame.colour
     limits = [_limit([one.off[k] for one in every if one.off], ends[k]) for k in (0, 1)]
-    seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
-    curves = {entry.label: one.curve for one, entry in zip(every, ordered, strict=True) if one.curve}
+    seen = [replace(one, pictures={**one.pictures, **frame.differences(one.off, limits)}) for one in every]
+    curves = {one.entry.label: one.curve for one in every if one.curve}
     return Group(title, common, tuple(seen), _agreement(curves))
 
 
@@ -181,22 +185,13 @@ class Frame:
             "phase": coloured_phase(phase, ends, self.pixel_nm),
         }
 
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """A reconstruction in a frame.
-
-    Attributes:
-        pictures: amplitude and phase with the scales of the frame, by name; empty: they cannot be read.
-        off: differences of amplitude and phase to the frame's, ``(h, w)``; empty: there are none.
-        curve: ring correlation with the frame's image, if there is one.
-        note: why it is not aligned.
-    """
-
-    pictures: Mapping[str, Picture] = field(default_factory=dict)
-    off: tuple[np.ndarray, ...] = ()
-    curve: Curve | None = None
-    note: str = ""
+    def differences(self, off: Sequence[np.ndarray], limits: Sequence[float]) -> dict[str, Picture]:
+        """Draw differences ``(h, w)`` of amplitude and phase up to ``limits``."""
+        kinds = ("amplitude, difference", ""), ("phase, difference", "rad")
+        return {
+            name: coloured(part, (-limit, limit), DIVERGING, unit, self.pixel_nm)
+            for part, limit, (name, unit) in zip(off, limits, kinds, strict=False)
+        }
 
 
 def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
@@ -215,37 +210,28 @@ def _middle(indices: np.ndarray, most: int = 512) -> slice:
     return slice(first + spare // 2, last - (spare - spare // 2))
 
 
-def align_to(
-    frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, overlap: float = 0.2
-) -> Aligned:
+def align_to(frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, overlap: float = 0.2) -> Seen:
     """Return the product of an entry, moved by parts of a pixel, scaled, and levelled against the best's.
 
     Not if their pixels differ by more than ``same_pixel`` of them, or it shows less than ``overlap`` of it.
     """
-    product = entry.scan.read(entry.scan.product)
+    product, seen = entry.scan.read(entry.scan.product), Seen(entry, verdict(entry, best))
     if product is None:
-        return Aligned(note="its object cannot be read")
+        return replace(seen, note="its object cannot be read")
     image, mask = level_part(product)
-    unaligned = frame.draw(image, mask, show_phase(np.where(mask, np.angle(image), np.nan)))
+    phase = show_phase(np.where(mask, np.angle(image), np.nan))
+    seen = replace(seen, pictures=frame.draw(image, mask, phase))
     if entry is best or not mask.any():
-        return Aligned(unaligned)
+        return seen
     one, two = entry.pixel_nm, best.pixel_nm
     if one is not None and two is not None and abs(one / two - 1) > same_pixel:
-        return Aligned(unaligned, note=f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned")
+        return replace(seen, note=f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned")
     placed, known = in_frame(image, frame.image, frame.mask, mask)
     if known.sum() < overlap * frame.mask.sum():
-        return Aligned(unaligned, note="shows another place: not aligned")
+        return replace(seen, note="shows another place: not aligned")
     aligned = metrics.align(placed, frame.image, known).object
     parts = np.abs(aligned) - np.abs(frame.image), np.angle(aligned * frame.image.conj())
     off = tuple(np.where(known, part, np.nan) for part in parts)
     curve = frc(np.where(known, aligned, 0), np.where(known, frame.image, 0))
-    return Aligned(frame.draw(aligned, known, frame.phase.with_difference(off[1])), off, curve)
-
-
-def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> Seen:
-    kinds = ("amplitude, difference", ""), ("phase, difference", "rad")
-    differences = {
-        name: coloured(part, (-limit, limit), DIVERGING, unit, best.pixel_nm)
-        for part, limit, (name, unit) in zip(one.off, limits, kinds, strict=False)
-    }
-    return Seen(entry, {**one.pictures, **differences}, verdict(entry, best), one.note)
+    pictures = frame.draw(aligned, known, frame.phase.with_difference(off[1]))
+    return replace(seen, pictures=pictures, off=off, curve=curve)

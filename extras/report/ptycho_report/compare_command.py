@@ -14,7 +14,7 @@ from ptycho.files.atomic import write_text
 from ptycho.report.entries import differing, find_entries
 from ptycho.report.wording import score_text
 from ptycho.run.folder import csv_text
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_output
 from ptycho.run.scan_table import markdown
 from ptycho_report.page import check_page, compare_page, write_page
 from ptycho_report.report_command import links
@@ -38,7 +38,7 @@ def write_comparison(config: CompareConfig) -> list[str]:
     check(bool(config.runs), "runs", "[]", "folders of runs")
     path = Path(config.output)
     table = path.with_suffix(".csv")
-    check_no_file_of_a_run("output", table)
+    check_output(table, overwrite=True)
     check_page(path)
     selected = find_entries(config.runs)
     if not selected.entries:

@@ -9,7 +9,7 @@ import base64
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -26,23 +26,14 @@ from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import GRID_LINES, RunRecord, ScanRecord, StoredRecon, section
-from ptycho.report.wording import (
-    KeyFigure,
-    Verdict,
-    key_figures,
-    score_text,
-    size_text,
-    time_text,
-    verdict_of,
-)
+from ptycho.report.wording import key_figures, score_text, size_text, time_text, verdict_of
 from ptycho.run import names
-from ptycho.run.record import check_no_file_of_a_run, is_page
+from ptycho.run.record import check_output, is_page
 from ptycho_report.compare import group_entries
 from ptycho_report.pictures import (
     GREY,
     HERO,
     MAGMA,
-    Map,
     Picture,
     colour_wheel,
     coloured,
@@ -62,61 +53,25 @@ FIGURES = {
 }
 
 
-@dataclass(frozen=True)
-class Mode:
-    """A wave of the probe: its picture, what it is, and its share of the power."""
-
-    picture: Picture
-    name: str
-    share: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class ScanView:
-    """Content of the page about a scan; what there is not is empty."""
-
-    name: str
-    product: str
-    verdict: Verdict
-    figures: tuple[KeyFigure, ...]
-    rows: dict[str, dict]
-    findings: tuple[tuple[str, str, str], ...]
-    decisions: tuple[tuple[str, str, str], ...]
-    warnings: tuple[str, ...]
-    amplitude: Picture | None = None
-    phase: Picture | None = None
-    phase_note: str = ""
-    residues: np.ndarray | None = None  # (n, 3): row, column in shares of the picture, and charge
-    maps: tuple[Map, ...] = ()
-    map_pixel_nm: float | None = None
-    modes: tuple[Mode, ...] = ()
-    wheel: str = ""
-    others: tuple[Chart, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    pictures: tuple[Chart, ...] = ()
-
-
-def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
-    """Return everything that is drawn of the scan of a run."""
+def view_of(record: RunRecord, scan: ScanRecord) -> dict[str, Any]:
+    """Return everything that is drawn of the scan of a run, for the template; what there is not is empty."""
     product = scan.read(scan.product) if scan.product else None
     findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
-    warnings = scan.metrics.get("warnings")
-    drawn = {} if product is None else _drawn(record, scan, product)
-    return ScanView(
-        scan.name,
-        scan.product,
-        verdict_of(record, scan),
-        tuple(key_figures(record, scan)),
-        scan.rows,
-        tuple(one for one in findings if one not in decided),
-        tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
-        tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-        pictures=tuple(_stored_figures(record))
-        if record.kind == GRID_LINES
-        else tuple(_drawn_again(scan, product)),
-        **drawn,
-    )
+    warnings, lines = scan.metrics.get("warnings"), record.kind == GRID_LINES
+    return {
+        "name": scan.name,
+        "product": scan.product,
+        "verdict": verdict_of(record, scan),
+        "figures": key_figures(record, scan),
+        "rows": scan.rows,
+        "findings": [one for one in findings if one not in decided],
+        "decisions": [(what.removeprefix("solver: "), value, why) for what, value, why in decided],
+        "warnings": warnings if isinstance(warnings, list) else [],
+        "pictures": [*(_stored_figures(record) if lines else _drawn_again(scan, product))],
+        **dict.fromkeys(("amplitude", "maps", "modes", "others", "charts")),
+        **({} if product is None else _drawn(record, scan, product)),
+    }
 
 
 def _pair(value: object) -> tuple[str, str]:
@@ -125,7 +80,7 @@ def _pair(value: object) -> tuple[str, str]:
 
 
 def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
-    """The fields of a view that need the arrays of the product.
+    """What is drawn of the arrays of the product.
 
     ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
     """
@@ -151,12 +106,12 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 6
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),
         "phase_note": " ".join(filter(None, (phase.note, _residue_note(len(picture.residues), most)))),
         "residues": np.add(picture.residues[:most], (0.5, 0.5, 0)) / (*picture.amplitude.shape, 1),
-        "maps": tuple(maps),
+        "maps": maps,
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
-        "modes": tuple(_modes(made, pixel)),
+        "modes": [*_modes(made, pixel)],
         "wheel": "" if made.probe is None else colour_wheel(),
-        "others": tuple(_others(scan, picture)),
-        "charts": tuple(charts_of(record.path, scan, made)),
+        "others": [*_others(scan, picture)],
+        "charts": [*charts_of(record.path, scan, made)],
     }
 
 
@@ -174,12 +129,13 @@ def picture_of(made: StoredRecon) -> scan_figures.Picture:
     return scan_figures.Picture.of(made.object, made.mask, made.illuminated, probe)
 
 
-def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator[Mode]:
+def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator[tuple[Picture, str, float]]:
+    """The waves of the probe: the picture of each, its name, and its share of the power."""
     if made.probe is None:
         return
     power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
     for k, (wave, part) in enumerate(zip(made.probe[:most], power, strict=False)):
-        yield Mode(coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300)))
+        yield coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300))
 
 
 def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
@@ -252,9 +208,7 @@ def write_page(path: Path, page: str) -> str:
 
 def check_page(path: Path) -> None:
     """Refuse a place for a page where something else than a page stands."""
-    check_no_file_of_a_run("output", path)
-    if path.is_dir():
-        raise ConfigError(f"output={path}: is a folder; name a file in it")
+    check_output(path, overwrite=True)
     if path.is_file() and not is_page(path):
         raise ConfigError(
             f"output={path}: is no page of this program, and nothing replaces it; choose another name"
