@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset, map_positions
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.progress import OnEvent, Progress, ignore
-from ptycho.reconstruction.blocks import Cache, Executor, NoCache, serial
+from ptycho.reconstruction.blocks import Cache, Executor, serial
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import masked
@@ -32,7 +32,7 @@ class RunContext:
     timed: Callable[[str], AbstractContextManager] = lambda what: nullcontext()  # notes how long it takes
     bar: bool | None = None  # as for :class:`~ptycho.progress.Progress`
     executor: Executor = serial  # of the blocks of a large scan
-    cache: Cache = field(default_factory=NoCache)  # of their fits
+    cache: Cache | None = None  # of their fits
     on_event: OnEvent = ignore  # is called with what happens
     words: Callable[[str], str] = str  # puts the names that the caller knows for keys into a text
 

@@ -19,7 +19,7 @@ other processes, or by a run before that was stopped; the sums are taken in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from ptycho.config.memory import block_patterns
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood
 from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
@@ -191,7 +191,7 @@ class Blockwise:
 
     patterns: int | None = None  # of a block, at most; None: :func:`~ptycho.config.memory.block_patterns`
     executor: Executor = serial  # how blocks are fitted: one after the other, or by several processes
-    cache: Cache = field(default_factory=NoCache)  # where fits are kept
+    cache: Cache | None = None  # where fits are kept
     whole_pixels: int = 3_000_000  # of an object whose vectors are held at once, at most
 
     def most(self, N: int) -> int:
@@ -251,21 +251,21 @@ def _fits(
     """The fits of all blocks in order, of those that are not on the cache by the executor."""
 
     def make(block: Block) -> Task:
-        likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=NoCache())
+        likelihood = replace(patterns_of(objective.likelihood, block), advance=silent, cache=None)
         return Task(stage.fit, replace(objective, likelihood=likelihood), cut(estimate, block), refine, steps)
 
     def name_of(number: int, block: Block) -> str:
-        digest = "" if isinstance(blockwise.cache, NoCache) else digest_of_task(make(block))
-        return f"{stage.name}-{number:04d}-{digest}"
+        return f"{stage.name}-{number:04d}-{digest_of_task(make(block))}"
 
-    names = [name_of(number, block) for number, block in enumerate(blocks)]
-    kept = [blockwise.cache.get(name) for name in names]
+    cache = blockwise.cache
+    names = ["" if cache is None else name_of(number, block) for number, block in enumerate(blocks)]
+    kept = [None if cache is None else cache.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
     new = blockwise.executor(missing, advance)
     for name, known in zip(names, kept, strict=True):
         fitted = next(new) if known is None else Fit.of(known)
-        if known is None:
-            blockwise.cache.put(name, fitted.arrays())
+        if known is None and cache is not None:
+            cache.put(name, fitted.arrays())
         yield fitted
 
 

@@ -18,7 +18,7 @@ from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, more_modes
 from ptycho.reconstruction.holdout import hold_out, is_sparse
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.scan_likelihood import Cache, NoCache, ScanLikelihood, noise_unit
+from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood, noise_unit
 from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions, noise_ratio
 from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
@@ -41,7 +41,7 @@ def select_model(
 
     ``initial_object``: an object ``(M, M)`` to begin with; None: a constant.
     """
-    noise = first_noise(data, options, compile_xla, cache or NoCache())
+    noise = first_noise(data, options, compile_xla, cache)
     kept, held = hold_out(noise, seed)
     flat = options.start_object(kept.data)
     image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
@@ -85,7 +85,9 @@ def _begin(selection: Selection) -> Fit:
     return other if selection.projected else fitted
 
 
-def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:
+def first_noise(
+    data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache | None = None
+) -> ScanLikelihood:
     """Return the core's likelihood; noise of unknown strength is that of the object's residuals alone."""
     limits = options.selection
     part = limits.core(data)

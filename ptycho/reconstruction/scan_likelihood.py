@@ -34,18 +34,6 @@ class Cache(Protocol):
         """Keep ``arrays (…)`` under a name."""
 
 
-class NoCache:
-    """Cache that keeps nothing."""
-
-    least_seconds = float("inf")
-
-    def get(self, name: str) -> dict[str, np.ndarray] | None:
-        return None
-
-    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        return None
-
-
 Case = TypeVar("Case")
 Result = TypeVar("Result")
 WORKER = "side_by_side"  # how its threads are called
@@ -105,7 +93,7 @@ class ScanLikelihood:
     # amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those
     instead: Amplitudes | None = None
     advance: Advance = silent  # called with the number of patterns after each chunk
-    cache: Cache = field(default_factory=NoCache)  # where fits under this likelihood are kept
+    cache: Cache | None = None  # where fits under this likelihood are kept
     chunk_pixels: int = CHUNK_PIXELS  # of the patterns that are handled at once
     # of patterns that are kept in memory, and of probes; more are read or computed again each time
     kept_bytes: int = KEPT_BYTES

@@ -26,7 +26,7 @@ from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.probe_variation import centre_variation
 from ptycho.reconstruction.quasi_newton import SEARCH, minimise
-from ptycho.reconstruction.scan_likelihood import NoCache, ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.scan.probe import ProbeSupport, orthogonal_modes
 
 OBJECT_ALONE = Refine(False)
@@ -127,7 +127,7 @@ def fit(
     some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
     cache, enough = objective.likelihood.cache, objective.options.enough if enough is None else enough
-    if isinstance(cache, NoCache):
+    if cache is None:
         return _fit(objective, start, refine, steps, enough, watch)
     name = f"fit-{digest_of(objective, start, refine, steps, enough)}"
     if (kept := cache.get(name)) is not None:

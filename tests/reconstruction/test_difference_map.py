@@ -12,7 +12,6 @@ from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.learned import Learned
 from ptycho.reconstruction.model_selection import first_noise, select_model
-from ptycho.reconstruction.scan_likelihood import NoCache
 from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_further
 
@@ -146,5 +145,5 @@ def test_the_noise_of_amplitudes_is_that_of_the_better_start():
     amplitudes = scan.dataset().amplitudes[:]
     noisy = np.abs(amplitudes + sigma * rng.normal(size=amplitudes.shape))
     data = scan.dataset(amplitudes=noisy.astype(np.float32))
-    unit = first_noise(replace(data, counts=False), ModelOptions(prior="none"), True, NoCache()).unit
+    unit = first_noise(replace(data, counts=False), ModelOptions(prior="none"), True).unit
     assert 0.7 < unit / (2 * sigma) < 1.5

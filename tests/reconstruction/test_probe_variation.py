@@ -22,7 +22,6 @@ from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import HYPOTHESES, first_noise, select_model
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.scan_likelihood import NoCache
 from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions
 
 
@@ -222,7 +221,7 @@ def test_where_photons_are_so_few_that_deviance_shows_no_misfit_modes_must_expla
     data = scan.dataset(np.random.default_rng(9))
     limits = SelectionOptions(steps=1, first_steps=5)
     options = ModelOptions(prior="edge_preserving", strength=3.0, selection=limits)
-    kept = hold_out(first_noise(data, options, False, NoCache()), 0)[0]
+    kept = hold_out(first_noise(data, options, False), 0)[0]
     start, _ = add_variation(kept, Estimate.of(kept.data, options.start_object(kept.data)), 1)
     scores, change = np.full(20, 0.5), gain + np.tile([0.01, -0.01], 10)
 
