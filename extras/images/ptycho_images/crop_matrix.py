@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ptycho.xla.precision import matmul
 from ptycho.xla.resample import Tap, apply_taps, resample, resample_adjoint, sum_of_taps
 from ptycho_images.channels import sizes_of
 from ptycho_images.samples import TAPS, Samples, dense_weights, points_at
@@ -63,7 +62,7 @@ def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, met
 def _back_to_columns(upstream: tf.Tensor, cols: Sequence[Tap], width: int | tf.Tensor) -> tf.Tensor:
     """``g · Wx``: ``(n, h, w, C)`` to ``(n, h, W, C)``."""
     by_channel = tf.transpose(upstream, [0, 3, 1, 2])
-    return tf.transpose(matmul(by_channel, dense_weights(cols, width)[:, None]), [0, 2, 3, 1])
+    return tf.transpose(tf.matmul(by_channel, dense_weights(cols, width)[:, None]), [0, 2, 3, 1])
 
 
 def _back_to_rows(
@@ -74,7 +73,7 @@ def _back_to_rows(
 
     def by_product() -> tf.Tensor:
         by_channel = tf.transpose(by_column, [0, 3, 1, 2])  # (n, C, h, W)
-        images = matmul(dense_weights(rows, height)[:, None], by_channel, transpose_a=True)
+        images = tf.matmul(dense_weights(rows, height)[:, None], by_channel, transpose_a=True)
         return tf.transpose(images, [0, 2, 3, 1])
 
     sparse_enough = tf.reduce_all(tf.abs(y.step) >= LEAST_STEP)  # false for NaN
