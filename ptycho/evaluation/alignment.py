@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import fft
-from scipy.ndimage import binary_erosion, distance_transform_edt
+from scipy.ndimage import binary_erosion, distance_transform_edt, fourier_shift
 from scipy.optimize import minimize
 from skimage.registration import phase_cross_correlation
 from skimage.transform import downscale_local_mean
 
 from ptycho.scan.ramp import phase_slope, tilt
-from ptycho.scan.windows import bands, inner_product
+from ptycho.scan.windows import inner_product
 
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
 
@@ -199,18 +199,9 @@ def _moved(
     own = (slice(edge, truth.shape[0] - edge), slice(edge, truth.shape[1] - edge))
     known[own] = (inside if inside.all() else binary_erosion(inside, iterations=rim))[own]
     whole, level = np.round(shift).astype(int), truth.mean()
-    moved = _padded(truth - level, side)
-    for axis, fraction in enumerate(shift - whole):
-        _shift_lines(np.moveaxis(moved, axis, -1), fraction)
+    moved = fft.ifft2(fourier_shift(fft.fft2(_padded(truth - level, side)), shift - whole))
     places = np.ix_(*((np.arange(n) - k) % m for n, k, m in zip(shape, whole, side, strict=True)))
     return moved[places] + level, known[places]
-
-
-def _shift_lines(image: np.ndarray, shift: float) -> None:
-    """Move the rows of ``image (H, W)`` to the right by a part of a pixel, in place, as a periodic wave."""
-    turn = np.exp(-2j * np.pi * np.fft.fftfreq(image.shape[1]) * shift)
-    for rows in bands(image.shape):
-        image[rows] = fft.ifft(fft.fft(image[rows].astype(complex)) * turn)
 
 
 def _padded(image: np.ndarray, side: list[int]) -> np.ndarray:
