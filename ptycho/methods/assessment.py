@@ -18,12 +18,12 @@ from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.raster import RasterLimits, raster_artefact
 from ptycho.evaluation.trust import (
     IN_NOISE,
+    LIMITS,
     MEANS,
     NOT_CONVERGED,
     OUTSIDE,
     RASTER,
     Evidence,
-    amplitude_in_noise,
     noise_share,
     outside_training,
 )
@@ -218,7 +218,7 @@ def trust_row(
     if not reconstruction.converged:
         flags.append(NOT_CONVERGED)
     share = share_of_noise(reconstruction, data, region)
-    if amplitude_in_noise(share):
+    if share is not None and not share <= LIMITS.noise_share:
         flags.append(IN_NOISE)
     level, illuminated = well_illuminated_part(reconstruction, data)
     artefact = raster_artefact(level, illuminated, data.positions[data.image == 0])
