@@ -121,7 +121,7 @@ def assess_fit(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
 
     def compare(data: Dataset) -> tuple[Misfit, Residuals]:
         some = spread(len(data.positions))
-        return misfit(before.layers[None], data, some), residuals(before.layers, data, mean, some)
+        return misfit(before.layers, data, some), residuals(before.layers, data, mean, some)
 
     explained, missed = compare(used)
     of_held_out = (None, None) if held_out is None else compare(held_out)
