@@ -42,8 +42,8 @@ Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 class Scanned:
     """A way to scan."""
 
-    path: str
-    overlap: float
+    path: Literal["fermat", "jittered", "snake"]
+    overlap: Annotated[float, Field(ge=0, le=0.98)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -56,9 +56,9 @@ class Panel:
     objects: Names
     materials: Names
     scans: Names
-    photons: Annotated[tuple[float, ...], Field(min_length=1)]
-    N: Annotated[tuple[int, ...], Field(min_length=1)]
-    positions: Annotated[int, Field(ge=16)]
+    photons: Annotated[tuple[Annotated[float, Field(ge=1, le=1e12)], ...], Field(min_length=1)]
+    N: Annotated[tuple[Annotated[int, Field(ge=16, le=512, multiple_of=2)], ...], Field(min_length=1)]
+    positions: Annotated[int, Field(ge=16, le=100_000)]
 
 
 class Named(NamedTuple):
