@@ -7,8 +7,6 @@ filled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import tensorflow as tf
 
@@ -63,18 +61,6 @@ def crop_points(low: np.float32, high: np.float32, size: int, count: int) -> Arr
     return low * last + np.arange(count, dtype=np.float32) * step
 
 
-def keys_kernel(x: float) -> float:
-    """Return the cubic kernel of Keys 1981, equation 15, from its two polynomials."""
-    x = abs(x)
-    if x < 1:
-        return 1.5 * x**3 - 2.5 * x**2 + 1
-    return -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2 if x < 2 else 0.0
-
-
-def lanczos_kernel(x: float) -> float:
-    return float(np.sinc(x) * np.sinc(x / 3)) if abs(x) < 3 else 0.0
-
-
 def nearest_pixel(point: float) -> int:
     """Round to the nearest pixel, halves away from zero."""
     return int(np.floor(point + 0.5)) if point >= 0 else int(np.ceil(point - 0.5))
@@ -85,16 +71,7 @@ def axis_weights(point: float, size: int, method: str) -> dict[int, float]:
     point = float(point)
     if method == "nearest":
         return {nearest_pixel(point): 1.0}
-    kernels: dict[str, tuple[Callable[[float], float], int]] = {
-        "bilinear": (lambda x: max(0.0, 1 - abs(x)), 1),
-        "cubic": (keys_kernel, 2),
-        "lanczos3": (lanczos_kernel, 3),
-    }
-    kernel, support = kernels[method]
-    pixels = range(max(0, int(point) - support), min(size, int(point) + support + 2))
-    weights = {p: kernel(point - p) for p in pixels}
-    total = sum(weights.values())
-    return {p: w / total for p, w in weights.items() if w}
+    return {p: 1 - abs(point - p) for p in range(size) if abs(point - p) < 1}
 
 
 def numpy_crop(

@@ -64,6 +64,7 @@ def start_tensorflow(every_gpu: bool = False, for_solver: bool = False) -> None:
     with contextlib.nullcontext() if wanted else without_lines(noise()):
         import tensorflow as tf
 
+        tf.config.experimental.enable_tensor_float_32_execution(False)  # float32 of 24 bits on every device
         gpus = tf.config.list_physical_devices("GPU")
         if not every_gpu:
             tf.config.set_visible_devices(own_gpu(gpus), "GPU")

@@ -16,6 +16,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from benchmarks.study.framework import STRICT, Cell, Store, plain
+from benchmarks.study.zero_shot_kinds import OBJECT_KINDS, PROBE_KINDS
 from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
 from ptycho.config.pretrain_config import MaterialsConfig
@@ -25,8 +26,6 @@ from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
 from ptycho_pretrain.kind_scans import KindScan
 from ptycho_pretrain.kinds import Entry, Kind, read_entries
-from ptycho_pretrain.object_kinds import OBJECT_KINDS
-from ptycho_pretrain.probe_kinds import PROBE_KINDS
 
 if typing.TYPE_CHECKING:
     from benchmarks.study.zero_shot_methods import Bench
@@ -43,8 +42,8 @@ Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 class Scanned:
     """A way to scan."""
 
-    path: str
-    overlap: float
+    path: Literal["fermat", "jittered", "snake"]
+    overlap: Annotated[float, Field(ge=0, le=0.98)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -57,9 +56,9 @@ class Panel:
     objects: Names
     materials: Names
     scans: Names
-    photons: Annotated[tuple[float, ...], Field(min_length=1)]
-    N: Annotated[tuple[int, ...], Field(min_length=1)]
-    positions: Annotated[int, Field(ge=16)]
+    photons: Annotated[tuple[Annotated[float, Field(ge=1, le=1e12)], ...], Field(min_length=1)]
+    N: Annotated[tuple[Annotated[int, Field(ge=16, le=512, multiple_of=2)], ...], Field(min_length=1)]
+    positions: Annotated[int, Field(ge=16, le=100_000)]
 
 
 class Named(NamedTuple):

@@ -123,7 +123,8 @@ def read_points(results: Iterable[Any]) -> list[figures.Point]:
         if result is not None and result["r_factor"] is not None:
             fit = result["r_factor"], result["r_noise"]
             apart, share = result["disagreement"], result["noise_share"]
-            flags = trust.outside_training(*fit, apart), trust.amplitude_in_noise(share)
+            noisy = share is not None and not share <= trust.LIMITS.noise_share
+            flags = trust.outside_training(*fit, apart), noisy
             ssim = result["ssim"][0] or 0.0
             points.append(figures.Point(trust.excess(*fit), apart or 0.0, share or 0.0, ssim, *flags))
     return points

@@ -56,7 +56,7 @@ def score(
     truth = in_its_frame(truth, stitched, region) if moved else truth
     scores = metrics.score(objects[0], truth[0], mask[0], region)
     finite = bool(np.isfinite(objects).all())
-    explained, apart = misfit(objects, measured) if finite else None, stitched.disagreement
+    explained, apart = misfit(objects[0], measured) if finite else None, stitched.disagreement
     row = {key: scores[key] for key in SCORES} | {
         "r_factor": None if explained is None else explained.r_factor,
         "r_noise": None if explained is None else explained.r_noise,

@@ -8,18 +8,17 @@ object gets the opposite one); positions are known up to a common shift.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import fft
-from scipy.ndimage import binary_erosion, distance_transform_edt
+from scipy.ndimage import binary_erosion, distance_transform_edt, fourier_shift
 from scipy.optimize import minimize
 from skimage.registration import phase_cross_correlation
 from skimage.transform import downscale_local_mean
 
 from ptycho.scan.ramp import phase_slope, tilt
-from ptycho.scan.windows import bands, inner_product
+from ptycho.scan.windows import inner_product
 
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
 
@@ -32,12 +31,6 @@ class Region:
     left: int
     height: int
     width: int
-
-    def __post_init__(self) -> None:
-        for name, least in (("top", 0), ("left", 0), ("height", 1), ("width", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"Region.{name} must be an integer of at least {least}, got {value!r}")
 
     def crop(self, array: np.ndarray) -> np.ndarray:
         """Cut the rectangle from the last two axes, ``(…, M, M)`` to ``(…, height, width)``; a view."""
@@ -96,50 +89,34 @@ def phase(image: np.ndarray) -> np.ndarray:
     return np.where(image == 0, 0, np.angle(image))
 
 
-def angles_of(values: np.ndarray, brightest: complex) -> np.ndarray:
-    """Return phases of nonzero values against the brightest, ``(K,)``: a flat phase of π does not jump."""
-    return np.angle(values[values != 0] * np.conj(brightest))
+def angles_of(values: np.ndarray) -> np.ndarray:
+    """Return phases of nonzero values against the brightest, ``(K,)``: a flat phase of π does not jump.
 
-
-def brightest(image: np.ndarray) -> complex:
-    """Return the value of largest modulus of ``image (H, …)``, read band by band."""
-    candidates = (complex(part.flat[np.argmax(np.abs(part))]) for part in parts_of(image))
-    return max(candidates, key=abs)
+    A single zero if there are none.
+    """
+    values = values[values != 0]
+    if not values.size:
+        return np.zeros(1)
+    return np.angle(values * np.complex128(values[np.abs(values).argmax()]).conj())
 
 
 def spread(image: np.ndarray) -> tuple[float, float]:
     """Return max−min of amplitude and phase (rad) of ``image (H, …)``; zero if constant to rounding."""
-    most = brightest(image)
-    amplitude, angle = (
-        _range(function(part) for part in parts_of(image))
-        for function in (np.abs, lambda part: angles_of(part, most))
-    )
-    limits = CONSTANT * abs(most), CONSTANT
-    return amplitude * (amplitude > limits[0]), angle * (angle > limits[1])
+    levels = np.abs(image)
+    amplitude, angle = float(np.ptp(levels)), float(np.ptp(angles_of(image)))
+    return amplitude * (amplitude > CONSTANT * levels.max()), angle * (angle > CONSTANT)
 
 
-def parts_of(image: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield an image ``(H, …)`` band by band, in double precision."""
-    return (image[rows].astype(complex, copy=False) for rows in bands(image.shape))
-
-
-def _range(parts: Iterable[np.ndarray]) -> float:
-    """Max−min of all numbers of some arrays; zero where there is none."""
-    ends = [(part.min(), part.max()) for part in parts if part.size]
-    return float(max(high for _, high in ends) - min(low for low, _ in ends)) if ends else 0.0
-
-
-def check_images(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray | None = None, ndim: int = 2) -> None:
-    """Raise unless complex reconstruction, truth and a boolean mask share one non-empty shape ``(…)``."""
+def check_images(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> None:
+    """Raise unless complex reconstruction, truth and a boolean mask share one non-empty shape ``(H, W)``."""
     for name, image in (("recon", recon), ("truth", truth)):
         if not np.iscomplexobj(image):
             raise ValueError(f"{name} must be complex, got {image.dtype}; pass the object, not its amplitude")
-    if mask is not None and mask.dtype != np.bool_:
+    if mask.dtype != np.bool_:
         raise ValueError(f"mask must be bool, True where the object is covered, got {mask.dtype}")
-    shapes = {"recon": recon.shape, "truth": truth.shape} | ({} if mask is None else {"mask": mask.shape})
-    if recon.ndim != ndim or recon.size == 0 or len(set(shapes.values())) > 1:
-        layout = "(H, W)" if ndim == 2 else "(I, H, W)"
-        raise ValueError(f"{', '.join(shapes)} must share one non-empty shape {layout}, got {shapes}")
+    shapes = {"recon": recon.shape, "truth": truth.shape, "mask": mask.shape}
+    if recon.ndim != 2 or recon.size == 0 or len(set(shapes.values())) > 1:
+        raise ValueError(f"{', '.join(shapes)} must share one non-empty shape (H, W), got {shapes}")
 
 
 def in_frame(
@@ -222,29 +199,13 @@ def _moved(
     own = (slice(edge, truth.shape[0] - edge), slice(edge, truth.shape[1] - edge))
     known[own] = (inside if inside.all() else binary_erosion(inside, iterations=rim))[own]
     whole, level = np.round(shift).astype(int), truth.mean()
-    moved = _padded(truth - level, side)
-    for axis, fraction in enumerate(shift - whole):
-        _shift_lines(np.moveaxis(moved, axis, -1), fraction)
+    moved = fft.ifft2(fourier_shift(fft.fft2(_padded(truth - level, side)), shift - whole))
     places = np.ix_(*((np.arange(n) - k) % m for n, k, m in zip(shape, whole, side, strict=True)))
     return moved[places] + level, known[places]
 
 
-def _shift_lines(image: np.ndarray, shift: float) -> None:
-    """Move the rows of ``image (H, W)`` to the right by a part of a pixel, in place, as a periodic wave."""
-    turn = np.exp(-2j * np.pi * np.fft.fftfreq(image.shape[1]) * shift)
-    for rows in bands(image.shape):
-        image[rows] = fft.ifft(fft.fft(image[rows].astype(complex)) * turn)
-
-
 def _padded(image: np.ndarray, side: list[int]) -> np.ndarray:
     return np.pad(image, [(0, n - k) for n, k in zip(side, image.shape, strict=True)])
-
-
-CONVENTIONS = {
-    "probe_error": "least ‖c·P(x − s)·exp(ik·x) − T‖/‖T‖ over c, s and k: first mode P against the true one "
-    "T; the mean over the images where each has a probe of its own",
-    "position_error_px": "rms of each coordinate's error, without the mean error of each image",
-}
 
 
 def probe_error(estimate: np.ndarray, truth: np.ndarray) -> float:

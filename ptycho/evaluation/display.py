@@ -5,12 +5,10 @@ Hues are of equal lightness. Large images are downsampled to means of square blo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
-
-from ptycho.scan.windows import bands
 
 SEQUENTIAL, CYCLIC = "viridis", "twilight"  # maps of Matplotlib for phases; both are perceptually uniform
 WRAPPED, UNWRAPPED = "wrapped", "unwrapped"
@@ -154,42 +152,30 @@ def residues(phase: np.ndarray) -> np.ndarray:
     return np.stack([rows + 0.5, cols + 0.5, charge[rows, cols]], axis=1)
 
 
-def shrink(
-    values: np.ndarray, side: int, channel: Callable[[np.ndarray], np.ndarray] = np.asarray
-) -> tuple[np.ndarray, int]:
-    """Return means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than ``side``.
+def shrink(values: np.ndarray, side: int) -> tuple[np.ndarray, int]:
+    """Return means of blocks of ``values (H, W)``, so that no side is longer than ``side``.
 
     Values that are not finite are ignored; a block without finite values is NaN.
 
     Returns:
         The means, and the side of a block.
     """
+    from skimage.measure import block_reduce
+
     factor = max(1, -(-max(values.shape) // side))
     if factor == 1:
-        return channel(values), 1
-    rows, cols = (-(-n // factor) for n in values.shape)
-    blocks = bands((rows, cols, factor, factor))
-    parts = (values[block.start * factor : block.stop * factor] for block in blocks)
-    means = [_means(channel(part), factor, cols) for part in parts]
-    return np.concatenate(means), factor
-
-
-def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
-    rows = -(-len(band) // factor)
-    whole = np.full((rows * factor, cols * factor), np.nan, band.dtype)
-    whole[: band.shape[0], : band.shape[1]] = band
-    blocks = whole.reshape(rows, factor, cols, factor)
-    known = np.isfinite(blocks)
-    count = known.sum(axis=(1, 3))
-    total = np.where(known, blocks, 0).sum(axis=(1, 3))
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return values, 1
+    known = np.where(np.isfinite(values), values, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of blocks without finite values
+        return block_reduce(known, (factor, factor), np.nanmean, cval=np.nan), factor
 
 
 def shrink_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
     """Shrink a phase ``(h, w)`` as :func:`shrink` does; a wrapped one as angles: of −3 and 3 it is π."""
     if phase.kind != WRAPPED or max(phase.values.shape) <= side:
         return shrink(phase.values, side)
-    waves, factor = shrink(phase.values, side, lambda band: np.exp(1j * band))
+    waves, factor = shrink(np.exp(1j * phase.values), side)
     return np.angle(waves), factor
 
 

@@ -47,8 +47,6 @@ def frc_by_direction(
 
 def _correlations(a: np.ndarray, b: np.ndarray, slope: float | None) -> tuple[np.ndarray, np.ndarray]:
     """``(K,)``, ``(1, K)`` of rings; with the ``slope`` of their edges ``(3, K)``, of both sectors, too."""
-    if a.ndim != 2 or a.shape != b.shape or min(a.shape) < 2:
-        raise ValueError(f"a and b must share one shape of at least 2 × 2, got {a.shape} and {b.shape}")
     side, real = min(a.shape), np.isrealobj(a) and np.isrealobj(b)
     down = np.fft.fftfreq(a.shape[0])[:, None]  # cycles per pixel
     along = np.fft.rfftfreq(a.shape[1]) if real else np.fft.fftfreq(a.shape[1])
@@ -106,11 +104,6 @@ def frc_crossing(
     Returns:
         The frequency and True; 1.0 and False if the curve never falls below the threshold.
     """
-    if frequency.ndim != 1 or frequency.shape != correlation.shape:
-        shapes = f"{frequency.shape} and {correlation.shape}"
-        raise ValueError(f"frequency and correlation must share one shape (K,), got {shapes}")
-    if np.min(threshold) <= 0 or np.max(threshold) >= 1:
-        raise ValueError(f"threshold must lie in (0, 1), got {threshold}")
     thresholds = np.broadcast_to(threshold, frequency.shape)
     q, above = np.r_[0.0, frequency], np.r_[1.0 - thresholds[0], correlation - thresholds]
     below = np.flatnonzero(above < 0)

@@ -27,9 +27,7 @@ from ptycho.evaluation.alignment import (
     Region,
     align,
     angles_of,
-    brightest,
     check_images,
-    parts_of,
     phase,
     spread,
 )
@@ -43,35 +41,9 @@ NAN, UNCOVERED = "nan", "uncovered"  # flags of a failed reconstruction
 COLLAPSED, COLLAPSED_PHASE = "collapsed", "collapsed_phase"
 CONTRAST = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
 
-CONVENTIONS: dict[str, str] = {
-    "region": "one rectangle for every model and stitching, fixed by the scan alone (the grid-stitch "
-    "footprint); of it the pixels count that some pattern covers, of which uncovered_fraction is the rest",
-    "alignment": "over the covered pixels: one plane fitted to angle(reconstruction·conj(truth)), weighted "
-    "by |truth|², its slope (row, col) in rad/px taken off the reconstruction only; one complex least-"
-    "squares scale from that to the truth; amplitude_ratio = 1/|scale|, how large the raw reconstruction is",
-    "ssim": "scikit-image structural_similarity, uniform 7×7 window, sample covariance; amplitude data_range "
-    "= max−min of the true amplitude; phase mapped to (φ+π)/2π with data_range 1",
-    "ms_ssim": "tf.image.ssim_multiscale, five scales, 11 px Gaussian window (Wang 2003), ranges of ssim; "
-    "null if a side is below 176 px or a part is uncovered; negative structure at a scale is clipped to 0, "
-    "and flagged",
-    "psnr": "10·log10(peak²/mse) in dB, peak = max of the true amplitude, 2π for phase; null if infinite",
-    "mae, mse": "plain means over the region: amplitude in object units, wrapped phase difference in rad",
-    "phase_rmse_rad": "root of the plain mean over the region of the squared wrapped phase difference",
-    "relative_error": "√(Σ|a − t|² / Σ|t − mean|²) of the aligned complex objects over the covered pixels: "
-    "0 perfect, 1 no object; null if the truth is constant",
-    "slow_phase_rad": "rms phase of a·conj(t) below 0.05 of Nyquist",
-    "frc": "Fourier ring correlation of the amplitudes and of the phases; window-weighted mean removed, Hann "
-    "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "
-    "frc50, frc1over7 = first fall below 0.5 and 1/7, linearly interpolated, as fractions of Nyquist; 1 and "
-    "flagged if never crossed, null if truth or reconstruction is constant; blind to pure attenuation",
-    "flags": f"{NAN}; {UNCOVERED} (not one covered pixel); {COLLAPSED}, {COLLAPSED_PHASE} (contrast of the "
-    f"raw reconstruction below {CONTRAST:g} of the truth's); <score>_<channel>_<why> for what is null or "
-    "limited",
-}
-
 
 def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region) -> dict[str, Any]:
-    """Return every score of one image, as plain JSON values; ``CONVENTIONS`` says how each is defined.
+    """Return every score of one image, as plain JSON values; ``docs/scores.md`` defines each.
 
     Args:
         recon, truth: complex ``(M, M)``, not yet aligned.
@@ -108,12 +80,13 @@ def _scores(alignment: Alignment, truth: np.ndarray, covered: np.ndarray | None)
     aligned, ratio = alignment.object, alignment.amplitude_ratio
     curves = frc_curves(aligned, truth, covered)
     return {
-        **{one.__name__: one(aligned, truth, covered) for one in (ssim, ms_ssim, psnr, mae, mse)},
+        "ssim": ssim(aligned, truth, covered),
+        "ms_ssim": ms_ssim(aligned, truth, covered),
+        **errors(aligned, truth, covered),
         **{
             name: [frc_crossing(*curve, threshold)[0] if curve else None for curve in curves]
             for name, threshold in FRC_THRESHOLDS.items()
         },
-        "phase_rmse_rad": phase_rmse_rad(aligned, truth, covered),
         "relative_error": relative_error(aligned, truth),
         "slow_phase_rad": slow_phase_rad(aligned, truth, covered),
         "amplitude_ratio": ratio if math.isfinite(ratio) else None,
@@ -133,13 +106,7 @@ def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
 
 def _statistics(values: np.ndarray) -> list[tuple[float, float]]:
     """Mean and standard deviation of the amplitudes and of the phases of ``values (K,)``."""
-    most, statistics = brightest(values), []
-    for channel in (np.abs, lambda part: angles_of(part, most)):
-        sizes, sums = zip(*((part.size, part.sum()) for part in map(channel, parts_of(values))), strict=True)
-        mean = sum(sums) / sum(sizes)
-        square = sum(np.sum((part - mean) ** 2) for part in map(channel, parts_of(values)))
-        statistics.append((mean, math.sqrt(square / sum(sizes))))
-    return statistics
+    return [(float(part.mean()), float(part.std())) for part in (np.abs(values), angles_of(values))]
 
 
 def _limits(values: dict[str, Any], truth: np.ndarray, covered: np.ndarray | None) -> list[str]:
@@ -168,7 +135,6 @@ def score_images(recons: np.ndarray, truths: np.ndarray, masks: np.ndarray, regi
 
     ``per_image`` holds each image's own dictionary, and ``flags`` the union of theirs.
     """
-    check_images(recons, truths, masks, ndim=3)
     rows = [score(*image, region) for image in zip(recons, truths, masks, strict=True)]
     means = {name: _mean([row[name] for row in rows]) for name in rows[0] if name != "flags"}
     flags = list(dict.fromkeys(flag for row in rows for flag in row["flags"]))
@@ -193,7 +159,6 @@ def reference_rows(
     σ = 1 px over the complex truths ``(I, M, M)``.
     """
     covered = np.ones(truths.shape, bool) if covered is None else covered
-    check_images(truths, truths, covered, ndim=3)
     level = np.abs(region.crop(truths)).mean(axis=(1, 2), keepdims=True)  # (I, 1, 1)
     rows = {
         "constant": np.broadcast_to(level, truths.shape).astype(np.complex128),
@@ -219,7 +184,6 @@ def ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
     Returns:
         ``[amplitude, phase]`` in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
     """
-    check_images(recon, truth)
     level = spread(counted(truth, covered))[0]
     return [_ssim(np.abs, recon, truth, level, covered), _ssim(_unit_phase, recon, truth, 1.0, covered)]
 
@@ -267,7 +231,6 @@ def ms_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pa
         product, to 0. None if a side is below 176 px, the true amplitude is constant, the value is NaN,
         or a part is uncovered, which large windows reach everywhere.
     """
-    check_images(recon, truth)
     if covered is not None or min(truth.shape) < MIN_SIDE["ms_ssim"]:
         return [None, None]
     return [_ms_ssim(np.abs, recon, truth, spread(truth)[0]), _ms_ssim(_unit_phase, recon, truth, 1.0)]
@@ -280,51 +243,33 @@ def _ms_ssim(
         return None
     import tensorflow as tf
 
-    pair = (
-        np.concatenate([channel(part).astype(np.float32) for part in parts_of(image)])[..., None]  # (H, W, 1)
-        for image in (recon, truth)
-    )
+    pair = (channel(image).astype(np.float32)[..., None] for image in (recon, truth))  # (H, W, 1)
     value = float(tf.image.ssim_multiscale(*pair, max_val=data_range))
     return value if math.isfinite(value) else None
 
 
-def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray, covered: Covered) -> list[float]:
-    """Means over covered pixels of ``||o| − |t||^p``, and of ``|φ_o − φ_t|^p``, wrapped into (−π, π]."""
-    check_images(recon, truth)
-    recon, truth, total = counted(recon, covered), counted(truth, covered), np.zeros(2)
-    for rows in bands(truth.shape):
-        o, t = recon[rows].astype(complex), truth[rows].astype(complex)
-        errors = np.abs(o) - np.abs(t), np.angle(np.exp(1j * (phase(o) - phase(t))))
-        total += [np.sum(np.abs(error) ** power) for error in errors]
-    return (total / truth.size).tolist()
+def errors(
+    recon: np.ndarray, truth: np.ndarray, covered: Covered = None, rounding: float = 1e-14
+) -> dict[str, Any]:
+    """Return ``psnr``, ``mae`` and ``mse`` of an aligned pair ``(H, W)`` as ``[amplitude, phase]``, and more.
 
-
-def mae(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """Return the mean absolute error ``[amplitude, phase]`` of ``(H, W)``; object units and wrapped rad."""
-    return [*_mean_error(1, recon, truth, covered)]
-
-
-def mse(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
-    """Return the mean squared error ``[amplitude, phase]`` of ``(H, W)``; object units², wrapped rad²."""
-    return [*_mean_error(2, recon, truth, covered)]
-
-
-def psnr(recon: np.ndarray, truth: np.ndarray, covered: Covered = None, rounding: float = 1e-14) -> Pair:
-    """Return ``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π.
-
-    None: the root-mean-square error is ``rounding`` of float64, relative to the peak.
+    ``mae``, ``mse``: means of ``||o| − |t||^p`` in object units, and of ``|φ_o − φ_t|^p``, wrapped, in rad.
+    ``psnr``: ``10·log10(peak² / mse)`` in dB, peak ``max|t|`` and 2π; None: the root-mean-square error is
+    ``rounding`` of float64, relative to the peak. ``phase_rmse_rad``: the root of the second ``mse``.
     """
-    roots = [math.sqrt(error) for error in _mean_error(2, recon, truth, covered)]
-    peaks = float(np.abs(counted(truth, covered)).max()), 2 * np.pi
+    o, t = (counted(image, covered).astype(complex, copy=False) for image in (recon, truth))
+    turn = np.abs(phase(o) - phase(t))  # up to 2π
+    off = np.abs(np.abs(o) - np.abs(t)), np.pi - np.abs(np.pi - turn)
+    peaks, mse = (float(np.abs(t).max()), 2 * np.pi), [float(np.mean(error**2)) for error in off]
     if peaks[0] == 0:
         raise ValueError("truth must not be zero everywhere: its largest amplitude is the peak")
-    pairs = zip(peaks, roots, strict=True)
-    return [20 * math.log10(peak / root) if root > rounding * peak else None for peak, root in pairs]
-
-
-def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
-    """Return ``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
-    return math.sqrt(_mean_error(2, recon, truth, covered)[1])
+    pairs = [(peak, math.sqrt(square)) for peak, square in zip(peaks, mse, strict=True)]
+    return {
+        "psnr": [20 * math.log10(p / root) if root > rounding * p else None for p, root in pairs],
+        "mae": [float(np.mean(error)) for error in off],
+        "mse": mse,
+        "phase_rmse_rad": pairs[1][1],
+    }
 
 
 def frc_curves(
@@ -335,7 +280,6 @@ def frc_curves(
     None where either image is constant, and for both channels if a side is below 7 px. What is uncovered is
     filled with the mean of what is covered, in either image its own.
     """
-    check_images(recon, truth)
     large = min(truth.shape) >= MIN_SIDE["frc50"]
     spreads = (spread(counted(image, covered)) for image in (recon, truth))
     varies = [large and all(pair) for pair in zip(*spreads, strict=True)]
@@ -355,15 +299,9 @@ def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
     None where the truth is constant.
     """
     covered = aligned != 0
-    count, total = np.count_nonzero(covered), sum(map(np.sum, parts_of(np.where(covered, truth, 0))))
-    error = contrast = power = 0.0
-    for rows in bands(truth.shape):
-        there = covered[rows]
-        a, t = (image[rows][there].astype(complex) for image in (aligned, truth))
-        error += float(np.sum(np.abs(a - t) ** 2))
-        contrast += float(np.sum(np.abs(t - total / count) ** 2))
-        power += float(np.sum(np.abs(t) ** 2))
-    return math.sqrt(error / contrast) if contrast > CONSTANT**2 * power else None
+    a, t = (image[covered].astype(complex, copy=False) for image in (aligned, truth))
+    contrast = np.linalg.norm(t - t.mean())
+    return float(np.linalg.norm(a - t) / contrast) if contrast > CONSTANT * np.linalg.norm(t) else None
 
 
 def slow_phase_rad(
@@ -373,12 +311,6 @@ def slow_phase_rad(
 
     A solver that was ended too early leaves it, and scores of small windows do not show it.
     """
-    wave = np.empty(truth.shape, np.complex64)
-    for rows in bands(truth.shape):
-        wave[rows] = aligned[rows] * truth[rows].conj()
-    wave = fft.fft2(wave, overwrite_x=True)
-    down, along = (2 * np.fft.fftfreq(side) for side in truth.shape)
-    for rows in bands(truth.shape):
-        wave[rows] *= np.hypot(down[rows, None], along) < below
-    wave = counted(fft.ifft2(wave, overwrite_x=True), covered)
-    return math.sqrt(sum(np.sum(phase(part) ** 2) for part in parts_of(wave)) / wave.size)
+    wave = fft.fft2((aligned * truth.conj()).astype(np.complex64), overwrite_x=True)
+    wave *= np.hypot(*np.ix_(*(2 * np.fft.fftfreq(side) for side in truth.shape))) < below
+    return math.sqrt(np.mean(phase(counted(fft.ifft2(wave, overwrite_x=True), covered)) ** 2, dtype=float))

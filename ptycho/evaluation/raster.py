@@ -52,53 +52,48 @@ class Artefact:
     contrast: float
 
 
-def raster_artefact(
-    image: np.ndarray, known: np.ndarray, positions: np.ndarray, limits: RasterLimits | None = None
-) -> Artefact | None:
+def raster_artefact(image: np.ndarray, known: np.ndarray, positions: np.ndarray) -> Artefact | None:
     """Find what an object shows of the raster; None: its positions ``(J, 2)`` are not on a lattice.
 
     Args:
         image: ``(h, w)`` complex, without a phase plane.
         known: ``(h, w)`` bool; other pixels do not count.
     """
-    limits = limits or RasterLimits()
-    B = reciprocal_lattice(positions, limits)
+    B = reciprocal_lattice(positions)
     if B is None:
         return None
-    middle = tuple(slice(max(0, n - limits.side) // 2, (n + limits.side) // 2) for n in image.shape)
+    side = RasterLimits.side
+    middle = tuple(slice(max(0, n - side) // 2, (n + side) // 2) for n in image.shape)
     known = known[middle] & np.isfinite(image[middle])
     amplitude = np.abs(image[middle])
     phase = show_phase(np.where(known, np.angle(image[middle]), np.nan)).values
     mean = max(float(amplitude[known].mean()), 1e-30) if known.any() else 1.0
-    waves = waves_at(B, amplitude / mean, known, limits), waves_at(B, phase, known, limits)
+    waves = waves_at(B, amplitude / mean, known), waves_at(B, phase, known)
     return Artefact(waves[0][0], waves[1][0], max(contrast for _, contrast in waves))
 
 
-def reciprocal_lattice(positions: np.ndarray, limits: RasterLimits | None = None) -> np.ndarray | None:
+def reciprocal_lattice(positions: np.ndarray) -> np.ndarray | None:
     """Return B, ``(2, 2)`` cycles per pixel, of positions ``(J, 2)``; None: they are not on a lattice."""
-    limits = limits or RasterLimits()
     from_middle = np.abs(positions - np.median(positions, axis=0)).max(axis=1)
-    places = positions[np.argsort(from_middle, kind="stable")[: limits.most]].astype(float)
+    places = positions[np.argsort(from_middle, kind="stable")[: RasterLimits.most]].astype(float)
     places -= places.mean(axis=0)
-    if len(places) < limits.fewest**2 or not np.ptp(places, axis=0).min() > 0:
+    if len(places) < RasterLimits.fewest**2 or not np.ptp(places, axis=0).min() > 0:
         return None
-    rough = _shortest(places, limits.order)
+    rough = _shortest(places, RasterLimits.order)
     if rough is None:
         return None
     phases = np.angle(_sums(places, rough)) / (2 * np.pi)
     whole = np.rint(places @ rough.T + phases)
-    if np.ptp(whole, axis=0).min() < limits.fewest - 1:
+    if np.ptp(whole, axis=0).min() < RasterLimits.fewest - 1:
         return None
     A = np.linalg.lstsq(whole - whole.mean(axis=0), places, rcond=None)[0]
     if abs(np.linalg.det(A)) < 1e-6 * np.square(A).sum():
         return None
     B = np.linalg.inv(A).T
-    return B if np.abs(_sums(places, B)).min() ** 2 > limits.order else None
+    return B if np.abs(_sums(places, B)).min() ** 2 > RasterLimits.order else None
 
 
-def waves_at(
-    B: np.ndarray, image: np.ndarray, known: np.ndarray, limits: RasterLimits
-) -> tuple[float, float]:
+def waves_at(B: np.ndarray, image: np.ndarray, known: np.ndarray) -> tuple[float, float]:
     """Return the rms of the waves of a real image ``(h, w)`` that stand out at the frequencies of a lattice.
 
     Returns:
@@ -110,11 +105,11 @@ def waves_at(
     values = np.where(known, values - np.sum(window * values) / total, 0.0)
     variance = max(float(np.sum(window * values**2)) / total, 1e-30)
     powers = [
-        _around(window * values, G, int(limits.far))
+        _around(window * values, G, int(RasterLimits.far))
         for G in (B[0], B[1], B[0] + B[1], B[0] - B[1])
         if np.abs(G).max() < 0.5
     ]
-    power = sum(2 * part[len(part) // 2, len(part) // 2] for part in powers if _stands_out(part, limits))
+    power = sum(2 * part[len(part) // 2, len(part) // 2] for part in powers if _stands_out(part))
     return float(np.sqrt(power)) / total, float(np.sqrt(power / variance)) / total
 
 
@@ -159,7 +154,7 @@ def _around(values: np.ndarray, G: np.ndarray, reach: int) -> np.ndarray:
     return np.square(np.abs(down @ values @ along.T))
 
 
-def _stands_out(power: np.ndarray, limits: RasterLimits) -> bool:
+def _stands_out(power: np.ndarray) -> bool:
     """Whether the middle of ``|F|²`` is far above its neighbourhood, and alone.
 
     The edges of a sample leave streaks in its spectrum. So the neighbourhood is the one of four sectors that
@@ -168,7 +163,7 @@ def _stands_out(power: np.ndarray, limits: RasterLimits) -> bool:
     middle = len(power) // 2
     row, col = np.indices(power.shape) - middle
     distance, sector = np.hypot(row, col), np.rint(np.arctan2(row, col) / (np.pi / 4)) % 4
-    ring = (distance >= limits.near) & (distance <= limits.far)
+    ring = (distance >= RasterLimits.near) & (distance <= RasterLimits.far)
     nearby = max(power[ring & (sector == k)].mean() for k in range(4))
     aside = power[(distance > 0) & (distance < 2)].max()
-    return bool(power[middle, middle] > max(limits.excess * nearby, limits.lone * aside, 1e-30))
+    return bool(power[middle, middle] > max(RasterLimits.excess * nearby, RasterLimits.lone * aside, 1e-30))

@@ -140,7 +140,7 @@ class Picture:
         part = box_of(shown)
         level = levelled(image[part], shown[part])
         level[~shown[part]] = np.nan
-        amplitude, pixels = shrink(level, side, np.abs)
+        amplitude, pixels = shrink(np.abs(level), side)
         phase = show_phase(np.angle(shrink(level, side)[0]))
         marks = residues(np.angle(level))
         marks[:, :2] = (marks[:, :2] + 0.5) / pixels - 0.5

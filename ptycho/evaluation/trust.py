@@ -178,12 +178,6 @@ FLAGS = {
 }
 """Every flag of a reconstruction; what else stands among its flags says why a single score is not defined."""
 
-MEANS = {
-    name: f"{flag.means}; {flag.remedy}"
-    + ("" if flag.wrong else " (this alone does not make an image wrong)")
-    for name, flag in FLAGS.items()
-}
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -212,7 +206,6 @@ class Evidence:
     halves: float | None = None
     unexplained_variance_holdout_error: float = 0.0
     halves_by_photons: float = 1.0
-    limits: TrustLimits = LIMITS
 
     @property
     def explains_held_out(self) -> bool:
@@ -221,28 +214,27 @@ class Evidence:
         be, which has a flag of its own.
         """
         values = self.unexplained_variance_p90, self.unexplained_variance_holdout
-        known = self.certainty > self.limits.certain
-        return known and all(value is not None and value <= self.limits.unexplained for value in values)
+        known = self.certainty > LIMITS.certain
+        return known and all(value is not None and value <= LIMITS.unexplained for value in values)
 
     @property
     def flags(self) -> list[str]:
         """Names in :data:`FLAGS` of what this raises; an object that is not finite explains nothing."""
-        limits = self.limits
-        if not self.certainty > limits.certain:
+        if not self.certainty > LIMITS.certain:
             return [NOTHING_SEEN]
-        fits = self.unexplained_variance <= limits.unexplained
-        least = min(limits.half_frc, limits.half_frc_by_photons * self.halves_by_photons)
-        agree = self.halves is not None and self.halves >= limits.half_frc
-        unexplained = limits.unexplained_holdout_agreeing if agree else limits.unexplained_holdout
+        fits = self.unexplained_variance <= LIMITS.unexplained
+        least = min(LIMITS.half_frc, LIMITS.half_frc_by_photons * self.halves_by_photons)
+        agree = self.halves is not None and self.halves >= LIMITS.half_frc
+        unexplained = LIMITS.unexplained_holdout_agreeing if agree else LIMITS.unexplained_holdout
         raised = {
             UNEXPLAINED: not fits,
-            SOME_UNEXPLAINED: fits and self.unexplained_variance_p90 > limits.unexplained_p90,
+            SOME_UNEXPLAINED: fits and self.unexplained_variance_p90 > LIMITS.unexplained_p90,
             OVERFIT: fits
             and self.unexplained_variance_holdout is not None
             and self.unexplained_variance_holdout - 2 * self.unexplained_variance_holdout_error > unexplained,
             HALVES: self.halves is not None and self.halves < least,
-            EXCESSIVE: _above(self.r_free, self.r_noise_free, limits.r_free_ratio)
-            and _above(self.r_factor, self.r_noise, limits.r_ratio),
+            EXCESSIVE: _above(self.r_free, self.r_noise_free, LIMITS.r_free_ratio)
+            and _above(self.r_factor, self.r_noise, LIMITS.r_ratio),
         }
         return [name for name, present in raised.items() if present]
 
@@ -262,22 +254,16 @@ def outside_training(
     r_noise: float | None,
     disagreement: float | None,
     solver: float | None = None,
-    limits: TrustLimits = LIMITS,
 ) -> bool:
     """Return whether a scan is outside the range that the network was trained for; see :data:`FLAGS`.
 
     ``disagreement`` is NaN or None where no regions overlap; ``solver``: R-factor of the solver's object,
     which holds the faults of the measurement itself.
     """
-    apart = disagreement is not None and disagreement > limits.disagreement
+    apart = disagreement is not None and disagreement > LIMITS.disagreement
     least = max(r_noise or 0.0, solver or 0.0)
-    limit = limits.excess if least else limits.uncounted_excess
+    limit = LIMITS.excess if least else LIMITS.uncounted_excess
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
-
-
-def phase_insensitive(left: float, limits: TrustLimits = LIMITS) -> bool:
-    """Return whether too large a share of an added phase is left by the solver; True of NaN."""
-    return not left <= limits.phase_left
 
 
 def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
@@ -290,11 +276,6 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
     """
     contrast = float(np.std(np.abs(image)))
     return float(np.median(noise)) / max(contrast, 1e-30)
-
-
-def amplitude_in_noise(share: float | None, limits: TrustLimits = LIMITS) -> bool:
-    """Return whether the noise's share of the amplitude contrast exceeds its limit; False where unknown."""
-    return share is not None and not share <= limits.noise_share
 
 
 def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:

@@ -18,11 +18,11 @@ from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.evaluation.raster import RasterLimits, raster_artefact
 from ptycho.evaluation.trust import (
     IN_NOISE,
+    LIMITS,
     NOT_CONVERGED,
     OUTSIDE,
     RASTER,
     Evidence,
-    amplitude_in_noise,
     noise_share,
     outside_training,
 )
@@ -71,7 +71,7 @@ def assess_fit(reconstruction: Reconstruction, prepared: Prepared) -> Fit:
 
     def compare(data: Dataset) -> tuple[Misfit, Residuals]:
         some = spread(len(data.positions))
-        return misfit(before.layers[None], data, some), residuals(before.layers, data, mean, some)
+        return misfit(before.layers, data, some), residuals(before.layers, data, mean, some)
 
     explained, missed = compare(used)
     of_held_out = (None, None) if held_out is None else compare(held_out)
@@ -168,7 +168,7 @@ def trust_row(
     if not reconstruction.converged:
         flags.append(NOT_CONVERGED)
     share = share_of_noise(reconstruction, data, region)
-    if amplitude_in_noise(share):
+    if share is not None and not share <= LIMITS.noise_share:
         flags.append(IN_NOISE)
     level, illuminated = well_illuminated_part(reconstruction, data)
     artefact = raster_artefact(level, illuminated, data.positions[data.image == 0])

@@ -14,7 +14,7 @@ import numpy as np
 from ptycho.align.aligned import RunContext, StartingPoint
 from ptycho.config import ProbeConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.evaluation.trust import PHASES, phase_insensitive
+from ptycho.evaluation.trust import LIMITS, PHASES
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared
 from ptycho.networks.denoiser import WEIGHTS
@@ -215,7 +215,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
         "patterns do not determine it"
     )
     log.info("solver: %s", text.partition(";")[0])
-    return (Finding.warning(text, PHASES),) if phase_insensitive(left) else ()
+    return (Finding.warning(text, PHASES),) if not left <= LIMITS.phase_left else ()
 
 
 class Course:

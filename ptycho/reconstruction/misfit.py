@@ -33,10 +33,10 @@ class Misfit:
 
     residual: np.ndarray  # ``Σ| |Ψ| − √n |``
     measured: np.ndarray  # ``Σ√n``
-    noise: np.ndarray | None  # what photon noise makes of the residual; None: counts are not known
-    deviance: np.ndarray | None  # Poisson's; None: counts are not known
     pixels: np.ndarray  # how many were measured
     squared: np.ndarray  # ``Σ (|Ψ| − √n)²``
+    noise: np.ndarray | None = None  # what photon noise makes of the residual; None: counts are not known
+    deviance: np.ndarray | None = None  # Poisson's; None: counts are not known
 
     @property
     def unexplained(self) -> np.ndarray:
@@ -60,35 +60,23 @@ class Misfit:
         return None if self.deviance is None else float(self.deviance.sum() / max(self.pixels.sum(), 1))
 
 
-def misfit(objects: np.ndarray, data: Dataset, patterns: np.ndarray | None = None) -> Misfit:
-    """Return how objects explain ``patterns`` (indices; None: all) of a dataset.
+def misfit(image: np.ndarray, data: Dataset, patterns: np.ndarray | None = None) -> Misfit:
+    """Return how an object explains ``patterns`` (indices; None: all) of a dataset of one image.
 
-    ``objects``: ``(I, M, M)`` complex64, or the slices of each, ``(I, L, M, M)``.
+    ``image``: ``(M, M)`` complex64, or its slices, ``(L, M, M)``.
     """
-    chosen = np.arange(len(data.amplitudes)) if patterns is None else np.asarray(patterns)
-    residual, measured, noise, deviance, pixels, squared = (np.zeros(len(chosen)) for _ in range(6))
-    photons = data.normalisation**-2
-    for i in np.unique(data.image[chosen]):
-        mine = np.flatnonzero(data.image[chosen] == i)
-        done = 0
-        for x, predicted in predictions(objects[i], data, chosen[mine]):
-            part = mine[done : done + len(x)]
-            done += len(part)
-            valid = x >= 0
-            residual[part] = _sums(tf.where(valid, tf.abs(predicted - x), 0.0))
-            squared[part] = _sums(tf.where(valid, tf.square(predicted - x), 0.0))
-            measured[part] = _sums(tf.where(valid, x, 0.0))
-            pixels[part] = np.count_nonzero(valid, axis=(1, 2))
-            if data.counts:
-                rate = np.square(predicted.numpy().astype(float)) * photons
-                counted = np.square(x.numpy().astype(float)) * photons
-                by_pixel = 2 * kl_div(counted, np.maximum(rate, 1e-6))
-                deviance[part] = np.where(valid, by_pixel, 0).sum(axis=(1, 2))
-                expected = expected_residual(rate) * data.normalisation
-                noise[part] = _sums(tf.where(valid, tf.constant(expected, tf.float32), 0.0))
-    if not data.counts:
-        return Misfit(residual, measured, None, None, pixels, squared)
-    return Misfit(residual, measured, noise, deviance, pixels, squared)
+    chosen = np.arange(len(data.amplitudes)) if patterns is None else patterns
+    photons, sums = data.normalisation**-2, []
+    for pair in predictions(image, data, chosen):
+        x, predicted = (np.asarray(part, float) for part in pair)
+        off = predicted - x
+        parts = [np.abs(off), x, np.ones_like(x), np.square(off)]
+        if data.counts:
+            rate = np.square(predicted) * photons
+            deviance = 2 * kl_div(np.square(x) * photons, np.maximum(rate, 1e-6))
+            parts += [expected_residual(rate) * data.normalisation, deviance]
+        sums.append([np.sum(part, axis=(1, 2), where=x >= 0) for part in parts])
+    return Misfit(*np.concatenate(sums, axis=1))
 
 
 def expected_residual(rate: np.ndarray, many: float = 60.0) -> np.ndarray:
@@ -106,10 +94,6 @@ def _table(many: float) -> tuple[np.ndarray, np.ndarray]:
     n = np.arange(200)
     weights = poisson.pmf(n[None], rates[:, None])
     return rates, (weights * abs(np.sqrt(n)[None] - np.sqrt(rates)[:, None])).sum(axis=1)
-
-
-def _sums(images: tf.Tensor) -> np.ndarray:
-    return tf.reduce_sum(tf.cast(images, tf.float64), axis=(-2, -1)).numpy().ravel()
 
 
 def predictions(

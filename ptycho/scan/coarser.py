@@ -96,28 +96,9 @@ def coarser(data: Dataset, share: float = 0.6, smallest: int = 64, large: int = 
 
 def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
     """Return the scan of the middle ``side × side`` of its patterns, of which a ``rim`` is not measured."""
-    ratio, beam, background = side / data.N, data.beam, data.beam.background
     inside = _distance(side) < side // 2 - rim
     good = inside if data.good is None else inside & central(data.good, side)
-    single = data.single_patterns(None)
-    return replace(
-        single,
-        amplitudes=data.amplitudes.middle(good),
-        beam=replace(
-            beam,
-            probe=waves_of(central(far_field(data.probe), side)),
-            positions=(beam.positions * np.float32(ratio)).astype(np.float32),
-            background=None if background is None else central(background, side),
-            opr_modes=None,
-            opr_weights=None,
-        ),
-        region_size=side + 2,
-        object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,
-        objects=None,
-        good=good,
-        exact=True,
-        stated_tiling=None,
-    )
+    return _at_other_pixels(data, data.amplitudes.middle(good), good)
 
 
 def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
@@ -126,21 +107,29 @@ def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
     The window is as wide as before, so r' = r N'/N; the far field of the probe is zero outside. For a far
     field under a probe that does not vary.
     """
-    ratio, beam, background = side / data.N, data.beam, data.beam.background
     good = np.ones((data.N, data.N), bool) if data.good is None else data.good
+    return _at_other_pixels(data, Patterns(padded(data.amplitudes[:], side)), padded(good, side))
+
+
+def _at_other_pixels(data: Dataset, amplitudes: Patterns, good: np.ndarray) -> Dataset:
+    """Return the scan of ``amplitudes`` on other pixels, measured where ``good (N', N')`` is true."""
+    side, beam = len(good), data.beam
+    ratio, background, resized = side / data.N, beam.background, central if side < data.N else padded
     return replace(
         data.single_patterns(None),
-        amplitudes=Patterns(padded(data.amplitudes[:], side)),
+        amplitudes=amplitudes,
         beam=replace(
             beam,
-            probe=finer_waves(beam.probe, side),
+            probe=waves_of(resized(far_field(beam.probe), side)),
             positions=(beam.positions * np.float32(ratio)).astype(np.float32),
-            background=None if background is None else padded(background, side),
+            background=None if background is None else resized(background, side),
+            opr_modes=None,
+            opr_weights=None,
         ),
         region_size=side + 2,
         object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,
         objects=None,
-        good=padded(good, side),
+        good=good,
         exact=True,
         stated_tiling=None,
     )

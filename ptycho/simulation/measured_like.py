@@ -37,6 +37,7 @@ from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.config.schema import Even, Integer, Number, key, settings
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.scan.coarser import central
+from ptycho.scan.probe import padded
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
@@ -218,7 +219,7 @@ class MeasuredLike:
         q, N = self.oversampling, self.N
         nu = (np.arange(N) - N // 2) / (q * N)  # cycles per fine pixel
         angle = shifts[:, 0, None, None] * nu[:, None] + shifts[:, 1, None, None] * nu
-        far = _pad_far(_far(mode) * np.exp(-2j * np.pi * angle), q * N)
+        far = padded(_far(mode) * np.exp(-2j * np.pi * angle), q * N)
         return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * q**2
 
 
@@ -333,13 +334,6 @@ PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
 def _far(waves: np.ndarray) -> np.ndarray:
     """``Σ_x ψ(x) exp(−2πi k·x/n)``, k = 0 at n//2."""
     return np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))
-
-
-def _pad_far(far: np.ndarray, side: int) -> np.ndarray:
-    """The adjoint of :func:`~ptycho.scan.coarser.central`."""
-    before = side // 2 - far.shape[-1] // 2
-    after = side - far.shape[-1] - before
-    return np.pad(far, [(0, 0)] * (far.ndim - 2) + [(before, after)] * 2)
 
 
 BLURS = ((1.0, 1.0), (5.0, 2.0), (10.0, 5.0))  # (σ in pixels, weight)

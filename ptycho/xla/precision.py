@@ -1,13 +1,4 @@
-"""The arithmetic the operators agree on: at least float32, complex numbers by parts, products never in TF32.
-
-Matrix units of recent GPUs round float32 factors to 11 significant bits (TF32) unless the whole program
-forbids it. A resampled image would then carry errors of 5·10⁻⁴ of its largest pixel. Where that may
-happen, each factor is split into two numbers of 11 bits, a = a₁ + a₂, and
-
-    a·b ≈ a₁·b₁ + a₁·b₂ + a₂·b₁
-
-is one product with three times the inner length whose factors survive the rounding unchanged; what is left
-out is of the order of 2⁻²⁴, the rounding of float32 itself.
+"""The arithmetic the operators agree on: at least float32, complex numbers by parts.
 
 **Where XLA must not fuse** (:func:`materialised`): XLA merges a cheap computation into everything that reads
 its result. Where that is a gather, a chain of two gathers reads every pixel of the first several times, and a
@@ -52,58 +43,6 @@ def by_parts(
             operator(tf.math.real(images), fill.real), operator(tf.math.imag(images), fill.imag)
         )
     return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype)), fill.real), images.dtype)
-
-
-def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False) -> tf.Tensor:
-    """Return ``tf.matmul`` of ``(…, m, k)`` and ``(…, k, n)``, to float32 where matrix units would use TF32.
-
-    Whether such a device is present is read when the function is traced.
-    """
-    if a.dtype != tf.float32 or not _tf32_may_run():
-        return tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-    a = tf.linalg.matrix_transpose(a) if transpose_a else a
-    b = tf.linalg.matrix_transpose(b) if transpose_b else b
-    return split_matmul(*_with_common_batch(a, b))
-
-
-@tf.custom_gradient
-def split_matmul(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``a·b`` from factors of 11 significant bits, see the head of this file.
-
-    Args:
-        a: ``(…, m, k)`` float32, finite.
-        b: ``(…, k, n)`` float32, finite, with the same leading axes.
-    """
-    a1, b1 = _leading_bits(a), _leading_bits(b)
-    a2, b2 = _leading_bits(a - a1), _leading_bits(b - b1)
-    product = tf.matmul(tf.concat([a1, a1, a2], axis=-1), tf.concat([b1, b2, b1], axis=-2))
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return (
-            split_matmul(upstream, tf.linalg.matrix_transpose(b)),
-            split_matmul(tf.linalg.matrix_transpose(a), upstream),
-        )
-
-    return product, gradient
-
-
-def _leading_bits(x: tf.Tensor) -> tf.Tensor:
-    """Round float32 to the 11 significant bits that TF32 holds."""
-    bits = tf.bitcast(x, tf.int32) + 0x1000
-    return tf.bitcast(tf.bitwise.bitwise_and(bits, ~0x1FFF), tf.float32)
-
-
-def _with_common_batch(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    batch = tf.broadcast_dynamic_shape(tf.shape(a)[:-2], tf.shape(b)[:-2])
-    return tuple(tf.broadcast_to(x, tf.concat([batch, tf.shape(x)[-2:]], axis=0)) for x in (a, b))
-
-
-def _tf32_may_run() -> bool:
-    """True where a visible GPU has TF32 units (compute capability 8 or later) and they are enabled."""
-    if not tf.config.experimental.tensor_float_32_execution_enabled():
-        return False
-    details = (tf.config.experimental.get_device_details(g) for g in tf.config.get_visible_devices("GPU"))
-    return any(d.get("compute_capability", (8, 0))[0] >= 8 for d in details)
 
 
 def materialised(value: tf.Tensor, *witnesses: tf.Tensor) -> tf.Tensor:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, materialised, matmul
+from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, materialised
 
 
 def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
@@ -50,7 +50,7 @@ def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
-    """Return ``Wy · image · Wxᵀ`` over the last two axes, computed in at least float32, never in TF32.
+    """Return ``Wy · image · Wxᵀ`` over the last two axes, computed in at least float32.
 
     Args:
         images: ``(…, H, W)`` real or complex floating.
@@ -62,14 +62,14 @@ def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     """
     wy, wx = (tf.cast(weights, compute_dtype(images.dtype)) for weights in (wy, wx))
     if _columns_first(wy.shape, wx.shape):
-        return by_parts(lambda part, _: matmul(wy, matmul(part, wx, transpose_b=True)), images)
-    return by_parts(lambda part, _: matmul(matmul(wy, part), wx, transpose_b=True), images)
+        return by_parts(lambda part, _: tf.matmul(wy, tf.matmul(part, wx, transpose_b=True)), images)
+    return by_parts(lambda part, _: tf.matmul(tf.matmul(wy, part), wx, transpose_b=True), images)
 
 
 def resample_adjoint(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     """Return the adjoint of :func:`resample`, ``Wyᵀ · image · Wx``: ``(…, h, w)`` to ``(…, H, W)``."""
     wy, wx = (tf.cast(weights, compute_dtype(images.dtype)) for weights in (wy, wx))
-    return by_parts(lambda part, _: matmul(matmul(wy, part, transpose_a=True), wx), images)
+    return by_parts(lambda part, _: tf.matmul(tf.matmul(wy, part, transpose_a=True), wx), images)
 
 
 def _columns_first(wy_shape: tf.TensorShape, wx_shape: tf.TensorShape) -> bool:
@@ -93,7 +93,7 @@ def translate(
 
     Args:
         images: ``(B, H, W)`` or ``(B, H, W, C)``, finite; float16, bfloat16, float32, float64, complex64 or
-            complex128. Computed in float32 (float64 for double precision), never in TF32.
+            complex128. Computed in float32 (float64 for double precision).
         shifts: ``(B, 2)`` (row, col) in pixels, real, finite.
         fill_value: value outside the image, a Python number (complex for complex images only).
         path: ``matrix`` is ``Wy·image·Wxᵀ``, without any gather. ``taps`` sums the two rows, then the two

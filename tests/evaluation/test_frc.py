@@ -33,19 +33,6 @@ def test_half_bit_is_that_of_the_paper():
     assert half_bit(np.array([0.5]), (64, 128))[0] < half_bit(np.array([0.5]), (64, 64))[0]
 
 
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: frc(np.ones((4, 5)), np.ones((5, 4))), r"a and b must share.*\(4, 5\) and \(5, 4\)"),
-        (lambda: frc_crossing(np.ones(3), np.ones(4), 0.5), r"share one shape.*\(3,\) and \(4,\)"),
-        (lambda: frc_crossing(np.ones(3), np.ones(3), 1.5), r"threshold must lie in \(0, 1\), got 1.5"),
-    ],
-)
-def test_frc_rejects(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_sectors_equal_a_sum_over_their_samples(kind):
     """Ring 7 of (21, 35), sample by sample; a transposed image has the other sector."""

@@ -80,16 +80,16 @@ def with_bad_pixels(data, value):
 
 def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
     """The expected residual comes from Poisson's law, the actual one from drawn counts."""
-    found = misfit(scan.objects, scan)
+    found = misfit(scan.objects[0], scan)
     assert found.r_factor == pytest.approx(found.r_noise, rel=0.03)
-    approximate = misfit(scan.objects, replace(scan, exact=False))
+    approximate = misfit(scan.objects[0], replace(scan, exact=False))
     assert approximate.r_factor > 1.2 * found.r_factor
 
 
 def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
     """By a slow sum over one pattern."""
     good = np.random.default_rng(4).random((N, N)) > 0.1
-    found = misfit(scan.objects, replace(scan, good=good), np.array([17]))
+    found = misfit(scan.objects[0], replace(scan, good=good), np.array([17]))
     found_ones = next(predictions(scan.objects[0], scan, np.array([17])))
     counts, rates = (np.square(v.numpy().astype(float)) / scan.normalisation**2 for v in found_ones)
     total = 0.0
@@ -102,7 +102,7 @@ def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
 
 def test_the_misfit_by_a_loop(scan):
     patterns = np.array([3, 50, 97])
-    found = misfit(scan.objects, scan, patterns)
+    found = misfit(scan.objects[0], scan, patterns)
     for k, j in enumerate(patterns):
         window = reference.moved(scan.objects[0], -scan.positions[j].astype(float))[:N, :N]
         predicted = scan.photon_scale * np.abs(np.fft.fftshift(np.fft.fft2(scan.probe[0] * window))) / N
@@ -127,7 +127,7 @@ def test_what_a_bad_pixel_reads_changes_nothing(scan):
     hot = replace(odd, amplitudes=np.where(odd.good, np.asarray(odd.amplitudes), 50.0).astype(np.float32))
     object.__setattr__(hot, "normalisation", dark.normalisation)
     np.testing.assert_array_equal(two_steps(start, hot), refined)
-    assert misfit(refined, hot).r_factor == misfit(refined, dark).r_factor
+    assert misfit(refined[0], hot).r_factor == misfit(refined[0], dark).r_factor
 
 
 def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):

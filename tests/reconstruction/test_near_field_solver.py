@@ -60,7 +60,7 @@ def test_the_intensity_of_every_pattern(scan, data):
     found = np.concatenate([p for _, p in predictions(scan.object.astype(np.complex64), data, np.arange(9))])
     np.testing.assert_allclose(found, expected, atol=1e-4 * expected.max())
     deviance = likelihood_of(data, noise="gaussian").evaluate(plain.estimate(f)).deviance
-    squared = misfit(scan.object[None].astype(np.complex64), data).squared
+    squared = misfit(scan.object.astype(np.complex64), data).squared
     np.testing.assert_allclose(deviance, 4 * squared / f**2, rtol=2e-3)
 
 

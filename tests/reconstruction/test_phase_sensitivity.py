@@ -9,7 +9,6 @@ from helpers.likelihood import smooth_object
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
-from ptycho.evaluation.trust import phase_insensitive
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective
@@ -45,7 +44,6 @@ def objective_and_truth(structure, rows, cols, photons=1e5):
 def test_which_illumination_determines_phases(structure, number, determined, refine):
     left = phase_left(*objective_and_truth(structure, number, 0.8 * number), refine, seed=0)
     assert left < 0.35 if determined else left > 0.7
-    assert phase_insensitive(left) is not determined
 
 
 def test_a_phase_that_no_constant_and_no_plane_takes_away():

@@ -184,12 +184,12 @@ def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):
     beam = two.estimate.beam(data.photon_scale, data.normalisation)
     image, mask = two.estimate.projection[None], np.ones((1, *two.estimate.projection.shape), bool)
     made = Reconstruction(image, mask, beam, slices=two.estimate.object)
-    found = misfit(made.layers[None], data.under(beam))
+    found = misfit(made.layers, data.under(beam))
     exact = two.objective.likelihood.evaluate(two.estimate).deviance.sum() / N**2 / len(beam.positions)
     assert found.mean_deviance == pytest.approx(exact, rel=0.05)
-    assert misfit(made.objects, data.under(beam)).mean_deviance > 3 * found.mean_deviance
+    assert misfit(made.object, data.under(beam)).mean_deviance > 3 * found.mean_deviance
     turned = move_ramp(made)
-    same = misfit(turned.layers[None], data.under(turned.beam))
+    same = misfit(turned.layers, data.under(turned.beam))
     assert same.r_factor == pytest.approx(found.r_factor, rel=0.05)  # a ramp at the edge of the window
     np.testing.assert_allclose(turned.slices.prod(axis=0), turned.object, atol=1e-4)
 

@@ -41,7 +41,7 @@ def test_bright_patterns_are_predicted_by_what_lies_outside_the_mask_too():
     )
     made = covered_part(target, data)
     assert not made.object[~made.covered].any()
-    assert misfit(made.layers[None], data).mean_deviance < 0.1 < misfit(made.objects, data).mean_deviance
+    assert misfit(made.layers, data).mean_deviance < 0.1 < misfit(made.object, data).mean_deviance
 
 
 def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
-from ptycho.evaluation.alignment import CONVENTIONS, position_error_px, probe_error
+from ptycho.evaluation.alignment import position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
 from ptycho.networks.layers import make_predict_step
@@ -200,7 +200,7 @@ def beam_errors(
         errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in refined], positions)
     for name, values in errors.items():
         log.info("%s: probe error %.3f, position error %.3f px", name, *values.values())
-    return {"beam": errors, "conventions": CONVENTIONS}
+    return {"beam": errors}
 
 
 def _errors(truth: Truth, test: Dataset, probes: list[np.ndarray], positions: np.ndarray) -> dict[str, float]:

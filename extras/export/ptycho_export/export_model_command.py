@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from ptycho.api.reconstruction import start_tensorflow_exactly
 from ptycho.command_line.jobs import run_program
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
-from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.record import check_output
 from ptycho.run.stored_run import read_config, run_folder
@@ -77,8 +76,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
     stored = read_network(run, name)
     d = describe_network(config, stored)
     check_output(output, config.overwrite, [run / "config.yaml"])
-    require_tensorflow(os.environ)
-    start_tensorflow()
+    start_tensorflow_exactly()
     from ptycho_export.network import portable
 
     form.write(portable(stored, d), d, output)

@@ -1,4 +1,4 @@
-"""Crop and resize: ``tf.image.crop_and_resize``, for XLA, with more dtypes and kernels.
+"""Crop and resize: ``tf.image.crop_and_resize``, for XLA, with more dtypes.
 
 Two ways to the same crop:
 
@@ -7,8 +7,7 @@ Two ways to the same crop:
 - ``matrix`` is ``out = Wy · image · Wxᵀ`` (:mod:`ptycho_images.crop_matrix`): forward as weighted sums of
   whole rows, then columns; the gradient to the image without a scatter, with work that follows image times
   crop. Images must be finite: a weight of zero times NaN is NaN. A NaN pixel reaches samples at whole
-  coordinates next to it (its whole crop for ``cubic`` and ``lanczos3``), and a NaN upstream gradient may
-  reach the whole gradient image.
+  coordinates next to it, and a NaN upstream gradient may reach the whole gradient image.
 
 Sample points are the same bits in both (:mod:`ptycho_images.samples`), hence the same pixels are filled.
 """
@@ -58,11 +57,11 @@ def crop_and_resize(
             pixel.
         box_indices: ``(n,)`` int32, the image each box is cut from.
         crop_size: ``(h, w)``, positive, known when the function is traced.
-        method: ``bilinear``, ``nearest`` (halves away from zero), ``cubic`` (Keys, a = −1/2) or ``lanczos3``.
+        method: ``bilinear`` or ``nearest`` (halves away from zero).
         extrapolation_value: value of samples outside, a Python number (complex for complex images only).
         name: name of the scope.
         path: ``exact``, ``matrix`` or ``auto``, which is ``exact`` eagerly and :func:`choose_path` in a
-            traced function. ``cubic`` and ``lanczos3`` exist as ``matrix`` only.
+            traced function.
 
     Returns:
         ``(n, h, w, C)`` float32 for a real image, else the complex dtype of the image. Differentiable in
@@ -84,15 +83,11 @@ def crop_and_resize(
         return channels_as_complex(crops, arguments.result_dtype)
 
 
-def choose_path(
-    image_size: tuple[int, int], crop_size: tuple[int, int], method: str = "bilinear", ratio: float = 64
-) -> str:
+def choose_path(image_size: tuple[int, int], crop_size: tuple[int, int], ratio: float = 64) -> str:
     """Return the cheaper path of a compiled crop with gradients, from an image ``H × W`` to a crop ``h × w``.
 
-    ``matrix`` while ``H·W ≤ ratio·h·w`` (measured), and for the methods that have no other.
+    ``matrix`` while ``H·W ≤ ratio·h·w`` (measured).
     """
-    if method in ("cubic", "lanczos3"):
-        return "matrix"
     (height, width), (h, w) = image_size, crop_size
     return "matrix" if height * width <= ratio * h * w else "exact"
 
@@ -101,11 +96,9 @@ def _resolve_path(arguments: CropArguments, path: str) -> str:
     if path != "auto":
         return path
     height, width = arguments.image.shape[1:3]
-    if arguments.method in ("cubic", "lanczos3"):
-        return "matrix"
     if tf.executing_eagerly() or height is None or width is None:
         return "exact"
-    return choose_path((height, width), arguments.crop_size, arguments.method)
+    return choose_path((height, width), arguments.crop_size)
 
 
 def _crop(work: tf.Tensor, arguments: CropArguments, path: str) -> tf.Tensor:
@@ -180,7 +173,7 @@ def _filled(
     )
 
 
-METHODS = ("bilinear", "nearest", "cubic", "lanczos3")
+METHODS = ("bilinear", "nearest")
 PATHS = ("auto", "exact", "matrix")
 DTYPES = INTEGER_DTYPES + IMAGE_DTYPES
 
@@ -245,8 +238,6 @@ def _check_choices(image: tf.Tensor, method: str, extrapolation_value: complex, 
         raise _invalid(f"method is {method!r}; allowed: {', '.join(METHODS)}.")
     if path not in PATHS:
         raise _invalid(f"path is {path!r}; allowed: {', '.join(PATHS)}.")
-    if path == "exact" and method not in ("bilinear", "nearest"):
-        raise _invalid(f"path is 'exact' for method {method!r}; allowed: 'matrix' or 'auto'.")
     if isinstance(extrapolation_value, complex) and not image.dtype.is_complex:
         raise _invalid(
             f"extrapolation_value is {extrapolation_value} for a {image.dtype.name} image; "

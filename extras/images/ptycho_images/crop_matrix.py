@@ -1,8 +1,7 @@
 """The ``matrix`` path of crop and resize: ``out = Wy · image · Wxᵀ``, and its gradients without a scatter.
 
-Sample i of a crop lies at row ``y_i``, sample j at column ``x_j``. For ``bilinear`` and ``nearest`` a row of
-Wy or Wx has one or two weights, so the crop is a sum of whole rows, then of columns. Backward, for the
-upstream gradient g of one box,
+Sample i of a crop lies at row ``y_i``, sample j at column ``x_j``. A row of Wy or Wx has one or two weights,
+so the crop is a sum of whole rows, then of columns. Backward, for the upstream gradient g of one box,
 
     columns:      E = g · Wx                                              dense, (h, W)
     to the image: Wyᵀ · E                                                 (H, W)
@@ -20,8 +19,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ptycho.xla.precision import matmul
-from ptycho.xla.resample import Tap, apply_taps, resample, resample_adjoint, sum_of_taps
+from ptycho.xla.resample import Tap, apply_taps, sum_of_taps
 from ptycho_images.channels import sizes_of
 from ptycho_images.samples import TAPS, Samples, dense_weights, points_at
 
@@ -36,12 +34,6 @@ def matrix_crop(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, metho
 
     The derivative to the points is the bilinear one for ``nearest`` too, as in TensorFlow.
     """
-    if method in ("bilinear", "nearest"):
-        return _crop_by_taps(work, which, y, x, method)
-    return _crop_by_products(work, which, y, x, method)
-
-
-def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
     _, height, width, _ = sizes_of(work)
 
     @tf.custom_gradient
@@ -63,7 +55,7 @@ def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, met
 def _back_to_columns(upstream: tf.Tensor, cols: Sequence[Tap], width: int | tf.Tensor) -> tf.Tensor:
     """``g · Wx``: ``(n, h, w, C)`` to ``(n, h, W, C)``."""
     by_channel = tf.transpose(upstream, [0, 3, 1, 2])
-    return tf.transpose(matmul(by_channel, dense_weights(cols, width)[:, None]), [0, 2, 3, 1])
+    return tf.transpose(tf.matmul(by_channel, dense_weights(cols, width)[:, None]), [0, 2, 3, 1])
 
 
 def _back_to_rows(
@@ -74,7 +66,7 @@ def _back_to_rows(
 
     def by_product() -> tf.Tensor:
         by_channel = tf.transpose(by_column, [0, 3, 1, 2])  # (n, C, h, W)
-        images = matmul(dense_weights(rows, height)[:, None], by_channel, transpose_a=True)
+        images = tf.matmul(dense_weights(rows, height)[:, None], by_channel, transpose_a=True)
         return tf.transpose(images, [0, 2, 3, 1])
 
     sparse_enough = tf.reduce_all(tf.abs(y.step) >= LEAST_STEP)  # false for NaN
@@ -128,33 +120,6 @@ def _slopes(
     across = apply_taps(_read_rows(work, which, row_taps), col_steps, 2)
     by_col = tf.reduce_sum(upstream * across, axis=[1, 3])
     return tf.cast(by_row, rows.dtype), tf.cast(by_col, cols.dtype)
-
-
-def _crop_by_products(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
-    """Dense products, one copy of its image for each box: compilers fuse many taps into far too much work."""
-    _, height, width, _ = sizes_of(work)
-
-    def forward(work: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
-        images = tf.transpose(tf.gather(work, which), [0, 3, 1, 2])  # (n, C, H, W)
-        return tf.transpose(resample(images, wy, wx), [0, 2, 3, 1])
-
-    @tf.custom_gradient
-    def crop(work: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            with tf.GradientTape() as tape:
-                tape.watch([wy, wx])
-                crops = forward(work, wy, wx)
-            back = resample_adjoint(tf.transpose(upstream, [0, 3, 1, 2]), wy, wx)  # (n, C, H, W)
-            images = tf.math.unsorted_segment_sum(tf.transpose(back, [0, 2, 3, 1]), which, tf.shape(work)[0])
-            return images, *tape.gradient(crops, [wy, wx], upstream)
-
-        return forward(work, wy, wx), gradient
-
-    weights = (
-        dense_weights(_taps(method, points, size, work), size)[:, None]
-        for points, size in ((y.points, height), (x.points, width))
-    )
-    return crop(work, *weights)
 
 
 def _read_rows(work: tf.Tensor, which: tf.Tensor, rows: Sequence[Tap]) -> tf.Tensor:

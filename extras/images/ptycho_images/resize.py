@@ -31,14 +31,7 @@ from functools import cache
 import numpy as np
 import tensorflow as tf
 
-from ptycho.xla.precision import (
-    IMAGE_DTYPES,
-    INTEGER_DTYPES,
-    by_parts,
-    check_image_dtype,
-    materialised,
-    matmul,
-)
+from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES, by_parts, check_image_dtype, materialised
 from ptycho.xla.resample import Tap, sum_of_taps
 from ptycho_images.channels import checked_size
 
@@ -262,7 +255,7 @@ def _rows(images: tf.Tensor, weights: np.ndarray, most_taps: int = 32) -> tf.Ten
         return sum_of_taps(taps, 1, lambda index: _read(images, index, 1))
     width, channels = tf.unstack(tf.shape(images)[2:])
     flat = tf.reshape(images, [-1, weights.shape[1], width * channels])
-    product = matmul(tf.constant(weights, images.dtype), flat)
+    product = tf.matmul(tf.constant(weights, images.dtype), flat)
     return tf.reshape(product, [-1, len(weights), width, channels])
 
 
@@ -272,7 +265,7 @@ def _columns(images: tf.Tensor, weights: np.ndarray, most_taps: int = 8) -> tf.T
     if len(taps) <= most_taps:
         return sum_of_taps(taps, 2, lambda index: _read(images, index, 2))
     images = tf.transpose(images, [0, 1, 3, 2])
-    product = matmul(tf.reshape(images, [-1, weights.shape[1]]), tf.constant(weights.T, images.dtype))
+    product = tf.matmul(tf.reshape(images, [-1, weights.shape[1]]), tf.constant(weights.T, images.dtype))
     shape = tf.concat([tf.shape(images)[:3], [len(weights)]], axis=0)
     return tf.transpose(tf.reshape(product, shape), [0, 1, 3, 2])
 

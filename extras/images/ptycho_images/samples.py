@@ -105,44 +105,8 @@ def nearest_taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
     return [Tap(tf.cast(round_half_away(points), tf.int32), tf.ones_like(points))]
 
 
-def kernel_taps(kernel: Callable[[tf.Tensor], tf.Tensor], support: int) -> Callable[..., list[Tap]]:
-    """Return taps at points ``(…)`` of a kernel, normalised over pixels there are, as ``tf.image.resize``."""
-
-    def taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
-        last = tf.cast(size - 1, points.dtype)
-        pixels = [tf.floor(points) + step for step in range(1 - support, support + 1)]
-        weights = [tf.where((p >= 0) & (p <= last), kernel(points - p), tf.zeros_like(p)) for p in pixels]
-        total = sum(weights[1:], start=weights[0])
-        indices = [tf.cast(tf.clip_by_value(p, 0, last), tf.int32) for p in pixels]
-        return [Tap(index, weight / total) for index, weight in zip(indices, weights, strict=True)]
-
-    return taps
-
-
-def keys_cubic(distance: tf.Tensor) -> tf.Tensor:
-    """Return Keys' cubic convolution kernel with a = −1/2 (Keys 1981, eq. 15), support 2."""
-    d = tf.abs(distance)
-    near = 1 + d * d * (1.5 * d - 2.5)
-    far = 2 + d * (-4 + d * (2.5 - 0.5 * d))
-    return tf.where(d < 1, near, tf.where(d < 2, far, tf.zeros_like(d)))
-
-
-def lanczos3(distance: tf.Tensor) -> tf.Tensor:
-    """Return ``sinc(d)·sinc(d/3)`` of ``distance (…)`` where ``|d| < 3``, else zero (Turkowski 1990)."""
-    return tf.where(tf.abs(distance) < 3, _sinc(distance) * _sinc(distance / 3), tf.zeros_like(distance))
-
-
-def _sinc(x: tf.Tensor) -> tf.Tensor:
-    """``sin(πx)/(πx)``, with value one and derivative zero at zero."""
-    at_zero = x == 0
-    phase = np.pi * tf.where(at_zero, tf.ones_like(x), x)
-    return tf.where(at_zero, tf.ones_like(x), tf.sin(phase) / phase)
-
-
 TAPS: dict[str, Callable[[tf.Tensor, int | tf.Tensor], list[Tap]]] = {
     "bilinear": linear_taps,
     "nearest": nearest_taps,
-    "cubic": kernel_taps(keys_cubic, 2),
-    "lanczos3": kernel_taps(lanczos3, 3),
 }
 """Method to function: sample points ``(n, k)`` inside the image and its size to the taps."""

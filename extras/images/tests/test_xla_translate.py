@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import FLOATS
-from ptycho.xla.precision import _leading_bits, split_matmul
 from ptycho_images import Translation, projective_warp, translate
 from ptycho_images.layers import threefry2x32
 
@@ -169,27 +168,6 @@ def test_errors_name_the_argument(arguments, message):
         translate(*arguments)
     with pytest.raises(ValueError, match="path is 'gather'; allowed: auto, taps, matrix"):
         translate(tf.zeros((3, 4, 5)), tf.zeros((3, 2)), path="gather")
-
-
-def test_split_product_needs_only_tf32_factors_and_keeps_float32_accuracy(monkeypatch):
-    a, b = (tf.constant(RNG.normal(size=s).astype(np.float32)) for s in ((2, 5, 40), (2, 40, 6)))
-    factors = []
-    real_matmul = tf.matmul
-    monkeypatch.setattr(tf, "matmul", lambda p, q: factors.extend([p, q]) or real_matmul(p, q))
-    product = split_matmul(a, b)
-    for factor in factors:
-        np.testing.assert_array_equal(_leading_bits(factor), factor)  # rounding to TF32 changes nothing
-    exact = a.numpy().astype(np.float64) @ b.numpy().astype(np.float64)
-    np.testing.assert_allclose(product, exact, atol=1e-5)
-    rounded = real_matmul(_leading_bits(a), _leading_bits(b))
-    assert np.abs(rounded - exact).max() > 1e-4  # what TF32 would give
-
-
-def test_devices_with_tf32_take_the_split_product(monkeypatch):
-    images = RNG.normal(size=(2, 6, 7)).astype(np.float32)
-    plain = translate(images, SHIFTS[:2], path="matrix")
-    monkeypatch.setattr("ptycho.xla.precision._tf32_may_run", lambda: True)
-    np.testing.assert_allclose(translate(images, SHIFTS[:2], path="matrix"), plain, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -116,11 +116,11 @@ def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, 
     np.testing.assert_array_equal(beam.positions, data.positions)
 
     # what is weakly illuminated matters, too
-    whole = np.where(mask, found.object, image)[None].astype(np.complex64)
+    whole = np.where(mask, found.object, image).astype(np.complex64)
     fit = misfit(whole, data.under(beam))
     assert fit.r_factor == pytest.approx(result.r_factors[-1], abs=1e-4)
     assert fit.r_factor == pytest.approx(fit.r_noise, rel=0.02)
-    shifted = misfit(np.roll(whole, 1, axis=2), data.under(beam))
+    shifted = misfit(np.roll(whole, 1, axis=1), data.under(beam))
     assert shifted.r_factor > 2 * fit.r_factor
 
     seen = np.load(tmp_path / "seen.npz")
@@ -199,6 +199,6 @@ def test_pty_chi_finds_the_object_of_a_simulated_scan(made, modes, record_proper
     record_property("r_factors", result.r_factors.tolist())
     assert likeness > 0.98
     if modes == 1:
-        fit = misfit(found.object[None], data.under(beam))
+        fit = misfit(found.object, data.under(beam))
         assert fit.r_factor == pytest.approx(result.r_factors[-1], abs=5e-3)  # its mean while it changes
         assert fit.r_factor < 1.2 * fit.r_noise

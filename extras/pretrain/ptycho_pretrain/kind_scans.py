@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ptycho.config import check
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -53,13 +52,6 @@ class KindScan:
     seed: int
     STREAMS: ClassVar[tuple[str, ...]] = ("probe", "object", "material", "path", "photons")
 
-    def __post_init__(self) -> None:
-        check(self.path in PATHS, "path", self.path, f"one of {', '.join(PATHS)}")
-        check(0 <= self.overlap <= 0.98, "overlap", self.overlap, "from 0 to 0.98")
-        check(1 <= self.photons <= 1e12, "photons", self.photons, "from 1 to 1e12")
-        check(self.N % 2 == 0 and 16 <= self.N <= 512, "N", self.N, "even, from 16 to 512")
-        check(4 <= self.positions <= 100_000, "positions", self.positions, "from 4 to 100000")
-
     def rng(self, stream: str) -> np.random.Generator:
         """Return a generator of its own for each of ``STREAMS``."""
         return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
@@ -69,9 +61,13 @@ def simulate_kind_scan(settings: KindScan) -> Dataset:
     """Simulate the scan as measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
     N = settings.N
     probe = draw_probe(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
-    positions = place_scan(settings, energy_diameter(probe))
+    step = energy_diameter(probe) * (1 - settings.overlap)
+    path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
+    positions = (path - path.min(axis=0) + 1).astype(np.float32)
     side = N + int(np.ceil(positions.max())) + 1
-    truth = draw_object(settings, side)
+    kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
+    thickness, other = (kind.sample(side, settings.object.ranges, rng) for _ in range(2))
+    truth = transmission(thickness, other, settings.material, settings.rng("material"))
     measured = MeasuredLike(
         sample=truth.astype(np.complex128),
         probe=probe.astype(np.complex128),
@@ -93,17 +89,3 @@ def simulate_kind_scan(settings: KindScan) -> Dataset:
         objects=truth[None],
         exact=True,
     )
-
-
-def place_scan(settings: KindScan, diameter: float) -> np.ndarray:
-    """Return the positions under a probe of a diameter in pixels, ``(J, 2)`` float32, from 1 pixel on."""
-    step = diameter * (1 - settings.overlap)
-    path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
-    return (path - path.min(axis=0) + 1).astype(np.float32)
-
-
-def draw_object(settings: KindScan, side: int) -> np.ndarray:
-    """Draw the transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
-    kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
-    thickness, other = (kind.sample(side, settings.object.ranges, rng) for _ in range(2))
-    return transmission(thickness, other, settings.material, settings.rng("material"))

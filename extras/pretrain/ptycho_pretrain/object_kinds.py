@@ -12,7 +12,7 @@ import numpy as np
 from scipy.ndimage import affine_transform, gaussian_filter
 from scipy.spatial import cKDTree
 from skimage import color, data
-from skimage.draw import disk, ellipse, line_aa, polygon
+from skimage.draw import disk, ellipse, polygon
 
 from ptycho.simulation.measured_like import line_amplitude
 from ptycho_pretrain.kinds import Kind, Parameter, rotation
@@ -47,13 +47,13 @@ def lines(side: int, rng: np.random.Generator, *, density: float) -> np.ndarray:
 def polygons(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw convex plates of random heights that lie on each other; ``(side, side)``."""
     thickness = np.zeros((side, side))
-    for _ in range(_count(side, size, density)):
+    for _ in range(count_for(side, size, density)):
         angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 7)))
         radii = size * rng.uniform(0.6, 1.6)
         row, col = rng.uniform(0, side, 2)
         inside = polygon(row + radii * np.sin(angles), col + radii * np.cos(angles), thickness.shape)
         thickness[inside] += rng.uniform(0.3, 1)
-    return _smooth(thickness, blur)
+    return smooth(thickness, blur)
 
 
 def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
@@ -64,7 +64,7 @@ def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -
     duty, height = rng.uniform(0.3, 0.7, count), rng.uniform(0.4, 1, count)
     rows, cols = np.mgrid[:side, :side]
     along = (rows * np.sin(angle[field]) + cols * np.cos(angle[field])) / pitch[field]
-    return _smooth(height[field] * (along % 1 < duty[field]), blur)
+    return smooth(height[field] * (along % 1 < duty[field]), blur)
 
 
 def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
@@ -75,21 +75,21 @@ def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> n
         angle, radius = np.arctan2(rows - row, cols - col), np.hypot(rows - row, cols - col)
         spokes = np.sin(rng.integers(6, 24) * angle + rng.uniform(0, 2 * np.pi)) > 0
         thickness = np.where(radius < 4 * size, rng.uniform(0.5, 1) * spokes, thickness)
-    return _smooth(thickness, blur)
+    return smooth(thickness, blur)
 
 
 def cells(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
     """Draw round bodies, thickest in the middle, with a nucleus and grains; ``(side, side)``."""
     thickness = np.zeros((side, side))
     rows, cols = np.mgrid[:side, :side]
-    for row, col in rng.uniform(0, side, (_count(side, 1.5 * size, density), 2)):
+    for row, col in rng.uniform(0, side, (count_for(side, 1.5 * size, density), 2)):
         radius = size * rng.uniform(0.6, 1.6)
         body = np.maximum(1 - ((rows - row) ** 2 + (cols - col) ** 2) / radius**2, 0)
         thickness += rng.uniform(0.3, 1) * np.sqrt(body)
         for _ in range(4):
             inner = (row + rng.uniform(-0.5, 0.5) * radius, col + rng.uniform(-0.5, 0.5) * radius)
             thickness[disk(inner, max(radius * rng.uniform(0.1, 0.35), 1), shape=thickness.shape)] += 0.3
-    return _smooth(thickness, blur)
+    return smooth(thickness, blur)
 
 
 def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
@@ -99,13 +99,13 @@ def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, dens
     for scale in (0.4 * size, size):
         noise = gaussian_filter(rng.normal(size=(side, side)), scale, mode="wrap")
         thickness += noise > np.quantile(noise, 1 - share)
-    return _smooth(thickness, blur)
+    return smooth(thickness, blur)
 
 
 def grains(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
     """Draw Voronoi cells of random heights; ``(side, side)``."""
     cell = _cells(side, size, rng)
-    return _smooth(rng.uniform(0, 1, int(cell.max()) + 1)[cell], blur)
+    return smooth(rng.uniform(0, 1, int(cell.max()) + 1)[cell], blur)
 
 
 def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
@@ -174,7 +174,7 @@ def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -
                 thickness[inside] += strength * np.sign(
                     np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12))
                 )
-    return _smooth(np.clip(thickness, -0.2, 1.2), blur)
+    return smooth(np.clip(thickness, -0.2, 1.2), blur)
 
 
 def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
@@ -187,54 +187,8 @@ def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
     return noise / noise.std()
 
 
-def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
-    """Draw bent threads; ``(side, side)``."""
-    thickness = np.zeros((side, side))
-    for _ in range(3 * _count(side, 2 * size, density)):
-        point, angle = rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)
-        bend, height = rng.normal(0, 0.15), rng.uniform(0.4, 1)
-        for _ in range(12):
-            angle += bend + rng.normal(0, 0.1)
-            after = point + size / 2 * np.array([np.sin(angle), np.cos(angle)])
-            rows, cols, share = line_aa(*np.round(np.concatenate([point, after])).astype(int))
-            inside = (rows >= 0) & (rows < side) & (cols >= 0) & (cols < side)
-            thickness[rows[inside], cols[inside]] += height * share[inside]
-            point = after
-    return _smooth(thickness, max(blur, 0.8))
-
-
-def rings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Draw rings about a few centres, finer and finer outwards, as in a zone plate; ``(side, side)``."""
-    thickness = np.zeros((side, side))
-    rows, cols = np.mgrid[:side, :side]
-    for row, col in rng.uniform(0, side, (max(2, round((side / (5 * size)) ** 2)), 2)):
-        radius = np.hypot(rows - row, cols - col)
-        thickness = np.where(radius < 3 * size, np.sin(np.pi * (radius / size) ** 2 * 2) > 0, thickness)
-    return _smooth(thickness, blur)
-
-
-def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Draw walls between the cells of a foam; ``(side, side)``."""
-    points = rng.uniform(-size, side + size, (max(8, round((side / size + 2) ** 2)), 2))
-    near, _ = cKDTree(points).query(np.mgrid[:side, :side].reshape(2, -1).T, k=2)
-    wall = near[:, 1] - near[:, 0] < max(0.18 * size, 1.5)
-    return _smooth(wall.reshape(side, side), blur)
-
-
-def leaves(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
-    """Draw ellipses that cover each other, of sizes without a scale ("dead leaves"); ``(side, side)``."""
-    thickness = np.zeros((side, side))
-    for _ in range(round(6 * (side / size) ** 2)):
-        long = np.clip(size * 0.4 * rng.pareto(2.0) + 1.5, 1.5, side / 3)
-        row, col = rng.uniform(0, side, 2)
-        wide = max(long * rng.uniform(0.4, 1), 1)
-        inside = ellipse(row, col, long, wide, thickness.shape, rotation=rng.uniform(-np.pi, np.pi))
-        thickness[inside] = rng.uniform(0, 1)
-    return _smooth(thickness, blur)
-
-
-def _count(side: int, size: float, density: float) -> int:
-    """How many things of a size cover ``density`` of the map, overlaps apart."""
+def count_for(side: int, size: float, density: float) -> int:
+    """Return how many things of a size cover ``density`` of the map, overlaps apart."""
     return max(3, round(density * side**2 / (np.pi * size**2)))
 
 
@@ -245,7 +199,8 @@ def _cells(side: int, size: float, rng: np.random.Generator) -> np.ndarray:
     return nearest.reshape(side, side)
 
 
-def _smooth(thickness: np.ndarray, blur: float) -> np.ndarray:
+def smooth(thickness: np.ndarray, blur: float) -> np.ndarray:
+    """Smooth a map with the standard deviation ``blur``; from 0 to 1."""
     return _scale(gaussian_filter(np.asarray(thickness, float), blur, mode="nearest"))
 
 
@@ -286,9 +241,5 @@ OBJECT_KINDS: dict[str, Kind] = {
     "pictures": Kind(pictures, {"magnification": Parameter(0.4, 1.5, log=True)}),
     "photographs": Kind(photographs, {"magnification": Parameter(0.3, 1.5, log=True)}),
     "textured": Kind(textured, {"size": SIZE, "blur": Parameter(0.0, 1.5)}),
-    "fibres": Kind(fibres, SIZED | {"density": DENSITY}),
-    "rings": Kind(rings, {"size": Parameter(10.0, 40.0, log=True), "blur": BLUR}),
-    "foam": Kind(foam, SIZED),
-    "leaves": Kind(leaves, SIZED),
 }
 """Kind to function ``(side, rng, **parameters)`` → thickness ``(side, side)`` from 0 to 1."""

@@ -95,37 +95,6 @@ def aberrated(
     return _lens(N, rng, diameter, reach, pupil)
 
 
-def mirrors(
-    N: int, rng: np.random.Generator, *, diameter: float, reach: float, strength: float
-) -> np.ndarray:
-    """Return the focus ``(N, N)`` of two bent mirrors: a rectangular pupil, with figure errors along each."""
-    aspect, waves = rng.uniform(0.6, 1.0), rng.normal(size=(2, 4)) * strength
-    sign, c = rng.choice([-1, 1]), diameter * N / 2 / reach
-
-    def mirror(window: int, reach: float, waves: np.ndarray) -> np.ndarray:
-        nu = np.fft.fftshift(np.fft.fftfreq(window)) / reach
-        figure = sum(a * np.cos(np.pi * (k + 1) * nu + k) for k, a in enumerate(waves))
-        return (np.abs(nu) <= 1) * np.exp(1j * (sign * np.pi * c * (nu * reach) ** 2 + figure))
-
-    window = 2 * N  # computed wider, and cropped
-    pupil = mirror(window, reach, waves[0])[:, None] * mirror(window, reach * aspect, waves[1])
-    return central_wave(pupil, N)
-
-
-def mask(N: int, rng: np.random.Generator, *, diameter: float, grain: float) -> np.ndarray:
-    """Return a disk cut up by a coded aperture, some way before the sample; ``(N, N)``."""
-    code = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap") > 0
-    open_ = disk(N, rng, diameter=diameter, edge=0.7) * gaussian_filter(code.astype(float), 0.7)
-    return propagate(open_, (diameter * N / 2) ** 2 / 12)
-
-
-def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> np.ndarray:
-    """Return a ring with a weakly curved wave; ``(N, N)``."""
-    radius = np.hypot(*centred_axes(N)) / (diameter * N / 2)
-    curved = np.exp(1j * rng.uniform(-3, 3) * radius**2)
-    return np.exp(-(((radius - 1 + width) / width) ** 2)) * curved
-
-
 def disturb_phase(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
     """Return a slightly wrong probe ``(…, N, N)`` complex64.
 
@@ -185,9 +154,6 @@ PROBE_KINDS: dict[str, Kind] = {
         (diffuser, {"grain": Parameter(2.0, 6.0), "strength": Parameter(0.3, 2.0)}),
         (vortex, {"reach": REACH, "charge": Parameter(0.6, 3.4)}),
         (aberrated, {"reach": REACH, "strength": Parameter(0.2, 2.0)}),
-        (mirrors, {"reach": REACH, "strength": Parameter(0.0, 1.0)}),
-        (mask, {"grain": Parameter(1.5, 4.0)}),
-        (ring, {"width": Parameter(0.15, 0.5)}),
     )
 }
 """Kind to function ``(N, rng, **parameters)`` → probe ``(N, N)`` complex of any scale."""
