@@ -234,9 +234,8 @@ def wide(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype == tf.bfloat16 else dtype
 
 
-def crop_paths(method: str) -> dict[str, Callable[..., tf.Tensor]]:
-    paths = ("exact", "matrix") if method in ("bilinear", "nearest") else ("matrix",)
-    return {p: lambda *a, path=p, **k: crop_and_resize(*a, **k, path=path) for p in paths}
+def crop_paths() -> dict[str, Callable[..., tf.Tensor]]:
+    return {p: lambda *a, path=p, **k: crop_and_resize(*a, **k, path=path) for p in ("exact", "matrix")}
 
 
 OPERATORS: dict[str, Operator] = {
@@ -252,7 +251,7 @@ OPERATORS: dict[str, Operator] = {
         for i in ("bilinear", "nearest")
     },
     **{
-        f"crop_and_resize {m}": Operator(CROP_DTYPES, m, crop_batches(m), crop_paths(m), crop_oracle)
+        f"crop_and_resize {m}": Operator(CROP_DTYPES, m, crop_batches(m), crop_paths(), crop_oracle)
         for m in ("bilinear", "nearest")
     },
 }

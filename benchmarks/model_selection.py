@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.tables import markdown
-from ptycho.align.align_scan import align
 from ptycho.align.aligned import RunContext
+from ptycho.align.cached import align
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import prepare

@@ -37,8 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ptycho
 from benchmarks.panel import far_intensity, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
-from ptycho.align.align_scan import align
 from ptycho.align.aligned import RunContext
+from ptycho.align.cached import align
 from ptycho.align.position_jumps import find_jumps
 from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import prepare

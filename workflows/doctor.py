@@ -119,9 +119,13 @@ def check_extras(_: Path) -> Outcome:
 
 
 def check_xla(_: Path, timeout_s: int = 300) -> Outcome:
-    """That TensorFlow compiles, in a process of its own, because a wrong flag ends the process."""
+    """That TensorFlow computes and compiles, in its own process, because a wrong flag ends the process."""
     code = """import tensorflow as tf
-tf.function(tf.matmul, jit_compile=True)(tf.ones((64, 64)), tf.ones((64, 64))).numpy()"""
+def step(image):
+    wave = tf.signal.fft2d(tf.cast(image @ image, tf.complex64))
+    return tf.nn.conv2d(tf.abs(wave)[None, ..., None], tf.ones((3, 3, 1, 1)), 1, "SAME")
+for compiled in (False, True):
+    tf.function(step, jit_compile=compiled)(tf.ones((64, 64))).numpy()"""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s)
     ended = f"the process ended with {done.returncode}"

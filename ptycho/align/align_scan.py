@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read, read_again
+from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read_again
 from ptycho.align.geometry import (
     coarse_rotation,
     find_geometry,
@@ -46,12 +46,11 @@ from ptycho.align.orientation import (
 )
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
-from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config import OwnProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import at_positions, choose_probe, map_positions, place_patterns
-from ptycho.preparation.prepare import ScanGeometry, interpret_again
-from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start, decided_reading, product_file, read_start
+from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.comparison import compare_shares
@@ -64,16 +63,6 @@ from ptycho.scan.probe import masked
 log = logging.getLogger(__name__)
 
 ONE_OBJECT = ("object", "both")  # of data.shared
-
-
-def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:
-    """Read a scan and align it; one that continues an earlier result (key ``start``) takes its alignment."""
-    if config.start is None:
-        return align_scan(read(scan, config, context), context)
-    reading = decided_reading(product_file(config.start).parent, config.data)
-    as_run = scan if reading == config.data else interpret_again(scan, reading)
-    as_started = read(as_run, replace(config, data=reading), context)
-    return begin_from(as_started, read_start(config.start, as_started.scan))
 
 
 def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ptycho.align.align_scan import align
 from ptycho.align.aligned import RunContext
+from ptycho.align.cached import align
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig

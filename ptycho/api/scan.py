@@ -210,8 +210,8 @@ class Scan:
         scratch = Path(tempfile.gettempdir())
         check_disk(self.geometry.raw, self.data, scratch, "TMPDIR")
         check_memory_for(self.geometry, self.name)
-        from ptycho.align.align_scan import align  # imports TensorFlow
         from ptycho.align.aligned import RunContext
+        from ptycho.align.cached import align  # imports TensorFlow
 
         return align(self.geometry, config, RunContext(scratch, bar=False)).data
 

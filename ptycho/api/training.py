@@ -24,7 +24,7 @@ from ptycho.config import (
 )
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
-from ptycho.config.messages import fields_of
+from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, XlaConfig
@@ -124,8 +124,11 @@ def train(
     base = CustomModel(target=model) if own_model else MODELS[model]
     weights = {name: settings.pop(name) for name in [*settings] if name.endswith("_weight")}
     values, keys = plain(settings), [*fields_of(EpochsConfig), *fields_of(type(base))]
-    like = {name: (difflib.get_close_matches(name, keys, n=1) or [name])[0] for name in values}
-    of_epochs = {name: values.pop(name) for name in like if like[name] in fields_of(EpochsConfig)}
+    like = {name: difflib.get_close_matches(name, keys, n=1) for name in values}
+    for name in (name for name, close in like.items() if not close):
+        raise ConfigError(f"{name}={show(values[name])}: unknown key; known are {', '.join(keys)}")
+    of_training = fields_of(EpochsConfig)
+    of_epochs = {name: values.pop(name) for name, (close,) in like.items() if close in of_training}
     built = replace(base, **values)
     check(built.takes(scan.N), "model", model, f"unrolled for patterns of N={scan.N}")
     config = ScanRunConfig(

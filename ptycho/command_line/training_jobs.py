@@ -25,7 +25,7 @@ from ptycho.command_line.words import asks_help, quote_paths, quoted
 from ptycho.config import NETWORK, ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
-from ptycho.files.lock import is_locked, locked
+from ptycho.files.lock import BusyError, is_locked, locked
 from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
@@ -63,9 +63,13 @@ class Job:
     def overrides_to_go_on(self) -> list[str]:
         """The overrides of that command; a run that this one is to replace is not resumed."""
         programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
+        return [f"resume={self.path}", *programs] if self.begun else self.starting
+
+    @property
+    def starting(self) -> list[str]:
+        """The overrides of the command that starts this job alone."""
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
-        starting = [*own, f"output_dir={quoted(str(self.path))}"]
-        return [f"resume={self.path}", *programs] if self.begun else starting
+        return [*own, f"output_dir={quoted(str(self.path))}"]
 
     @property
     def begun(self) -> bool:
@@ -78,8 +82,19 @@ class Job:
     @property
     def now(self) -> Job:
         """The job as it is when its turn comes: another process may have begun it, or ended it."""
-        shared = self.together is not None and not self.config.overwrite
-        return replace(self, resumed=self.begun) if shared else self
+        if self.together is None or self.config.overwrite:
+            return self
+        try:
+            return replace(self, resumed=not changes(self.path, self.config))
+        except ConfigError:
+            return self
+
+
+def changes(run: Path, config: JobConfig) -> list[str]:
+    """Return by which keys the run in a folder differs, whatever it calls its folder and replaced there."""
+    stored = read_job(run)
+    asked = replace(config, output_dir=stored.output_dir, overwrite=stored.overwrite)
+    return differences(to_mapping(stored), to_mapping(asked))
 
 
 def format_command(*overrides: str) -> str:
@@ -98,14 +113,19 @@ def is_done(job: Job) -> bool:
     return True
 
 
-def explain_going_on(job: Job, words: Sequence[str]) -> str:
-    """Return how to resume after ``job`` was stopped; ``words``: typed, which continue several jobs."""
-    command = job.go_on
-    if job.together is not None:
+def explain_going_on(jobs: Sequence[Job], words: Sequence[str]) -> str:
+    """Return how to continue after the first of ``jobs`` was stopped; ``words`` are those that were typed.
+
+    Several jobs are continued by their own command, unless it would replace what is finished.
+    """
+    job, *rest = jobs
+    if job.together is None or job.config.overwrite:
+        commands = [job.go_on, *(format_command(*other.starting) for other in rest)]
+    else:
         known = any(word.startswith("output_dir=") for word in words)
-        command = format_command(*words, *([] if known else [f"output_dir={job.together}"]))
+        commands = [format_command(*words, *([] if known else [f"output_dir={job.together}"]))]
     kept = [kept_aside(job.path)] if waits(job.path) else []
-    return "\n".join(["resume with:", command, *kept])
+    return "\n".join(["resume with:", *commands, *kept])
 
 
 def row_of(run: Path) -> dict[str, str]:
@@ -211,7 +231,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
             jobs = plan_all(workflow.name, quote_paths(["resume"], given), partial(plan_jobs, workflow))
         except Exception as error:
             return fail(error, MISTAKES, explain)
-        return perform(workflow, jobs, stop, [word for word in given if word != "overwrite=true"], explain)
+        return perform(workflow, jobs, stop, given, explain)
 
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
@@ -268,9 +288,7 @@ def plan_one(
     if config.overwrite or not (path / CONFIG).is_file():
         check_place(path, config.overwrite, list_inputs(config))
         return job
-    stored = replace(read_job(path), output_dir=str(path))
-    asked = replace(job.config, overwrite=stored.overwrite)
-    if others := differences(to_mapping(stored), to_mapping(asked)):
+    if others := changes(path, job.config):
         raise ConfigError(
             f"output_dir={together}: holds the run {path.name} with another configuration "
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
@@ -299,7 +317,9 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     overrides = list(hydra_config.overrides.task)
     check(bool(composed.resume), "resume", "", "the folder of the run to resume")
     if hydra_config.mode == RunMode.MULTIRUN:
-        raise ConfigError(f"resume={path}: resumes one run; remove -m, and resume job by job")
+        raise ConfigError(
+            f"resume={path}: resumes one run; remove resume: a sweep is continued by its own command"
+        )
     if composed.overwrite:
         raise ConfigError(f"resume={path} and overwrite=true: resume the run or replace it; drop one of them")
     check_links(path)
@@ -309,10 +329,13 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
 
 
 def execute(run: Run, job: Job, stop: StopRequest) -> None:
-    """Do a job; TensorFlow is imported only now."""
-    if is_done(job):
+    """Do a job, unless another process has done it; TensorFlow is imported only now."""
+    if is_done(job.now):
         return
     with locked(job.path):
+        job = job.now
+        if is_done(job):
+            return
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
         with folder.replacing():
             if not job.resumed:
@@ -350,24 +373,24 @@ def perform(
     """Run the jobs one after the other; return the largest exit code.
 
     Jobs that another process works on are skipped: several processes share those of a pattern or a sweep.
-    ``words`` were typed, without ``overwrite``; ``explain`` puts an error on one line.
+    ``words`` were typed; ``explain`` puts an error on one line.
     """
     progress = Progress(jobs, explain)
     todo, codes = progress.refuse()
-    for number, planned in enumerate(todo):
+    for number, job in enumerate(todo):
         if len(todo) > 1:
-            log.info("job %d of %d: %s", number + 1, len(todo), planned.path.name)
-        if planned.together is not None and is_locked(planned.path):
-            log.info("%s: another process works on it", planned.path)
-            continue
-        job = planned.now
+            log.info("job %d of %d: %s", number + 1, len(todo), job.path.name)
         clear = partial(remove_traces, job.path)
-        with stop.end_with(partial(explain_going_on, job, words), clear):
+        with stop.end_with(partial(explain_going_on, todo[number:], words), clear):
             progress.note(job, STARTED)
             try:
                 execute(workflow.run, job, stop)
                 progress.note(job, DONE)
             except Exception as error:
+                if isinstance(error, BusyError) and job.together is not None:
+                    log.info("%s: another process works on it", job.path)
+                    progress.note(job, WAITING)
+                    continue
                 progress.note(job, FAILED, explain(error))
                 full = f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
                 codes.append(fail(error, (ConfigError,), advice=full))

@@ -251,7 +251,7 @@ def _ms_ssim(
 def errors(
     recon: np.ndarray, truth: np.ndarray, covered: Covered = None, rounding: float = 1e-14
 ) -> dict[str, Any]:
-    """Return ``psnr``, ``mae`` and ``mse`` of an aligned pair ``(H, W)`` as ``[amplitude, phase]``, and more.
+    """Return the errors of an aligned pair ``(H, W)``, as ``[amplitude, phase]`` but for ``phase_rmse_rad``.
 
     ``mae``, ``mse``: means of ``||o| − |t||^p`` in object units, and of ``|φ_o − φ_t|^p``, wrapped, in rad.
     ``psnr``: ``10·log10(peak² / mse)`` in dB, peak ``max|t|`` and 2π; None: the root-mean-square error is

@@ -20,11 +20,15 @@ LOCK = ".lock"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+class BusyError(ConfigError):
+    """Another process holds the folder."""
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold ``folder``, which is made if need be, against other processes; the kernel ends the hold with us.
 
-    ConfigError: another process holds it (the message has its number), or it cannot be written.
+    BusyError: another process holds it (the message has its number). ConfigError: it cannot be written.
     """
     path = folder / LOCK
     lock = FileLock(path, timeout=0.1, fallback_to_soft=False)
@@ -75,9 +79,9 @@ def _holder(lock: Path) -> str:
     return ""
 
 
-def _busy(folder: Path, pid: str) -> ConfigError:
+def _busy(folder: Path, pid: str) -> BusyError:
     process = f"process {pid or 'unknown'} is writing a run into this folder"
-    return ConfigError(f"{folder}: {process}; wait until it ends, or stop it")
+    return BusyError(f"{folder}: {process}; wait until it ends, or stop it")
 
 
 def unusable(path: Path, reason: str) -> ConfigError:

@@ -25,7 +25,7 @@ from ptycho.scan.groups import grouped, smallest_region
 
 
 def check_disk(raw: RawScan, section: DataConfig, folder: Path, key: str = "output_dir") -> None:
-    """Refuse a scan whose patterns, copied into a nameless file, do not fit there, before one is read.
+    """Refuse a scan if the disk of a folder has too little room for a copy of its patterns; none is read.
 
     ``key``: what determines the folder.
     """

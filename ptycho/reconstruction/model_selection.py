@@ -186,10 +186,11 @@ def _try_fewer_modes(selection: Selection) -> None:
 
 
 def _try_less_variation(selection: Selection) -> None:
-    """Drop all OPR modes if they explain little of the deviance above one, or weak ones that explain nothing.
+    """Drop all OPR modes if they explain little of the deviance above one, or the weakest if that helps.
 
     An object that is finer than its pixels looks a little as if the probe varied. Without any, probe and flux
-    return to what they were before. A weak one may have stood for a background or positions.
+    return to what they were before. A weak one may have stood for a background or positions. Where the
+    deviance is no misfit, any goes without which the held-out deviance is lower.
     """
     count = len(selection.estimate.opr_modes)
     if selection.options.probe_variation is not None or not count:
@@ -199,7 +200,7 @@ def _try_less_variation(selection: Selection) -> None:
     within = np.log((deviance - share) / (1 - share)) if known else selection.deviance
     dropped = _drop_variation(selection, count, selection.before_variation, within)
     while not dropped and len(selection.estimate.opr_modes):
-        if not _drop_variation(selection, 1, {}, selection.deviance):
+        if not _drop_variation(selection, 1, {}, -np.inf if known else selection.deviance):
             return
 
 

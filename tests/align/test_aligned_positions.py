@@ -148,21 +148,3 @@ def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(m
         [0, 12.4]
     )
     assert "1 of 9 patterns by 12 to 12 px" in str(moved.steps[-1])
-
-
-def test_a_step_that_needs_more_values_is_skipped(tmp_path, monkeypatch):
-    """16 patterns of 16² values and an object of fewer than 27² complex pixels: 2.8 values per parameter."""
-    seen = []
-    trace = {
-        least: lambda aligned, context, least=least: seen.append(least) or aligned for least in (2.5, 9.0)
-    }
-    trace |= {0.0: lambda aligned, context: seen.append("does not apply") or aligned}
-    every = [
-        method.Step(step, "geometry", least, lambda _, least=least: least) for least, step in trace.items()
-    ]
-    monkeypatch.setattr(method, "STEPS", tuple(every))
-    data = Scan.of(np.random.default_rng(1), 1e4, count=4).dataset(np.random.default_rng(2))
-    counts = np.rint(data.amplitudes[:] ** 2)
-    scan = ptycho.Scan.from_arrays(counts, data.positions, data.probe[0], counts=True)
-    method.align(scan.geometry, ScanRunConfig(data=scan.data), RunContext(tmp_path))
-    assert seen == [2.5]

@@ -240,7 +240,7 @@ def test_a_stopped_run_says_where_the_old_one_is(run):
     job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
     assert "overwrite=true" in job.go_on and "resume" not in job.go_on
     RunFolder(run, overwrite=True).config(job.config)
-    command, last = explain_going_on(job, ()).splitlines()[1:]
+    command, last = explain_going_on([job], ()).splitlines()[1:]
     assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
 
 

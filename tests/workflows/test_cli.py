@@ -146,5 +146,5 @@ def test_a_run_of_another_workflow_or_too_large_for_the_machine_cannot_be_resume
 def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):
     run = interrupted(tmp_path / "0_gridsize=1,seed=0", nepochs=3)
     assert "resume" in (line := refused(f"resume={run}", "overwrite=true")) and "drop one of them" in line
-    assert "remove -m" in refused("-m", f"resume={run}", "seed=0,1")
+    assert "a sweep is continued by its own command" in refused("-m", f"resume={run}", "seed=0,1")
     assert "resum=x: unknown key" in refused("resum=x")

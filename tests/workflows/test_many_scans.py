@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from helpers.cli import ROOT, files
 from helpers.quick import NOTHING_SELECTED, words_of
 
 import workflows.reconstruct.scan
-from ptycho.command_line.training_jobs import row_of
+from ptycho.command_line.training_jobs import Job, explain_going_on, row_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.run.folder import RunFolder
@@ -180,6 +181,38 @@ def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_pa
     assert [row["solver.steps"] for row in rows] == ["3", "4"] and "seed" not in rows[0]
     assert [row["scan"] for row in rows] == ["scan", "scan"]
     assert all(os.path.isdir(row["folder"]) for row in rows)
+
+
+def test_the_same_command_continues_a_sweep(in_process, started, scan, tmp_path):
+    words = ("-m", f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", f"output_dir={tmp_path / 'sweep'}")
+    for again, count in (
+        ((), 2),
+        ((), 0),
+        (("overwrite=true",), 2),
+        ((), 0),
+    ):  # a run that replaced another, too
+        started.clear()
+        code, _, err = in_process(SCRIPT, *words, *again)
+        assert code == 0 and len(started) == count, err
+        assert err.count("is finished; nothing is left to do") == 2 - count
+    (unfinished,) = (tmp_path / "sweep").glob("1_*/metrics.json")
+    unfinished.unlink()
+    assert in_process(SCRIPT, *words)[0] == 0 and len(started) == 1 and unfinished.exists()
+
+
+def test_a_stopped_sweep_that_replaces_another_names_a_command_for_each_job_that_is_left(tmp_path):
+    config, words = replace(asked("a.h5"), overwrite=True), ("-m", "seed=0,1,2", "overwrite=true")
+    jobs = [
+        Job(config, tmp_path / str(seed), (f"seed={seed}", words[-1]), together=tmp_path) for seed in range(3)
+    ]
+    RunFolder(jobs[1].path).config(config)  # the first is done, the second has begun
+    _, *commands = [shlex.split(line) for line in explain_going_on(jobs[1:], words).splitlines()]
+    assert [command[-1] for command in commands] == [f"resume={jobs[1].path}", f'output_dir="{jobs[2].path}"']
+    assert "overwrite=true" in commands[1] and "seed=2" in commands[1]
+    jobs = [replace(job, config=replace(config, overwrite=False)) for job in jobs]
+    kept, made = ([*words, "output_dir=x"], words[:2])
+    assert shlex.split(explain_going_on(jobs, kept).splitlines()[1])[-4:] == kept
+    assert shlex.split(explain_going_on(jobs, made).splitlines()[1])[-1] == f"output_dir={tmp_path}"
 
 
 # ---- the table

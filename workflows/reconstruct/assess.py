@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -35,7 +35,7 @@ def score_models(
     stitched: dict[str, dict[str, Reconstruction]],
     chosen: str,
     folder: RunFolder,
-    doubts: Mapping[str, str],
+    doubts: Iterable[str],
     moved: Mapping[str, np.ndarray] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def score_models(
     ``metrics.csv`` with a row for each image.
 
     Args:
-        doubts: flags that every network gets, each with its meaning.
+        doubts: flags that every network gets.
         moved: by model, the truth in the frame of its objects; of other models it is in their frame.
         more: entries of the file besides the scores.
     """

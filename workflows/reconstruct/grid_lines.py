@@ -45,7 +45,7 @@ def run(
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    Return what is in ``metrics.json``, and the reconstructions by name.
+    Return the scores by name, and the reconstructions by name.
     """
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.align_scan import align
 from ptycho.align.aligned import RunContext
+from ptycho.align.cached import align
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
@@ -51,7 +51,7 @@ def run(
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    Return what is in ``metrics.json``, and the reconstructions by name. ``executor`` fits the blocks of a
+    Return the rows of ``metrics.json``, and the reconstructions by name. ``executor`` fits the blocks of a
     large scan.
     """
     scan = interpret_scan(config.data, config.output_dir)

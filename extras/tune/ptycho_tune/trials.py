@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.align_scan import align
 from ptycho.align.aligned import RunContext
+from ptycho.align.cached import align
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import assess_fit
 from ptycho.methods.prepared import Prepared, prepare
