@@ -100,9 +100,9 @@ def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) ->
 
     See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
-    from ptycho.api.reconstruction import start_tensorflow_exactly
+    from ptycho.api.reconstruction import start_keras
 
-    start_tensorflow_exactly()
+    start_keras()
     from ptycho.run.loaded import load_model as load
 
     return load(run, name, trust)

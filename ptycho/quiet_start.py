@@ -49,25 +49,30 @@ def require_tensorflow(environ: MutableMapping[str, str]) -> None:
     environ[VARIABLE] = NEEDED
 
 
-def start_tensorflow(every_gpu: bool = False, for_solver: bool = False) -> None:
-    """Import TensorFlow and find devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all its messages.
+def start_tensorflow(for_solver: bool = False) -> None:
+    """Import TensorFlow, if need be, and keep float32 at 24 bits on every device.
 
-    Of several GPUs it sees one, each process of MPI on a machine the next one; or all. ``for_solver``: no
-    network is trained. The solver computes a chunk of patterns on each core; if TensorFlow shared each
-    operation of these among the same cores, an evaluation would take 1.4 times as long. It then shares one
-    among a quarter of the cores, or as many as ``TF_NUM_INTRAOP_THREADS`` says.
+    ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all messages of the import. Of several GPUs TensorFlow sees one,
+    each process of MPI on a machine the next one. ``for_solver``: no network is trained. The solver computes
+    a chunk of patterns on each core; if TensorFlow shared each operation of these among the same cores, an
+    evaluation would take 1.4 times as long. It then shares one among a quarter of the cores, or as many as
+    ``TF_NUM_INTRAOP_THREADS`` says.
     """
-    if "tensorflow" in sys.modules:
-        return
+    if "tensorflow" not in sys.modules:
+        _import_quietly(for_solver)
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def _import_quietly(for_solver: bool) -> None:
     os.environ.setdefault(GROWTH, "true")
     wanted = os.environ.setdefault(LEVEL, "2") in ("0", "1")
     with contextlib.nullcontext() if wanted else without_lines(noise()):
         import tensorflow as tf
 
-        tf.config.experimental.enable_tensor_float_32_execution(False)  # float32 of 24 bits on every device
         gpus = tf.config.list_physical_devices("GPU")
-        if not every_gpu:
-            tf.config.set_visible_devices(own_gpu(gpus), "GPU")
+        tf.config.set_visible_devices(own_gpu(gpus), "GPU")
         if for_solver and THREADS not in os.environ:
             tf.config.threading.set_intra_op_parallelism_threads(max(1, cores() // 4))
     if not wanted:

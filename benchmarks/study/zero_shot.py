@@ -16,7 +16,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from benchmarks.study.framework import STRICT, Cell, Store, plain
-from benchmarks.study.zero_shot_kinds import OBJECT_KINDS, PROBE_KINDS
+from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
 from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
 from ptycho.config.pretrain_config import MaterialsConfig
@@ -124,8 +124,8 @@ class ZeroShot:
     def _make_scans(self, panel: Panel) -> Iterator[Scan]:
         lists = panel.probes, panel.objects, panel.materials, panel.scans, panel.photons, panel.N
         for probe, object_, material, scan, photons, N in itertools.product(*lists):
-            one = _read_kind(PROBE_KINDS, _look_up(self.probes, probe, "probes"), f"probes.{probe}")
-            other = _read_kind(OBJECT_KINDS, _look_up(self.objects, object_, "objects"), f"objects.{object_}")
+            one = _read_kind(PROBES, _look_up(self.probes, probe, "probes"), f"probes.{probe}")
+            other = _read_kind(OBJECTS, _look_up(self.objects, object_, "objects"), f"objects.{object_}")
             way = _look_up(self.scans, scan, "scans")
             settings = KindScan(
                 probe=one.entry,

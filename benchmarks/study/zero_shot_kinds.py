@@ -1,4 +1,4 @@
-"""Kinds of probes and objects that no network is trained with; importing them adds them to the tables.
+"""Kinds of probes and objects of the study: those of the training, and others that no network has seen.
 
 Lengths and parameters are those of :mod:`ptycho_pretrain.probe_kinds` and
 :mod:`ptycho_pretrain.object_kinds`.
@@ -94,7 +94,7 @@ def leaves(side: int, rng: np.random.Generator, *, size: float, blur: float) -> 
     return smooth(thickness, blur)
 
 
-PROBES = {
+PROBES = PROBE_KINDS | {
     draw.__name__: Kind(draw, {"diameter": DIAMETER} | parameters | COMMON)
     for draw, parameters in (
         (mirrors, {"reach": REACH, "strength": Parameter(0.0, 1.0)}),
@@ -102,11 +102,9 @@ PROBES = {
         (ring, {"width": Parameter(0.15, 0.5)}),
     )
 }
-OBJECTS = {
+OBJECTS = OBJECT_KINDS | {
     "fibres": Kind(fibres, SIZED | {"density": DENSITY}),
     "rings": Kind(rings, {"size": Parameter(10.0, 40.0, log=True), "blur": BLUR}),
     "foam": Kind(foam, SIZED),
     "leaves": Kind(leaves, SIZED),
 }
-PROBE_KINDS.update(PROBES)
-OBJECT_KINDS.update(OBJECTS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from benchmarks.solver_steps import refine
+from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
 from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
@@ -125,7 +126,8 @@ class Bench:
 
     def case_of(self, scan: Scan) -> Case:
         if self.case is None or self.case[0] != scan.name:
-            self.case = scan.name, Case(self.study, self.model, simulate_kind_scan(scan.settings))
+            data = simulate_kind_scan(scan.settings, PROBES, OBJECTS)
+            self.case = scan.name, Case(self.study, self.model, data)
         return self.case[1]
 
     def measure(self, scan: Scan, method: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

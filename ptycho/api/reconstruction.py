@@ -137,7 +137,7 @@ def reconstruct(
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())
     check_disk(scan.geometry.raw, config.data, scratch, "TMPDIR")
-    start_tensorflow_exactly()
+    start_keras()
     from ptycho.align.aligned import RunContext
     from ptycho.api.methods import reconstruct_and_assess
 
@@ -170,13 +170,10 @@ def shows_bars() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def start_tensorflow_exactly() -> None:
-    """Start TensorFlow without its chatter, and with float32 of 24 bits on every device."""
+def start_keras() -> None:
+    """Start TensorFlow as the backend of Keras."""
     require_tensorflow(os.environ)
     start_tensorflow()
-    import tensorflow as tf
-
-    tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
 def _configuration(scan: Scan, values: Mapping[str, Any]) -> ScanRunConfig:

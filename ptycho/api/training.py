@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ptycho.api.arguments import name_arguments
-from ptycho.api.reconstruction import shows_bars, start_tensorflow_exactly
+from ptycho.api.reconstruction import shows_bars, start_keras
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import (
     ConfigError,
@@ -150,7 +150,7 @@ def train(
     programs = programs_in(config)
     allow(programs.values())
     check_own_code(programs)
-    start_tensorflow_exactly()
+    start_keras()
     from ptycho.api.methods import train_on_scan
     from ptycho.training.callbacks import TellEvents
 

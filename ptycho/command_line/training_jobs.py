@@ -31,7 +31,7 @@ from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT
-from ptycho.run.record import check_links, damaged
+from ptycho.run.record import check_files, check_links, damaged
 from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
 from ptycho.run.stored_run import is_finished, read_job, run_folder
@@ -91,7 +91,7 @@ class Job:
 
 
 def changes(run: Path, config: JobConfig) -> list[str]:
-    """Return by which keys the run in a folder differs, whatever it calls its folder and replaced there."""
+    """Return the keys in which the run in a folder has other values, but ``output_dir`` and ``overwrite``."""
     stored = read_job(run)
     asked = replace(config, output_dir=stored.output_dir, overwrite=stored.overwrite)
     return differences(to_mapping(stored), to_mapping(asked))
@@ -294,6 +294,7 @@ def plan_one(
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
         )
     check_writable(path)
+    check_files(path)
     return replace(job, resumed=True)
 
 
@@ -325,6 +326,7 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     check_links(path)
     config = resumed_config(path, overrides, os.environ)
     check_writable(path)
+    check_files(path)
     return Job(workflow.check(config), path, tuple(overrides), resumed=True)
 
 

@@ -37,6 +37,9 @@ class RasterLimits:
     side: int = 2048  # of the middle of an image, which is analysed, in pixels
 
 
+LIMITS = RasterLimits()
+
+
 @dataclass(frozen=True)
 class Artefact:
     """The waves of an object that stand out at the frequencies of the raster; 0: none stands out.
@@ -62,7 +65,7 @@ def raster_artefact(image: np.ndarray, known: np.ndarray, positions: np.ndarray)
     B = reciprocal_lattice(positions)
     if B is None:
         return None
-    side = RasterLimits.side
+    side = LIMITS.side
     middle = tuple(slice(max(0, n - side) // 2, (n + side) // 2) for n in image.shape)
     known = known[middle] & np.isfinite(image[middle])
     amplitude = np.abs(image[middle])
@@ -75,22 +78,22 @@ def raster_artefact(image: np.ndarray, known: np.ndarray, positions: np.ndarray)
 def reciprocal_lattice(positions: np.ndarray) -> np.ndarray | None:
     """Return B, ``(2, 2)`` cycles per pixel, of positions ``(J, 2)``; None: they are not on a lattice."""
     from_middle = np.abs(positions - np.median(positions, axis=0)).max(axis=1)
-    places = positions[np.argsort(from_middle, kind="stable")[: RasterLimits.most]].astype(float)
+    places = positions[np.argsort(from_middle, kind="stable")[: LIMITS.most]].astype(float)
     places -= places.mean(axis=0)
-    if len(places) < RasterLimits.fewest**2 or not np.ptp(places, axis=0).min() > 0:
+    if len(places) < LIMITS.fewest**2 or not np.ptp(places, axis=0).min() > 0:
         return None
-    rough = _shortest(places, RasterLimits.order)
+    rough = _shortest(places, LIMITS.order)
     if rough is None:
         return None
     phases = np.angle(_sums(places, rough)) / (2 * np.pi)
     whole = np.rint(places @ rough.T + phases)
-    if np.ptp(whole, axis=0).min() < RasterLimits.fewest - 1:
+    if np.ptp(whole, axis=0).min() < LIMITS.fewest - 1:
         return None
     A = np.linalg.lstsq(whole - whole.mean(axis=0), places, rcond=None)[0]
     if abs(np.linalg.det(A)) < 1e-6 * np.square(A).sum():
         return None
     B = np.linalg.inv(A).T
-    return B if np.abs(_sums(places, B)).min() ** 2 > RasterLimits.order else None
+    return B if np.abs(_sums(places, B)).min() ** 2 > LIMITS.order else None
 
 
 def waves_at(B: np.ndarray, image: np.ndarray, known: np.ndarray) -> tuple[float, float]:
@@ -105,7 +108,7 @@ def waves_at(B: np.ndarray, image: np.ndarray, known: np.ndarray) -> tuple[float
     values = np.where(known, values - np.sum(window * values) / total, 0.0)
     variance = max(float(np.sum(window * values**2)) / total, 1e-30)
     powers = [
-        _around(window * values, G, int(RasterLimits.far))
+        _around(window * values, G, int(LIMITS.far))
         for G in (B[0], B[1], B[0] + B[1], B[0] - B[1])
         if np.abs(G).max() < 0.5
     ]
@@ -163,7 +166,7 @@ def _stands_out(power: np.ndarray) -> bool:
     middle = len(power) // 2
     row, col = np.indices(power.shape) - middle
     distance, sector = np.hypot(row, col), np.rint(np.arctan2(row, col) / (np.pi / 4)) % 4
-    ring = (distance >= RasterLimits.near) & (distance <= RasterLimits.far)
+    ring = (distance >= LIMITS.near) & (distance <= LIMITS.far)
     nearby = max(power[ring & (sector == k)].mean() for k in range(4))
     aside = power[(distance > 0) & (distance < 2)].max()
-    return bool(power[middle, middle] > max(RasterLimits.excess * nearby, RasterLimits.lone * aside, 1e-30))
+    return bool(power[middle, middle] > max(LIMITS.excess * nearby, LIMITS.lone * aside, 1e-30))

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.evaluation import metrics
-from ptycho.evaluation.raster import RasterLimits
+from ptycho.evaluation import metrics, raster
 from ptycho.scan.probe import described_widths, is_far_from
 
 log = logging.getLogger(__name__)
@@ -159,7 +158,7 @@ FLAGS = {
     ),
     RASTER: Flag(
         "the object has the periods of the scan's raster: waves of more than "
-        f"{RasterLimits.contrast:g} of its contrast stand out at the frequencies of the lattice of the "
+        f"{raster.LIMITS.contrast:g} of its contrast stand out at the frequencies of the lattice of the "
         "positions (raster_artefact). The patterns of a raster cannot tell whether they belong to the object "
         "or to the probe",
         "do not believe these periods, unless the sample has them; remove probe.learn=false, unless the "

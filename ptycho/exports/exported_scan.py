@@ -106,17 +106,29 @@ class ExportedScan:
 
     @property
     def stored(self) -> Blocks:
-        """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``."""
+        """The patterns in ``dtype``, as many as there are positions, block by block ``(j, N, N)``.
+
+        ValueError, on the way: a block of another shape, or another number of patterns.
+        """
         if self.patterns is None:
             raise ConfigError(f"{self.name or 'scan'}: has no patterns to write")
-        blocks = (block.astype(self.dtype, copy=False) for block in self.patterns)
-        return Blocks(self.shape, self.dtype, blocks)
+        return Blocks(self.shape, self.dtype, self._blocks(self.patterns))
 
     @property
     def stored_amplitudes(self) -> Blocks:
         """Square roots of :attr:`stored`, ``(j, N, N)`` float32 by blocks."""
         blocks = (np.sqrt(block.astype(np.float64)).astype(FLOAT32) for block in self.stored.blocks)
         return Blocks(self.shape, FLOAT32, blocks)
+
+    def _blocks(self, patterns: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        done = 0
+        for block in patterns:
+            done += len(block)
+            if block.shape[1:] != self.shape[1:] or done > self.shape[0]:
+                raise ValueError(f"a block of patterns has shape {block.shape}; must be of {self.shape}")
+            yield block.astype(self.dtype, copy=False)
+        if done != self.shape[0]:
+            raise ValueError(f"{done} patterns came; must be {self.shape[0]}, one for each position")
 
     def truth_tree(self, image: str) -> dict[str, Any]:
         """Return what HDF5 holds of the truth of a simulated scan, if any; its object is at ``image``."""
@@ -126,20 +138,27 @@ class ExportedScan:
         return contents | ({} if self.object is None else {f"{GROUP}/object": SameAs(image)})
 
 
-def intensities(amplitudes: Patterns, counts: bool) -> tuple[Iterator[np.ndarray], np.dtype]:
-    """Return the squares of amplitudes by blocks, and their dtype.
+@dataclass(frozen=True, eq=False)
+class Intensities:
+    """Squares of amplitudes by blocks, each time anew."""
 
-    Photons are the smallest unsigned integers that hold them, where they are whole; all else is float32.
-    """
-    brightest, dtype = 0.0, FLOAT32
+    amplitudes: Patterns
+    dtype: np.dtype
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for block in self.amplitudes.blocks():
+            squares = np.square(block, dtype=np.float64)
+            yield (np.rint(squares) if self.dtype.kind == "u" else squares).astype(self.dtype)
+
+
+def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
+    """Return photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
+    brightest = 0.0
     for block in amplitudes.blocks():
         if not (counts and _whole(block)):
-            break
+            return Intensities(amplitudes, np.dtype(np.float32))
         brightest = max(brightest, float(block.max(initial=0)) ** 2)
-    else:
-        dtype = np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32)
-    squares = (np.square(block, dtype=np.float64) for block in amplitudes.blocks())
-    return ((np.rint(block) if dtype.kind == "u" else block).astype(dtype) for block in squares), dtype
+    return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
 
 
 def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
@@ -164,9 +183,8 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
     )
     if not with_patterns:
         return exported
-    amplitudes = data.amplitudes if every else data.amplitudes.some(chosen)
-    patterns, dtype = intensities(amplitudes, data.counts)
-    return replace(exported, patterns=patterns, dtype=dtype)
+    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
+    return replace(exported, patterns=patterns, dtype=patterns.dtype)
 
 
 def from_measured(

@@ -15,7 +15,8 @@ from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.caustic import Caustic, caustic
 from ptycho.evaluation.display import residues
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.evaluation.raster import RasterLimits, raster_artefact
+from ptycho.evaluation.raster import LIMITS as RASTER_LIMITS
+from ptycho.evaluation.raster import raster_artefact
 from ptycho.evaluation.trust import (
     IN_NOISE,
     LIMITS,
@@ -168,11 +169,11 @@ def trust_row(
     if not reconstruction.converged:
         flags.append(NOT_CONVERGED)
     share = share_of_noise(reconstruction, data, region)
-    if share is not None and not share <= LIMITS.noise_share:
+    if share is not None and not share <= LIMITS.noise_share:  # NaN, too
         flags.append(IN_NOISE)
     level, illuminated = well_illuminated_part(reconstruction, data)
     artefact = raster_artefact(level, illuminated, data.positions[data.image == 0])
-    if artefact is not None and artefact.contrast > RasterLimits.contrast:
+    if artefact is not None and artefact.contrast > RASTER_LIMITS.contrast:
         flags.append(RASTER)
     flags += flags_of((*prepared.decisions, *reconstruction.decisions))
     return {

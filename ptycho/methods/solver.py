@@ -215,7 +215,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
         "patterns do not determine it"
     )
     log.info("solver: %s", text.partition(";")[0])
-    return (Finding.warning(text, PHASES),) if not left <= LIMITS.phase_left else ()
+    return () if left <= LIMITS.phase_left else (Finding.warning(text, PHASES),)  # of NaN, too
 
 
 class Course:

@@ -275,7 +275,7 @@ def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
     stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
     rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
     gain = photon_gain(intensity, pixels.good, 8 * rounding)
-    domain = raw.domain if gain.value is None else None
-    if domain == "amplitude" == tell_domain(sample.dtype, [sample[:, pixels.good]]).name:
+    unknown = gain.value is None and raw.domain == "amplitude"
+    if unknown and tell_domain(sample.dtype, [sample[:, pixels.good]]).name == "amplitude":
         return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
     return gain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,12 +43,21 @@ def check_disk(raw: RawScan, section: DataConfig, folder: Path, key: str = "outp
         )
 
 
+class NetworkSizes(NamedTuple):
+    """What the memory of a network depends on, besides the scan."""
+
+    model: GeneratorConfig
+    batch_size: int  # groups in a batch
+    group_size: int
+    tiles: bool  # groups share the patterns among them
+
+
 def check_memory_for(
     scan: ScanGeometry,
     name: str,
     modes: int | None = None,
     block: int | None = None,
-    network: tuple[GeneratorConfig, int, int, bool] | None = None,
+    network: NetworkSizes | None = None,
 ) -> None:
     """Refuse a scan that needs more memory than there is; patterns and regions stay in files.
 
@@ -55,8 +65,7 @@ def check_memory_for(
         name: of the scan.
         modes: of the probe; None: as many as that of the file.
         block: patterns that the solver fits together; None: by default.
-        network: that reconstructs the scan, too: its settings, groups in a batch, patterns in a group, and
-            whether groups share the patterns among them; None: none does.
+        network: that reconstructs the scan, too; None: none does.
     """
     near = np.delete(scan.positions, isolated(scan.positions), axis=0)
     M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())

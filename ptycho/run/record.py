@@ -131,6 +131,16 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = (), key: 
         raise ConfigError(f"{key}={path}: {nearest} is no folder that can be written")
 
 
+def check_files(run: Path) -> None:
+    """Refuse a folder in the place of a file that a run to be resumed has written, and the reverse."""
+    for file in (run / name for name in read_record(run)):
+        if file.is_dir():
+            raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")
+        for folder in file.parents:
+            if folder.is_relative_to(run) and folder.is_file():
+                raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
+
+
 def check_links(run: Path) -> None:
     """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there."""
     inside = Path(os.path.realpath(run))
@@ -165,12 +175,10 @@ def environment() -> dict[str, Any]:
 
 
 def prepare_tensorflow() -> None:
-    """Forget earlier models of the process, and keep float32 at 24 bits on every device."""
+    """Forget earlier models of the process."""
     import keras
-    import tensorflow as tf
 
     keras.backend.clear_session()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
 def device_facts(xla: XlaConfig) -> dict[str, Any]:

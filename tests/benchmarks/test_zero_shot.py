@@ -9,6 +9,7 @@ from helpers.study import table_rows
 
 from benchmarks.study.__main__ import main
 from benchmarks.study.zero_shot import BOTH
+from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
 from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.networks import build_pinn
@@ -56,7 +57,7 @@ SCAN = KindScan(
 
 
 def test_a_scan_against_a_slow_loop():
-    data = simulate_kind_scan(SCAN)
+    data = simulate_kind_scan(SCAN, PROBES, OBJECTS)
     N, axis = data.N, np.arange(data.N)
     dft = np.exp(-2j * np.pi * np.outer(axis - N // 2, axis) / N) / np.sqrt(N)  # zero frequency at N//2
     shares = []
@@ -92,7 +93,8 @@ def run(tmp_path_factory):
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
     network = build_pinn(config.model, Geometry(32, 34, 1, 32), config.xla, config.loss_weights, config.seed)
-    setup = Setup(simulate_kind_scan(SCAN).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
+    probe = simulate_kind_scan(SCAN, PROBES, OBJECTS).probe[0]
+    setup = Setup(probe, 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())
     write_network(folder, "pinn", get_weights(network), {"complete": True}, [{"epoch": 1, "loss": 1.0}])

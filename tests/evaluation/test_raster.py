@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skimage import data
 
-from ptycho.evaluation.raster import RasterLimits, raster_artefact, reciprocal_lattice
+from ptycho.evaluation.raster import LIMITS, raster_artefact, reciprocal_lattice
 from ptycho.simulation.measured_like import PATHS
 
 SHAPE = (211, 246)
@@ -74,7 +74,7 @@ def test_a_wave_in_a_photograph_is_found_with_its_strength(amplitude, phase, jit
     found = raster_artefact(image, KNOWN, lattice(jitter=jitter))
     assert found.amplitude == pytest.approx(amplitude / 2**0.5, rel=0.2)
     assert found.phase_rad == pytest.approx(phase / 2**0.5, rel=0.2)
-    assert (found.contrast > RasterLimits.contrast) == (amplitude + phase > 0)
+    assert (found.contrast > LIMITS.contrast) == (amplitude + phase > 0)
     if amplitude:
         inside = np.abs(image)[KNOWN]
         assert found.contrast == pytest.approx(found.amplitude * inside.mean() / inside.std(), rel=0.3)
@@ -90,4 +90,4 @@ def test_periods_of_the_sample_are_no_artefact_unless_they_are_the_rasters():
         )
         found = raster_artefact(image * (1 + 0.1 * grating), KNOWN, positions)
         bins = np.abs(harmonics / period - 0.2).min() * SHAPE[1]
-        assert (found.contrast > RasterLimits.contrast) == (bins < 0.25), period
+        assert (found.contrast > LIMITS.contrast) == (bins < 0.25), period

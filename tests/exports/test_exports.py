@@ -272,6 +272,10 @@ def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
 
     with pytest.raises(RuntimeError, match="damaged"):
         FORMATS[kind](path, replace(scan, patterns=broken()))
+    with pytest.raises(ValueError, match="4 patterns came; must be 9"):
+        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:4],)))
+    with pytest.raises(ValueError, match=r"shape \(2, 9, 16\); must be of \(9, 16, 16\)"):
+        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:2, :9],)))
     assert files(tmp_path) == before
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="cannot be written"):
@@ -324,7 +328,7 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
     np.testing.assert_allclose(found.probe, data.photon_scale * data.probe)
     assert from_dataset(data, 1, data.objects[1]).dtype == np.uint16
     halves = Patterns(np.sqrt(n / 2).astype(np.float32))
-    assert intensities(halves, True)[1] == intensities(data.amplitudes, False)[1] == np.float32
+    assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
     with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
         from_dataset(data, 2, data.objects[0])
     with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\)"):

@@ -13,7 +13,7 @@ from ptycho.config import ConfigError
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
 from ptycho.run.folder import RunFolder, check_free
-from ptycho.run.record import read_record
+from ptycho.run.record import check_files, read_record
 
 
 @pytest.fixture
@@ -118,6 +118,24 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         with pytest.raises(ConfigError, match="cannot be written"), locked(path):
             pass
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("stands", "message"),
+    [("pinn", "must be a folder"), ("pinn/weights.npz/", "must be a file, not a folder")],
+)
+def test_a_file_where_a_folder_must_be_and_the_reverse_are_refused(tmp_path, stands, message):
+    RunFolder(tmp_path).text("pinn/weights.npz", "x")
+    check_files(tmp_path)
+    (tmp_path / "pinn/weights.npz").unlink()
+    path = tmp_path / stands
+    if stands.endswith("/"):
+        path.mkdir()
+    else:
+        path.rmdir()
+        path.touch()
+    with pytest.raises(ConfigError, match=rf"^{path}: {message}; remove it"):
+        check_files(tmp_path)
 
 
 @pytest.mark.parametrize("stands", ["pinn", "pinn/weights.npz/"])

@@ -22,6 +22,7 @@ from ptycho.config import (
 )
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import get_weights
+from ptycho.quiet_start import start_tensorflow
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
@@ -239,6 +240,6 @@ def test_a_checkpoint_whose_numbers_were_changed_is_not_used(tmp_path, caplog):
 def test_float32_keeps_its_digits_on_every_device(learned):
     """TensorFloat-32, the default on recent GPUs, has three digits: phases would show it."""
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    grid_lines.prepare_tensorflow()
+    start_tensorflow()
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
     assert json.loads((learned[0] / "metrics.json").read_text())["pinn"]["flags"] is not None

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from ptycho.api.reconstruction import start_tensorflow_exactly
+from ptycho.api.reconstruction import start_keras
 from ptycho.command_line.jobs import run_program
 from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.messages import show
@@ -76,7 +76,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
     stored = read_network(run, name)
     d = describe_network(config, stored)
     check_output(output, config.overwrite, [run / "config.yaml"])
-    start_tensorflow_exactly()
+    start_keras()
     from ptycho_export.network import portable
 
     form.write(portable(stored, d), d, output)

@@ -11,6 +11,7 @@ Nothing is interpolated: fractions of a pixel move the probe. NumPy, SciPy and s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
 from ptycho_pretrain.distributions import transmission
-from ptycho_pretrain.kinds import Entry
+from ptycho_pretrain.kinds import Entry, Kind
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
@@ -33,7 +34,7 @@ class KindScan:
     """Object, beam and positions of a simulated scan of some kinds.
 
     Attributes:
-        probe, object: kinds of :data:`PROBE_KINDS`, :data:`OBJECT_KINDS`, and ranges of their parameters.
+        probe, object: their kinds, and ranges of their parameters.
         material: the range of materials.
         path: a key of :data:`ptycho.simulation.measured_like.PATHS`; overlap: ``1 − step/d``.
         photons: in a pattern, on average.
@@ -57,15 +58,22 @@ class KindScan:
         return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
 
 
-def simulate_kind_scan(settings: KindScan) -> Dataset:
-    """Simulate the scan as measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
+def simulate_kind_scan(
+    settings: KindScan,
+    probes: Mapping[str, Kind] = PROBE_KINDS,
+    objects: Mapping[str, Kind] = OBJECT_KINDS,
+) -> Dataset:
+    """Simulate the scan as measured, each pattern a group, with its true object, ``objects (1, M, M)``.
+
+    ``probes``, ``objects``: the tables that have its kinds.
+    """
     N = settings.N
-    probe = draw_probe(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
+    probe = draw_probe(probes[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
     step = energy_diameter(probe) * (1 - settings.overlap)
     path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
     positions = (path - path.min(axis=0) + 1).astype(np.float32)
     side = N + int(np.ceil(positions.max())) + 1
-    kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
+    kind, rng = objects[settings.object.kind], settings.rng("object")
     thickness, other = (kind.sample(side, settings.object.ranges, rng) for _ in range(2))
     truth = transmission(thickness, other, settings.material, settings.rng("material"))
     measured = MeasuredLike(

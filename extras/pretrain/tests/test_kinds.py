@@ -13,9 +13,6 @@ from ptycho_pretrain.kinds import Kind, Parameter, draw_values, read_entries
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
 
-ZERO_SHOT = "benchmarks.study.zero_shot_kinds"  # tests of its own, in tests/benchmarks
-OBJECTS = [name for name, kind in OBJECT_KINDS.items() if kind.draw.__module__ != ZERO_SHOT]
-PROBES = [name for name, kind in PROBE_KINDS.items() if kind.draw.__module__ != ZERO_SHOT]
 PLAIN = {"shift": (0.0, 0.0), "stretch": (1.0, 1.0)}  # neither moved nor stretched
 
 
@@ -40,7 +37,7 @@ def energy_within(wave, radius):
 
 
 @pytest.mark.parametrize("side", [47, 64])
-@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("name", OBJECT_KINDS)
 def test_objects_are_maps_from_nothing_to_all(name, side):
     for seed in range(3):
         found = thickness_of(name, side, seed)
@@ -53,7 +50,7 @@ def test_objects_are_maps_from_nothing_to_all(name, side):
 
 
 @pytest.mark.parametrize("N", [32, 47, 64])
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", PROBE_KINDS)
 def test_probes_are_waves_whose_largest_amplitude_is_one(name, N):
     for seed in range(3):
         found = draw_probe(PROBE_KINDS[name], N, {}, rng(seed))
@@ -64,10 +61,10 @@ def test_probes_are_waves_whose_largest_amplitude_is_one(name, N):
 
 
 # A lens with a small pupil has a focus that is wider than geometry says.
-WIDTHS = dict.fromkeys(PROBES, (0.65, 1.45)) | {"aberrated": (0.65, 2.0)}
+WIDTHS = dict.fromkeys(PROBE_KINDS, (0.65, 1.45)) | {"aberrated": (0.65, 2.0)}
 
 
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", PROBE_KINDS)
 def test_probes_have_the_specified_diameter_and_a_dark_rim(name):
     N, low, high = 64, *WIDTHS[name]
     ranges = {"reach": (0.12, 0.3), "strength": (0.3, 0.5)}
