@@ -160,15 +160,15 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Lay
     if by_keys and options.keys and (kind.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
     with kind(path, options) as file:
-        found = next((layout for layout in known.values() if layout.detect(file)), None)
-        held = "" if found else file.listed(declared=True)
-    if found is None and (options.raster is not None or options.keys):
-        found = by_keys
-    if found is None:
+        layout = next((one for one in known.values() if one.detect(file)), None)
+        held = "" if layout else file.listed(declared=True)
+    if layout is None and (options.raster is not None or options.keys):
+        layout = by_keys
+    if layout is None:
         raise ConfigError(
             f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"
         )
-    return found
+    return layout
 
 
 EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")

@@ -52,7 +52,7 @@ def run(
         log.info("the run is resumed" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = read_stored_data(config, folder) or simulate_and_store(config, folder)
-        test, refined = data["test"], list[Beam]()
+        test, iterated_beams = data["test"], list[Beam]()
         facts: dict[str, Any] = {"seed": config.seed, "resumed": folder.resumed}
         stitched: dict[str, dict[str, Reconstruction]] = {}
         histories: dict[str, History] = {}
@@ -67,15 +67,15 @@ def run(
                 shown, learned[name] = test.under_probe(modes), modes[0]
             stitched[name] = reconstruct(name, model, config, shown, folder)
         if ITERATIVE in config.models and (iterated := reconstruct_by_lsqml(config, test, folder)):
-            made, refined, facts[ITERATIVE] = iterated
-            stitched[ITERATIVE] = {config.stitch.method: made}
+            objects, iterated_beams, facts[ITERATIVE] = iterated
+            stitched[ITERATIVE] = {config.stitch.method: objects}
         assert test.objects is not None  # it is simulated
         truth, region = test.objects, Region(*test.tiling.rectangle)
         doubts = doubt_probe(test.probe, data["train"].probe)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
-        beams = beam_errors(folder, test, refined, learned) if config.imperfect else {}
+        beams = beam_errors(folder, test, iterated_beams, learned) if config.imperfect else {}
         scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
         draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
     folder.manifest(device_facts(config.xla) | facts | {"training": describe_trainings(histories)})
@@ -168,10 +168,10 @@ def reconstruct_by_lsqml(
             except lsqml.LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
                 return None
-            made, epochs = run.reconstruction, len(run.r_factors)
+            image, epochs = run.reconstruction, len(run.r_factors)
             runs.append(run)
-            objects[i], mask[i] = made.objects[i], made.mask[i]
-            log.info("lsqml: %d epochs, R %.4f, %.1f s", epochs, run.r_factors[-1], made.seconds)
+            objects[i], mask[i] = image.objects[i], image.mask[i]
+            log.info("lsqml: %d epochs, R %.4f, %.1f s", epochs, run.r_factors[-1], image.seconds)
     facts = {
         "seconds": round(sum(run.reconstruction.seconds for run in runs), 2),
         "epochs": [len(run.r_factors) for run in runs],
@@ -182,9 +182,11 @@ def reconstruct_by_lsqml(
         "probe": np.stack([beam.probe for beam in beams]),
         "positions": np.concatenate([beam.positions for beam in beams]),
     }
-    made = Reconstruction(objects, mask)
-    folder.arrays(names.recon(ITERATIVE), {"YY_pred": made.object} | made.arrays() | refined)
-    return made, beams, facts
+    reconstruction = Reconstruction(objects, mask)
+    folder.arrays(
+        names.recon(ITERATIVE), {"YY_pred": reconstruction.object} | reconstruction.arrays() | refined
+    )
+    return reconstruction, beams, facts
 
 
 def beam_errors(
