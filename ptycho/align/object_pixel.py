@@ -24,7 +24,7 @@ from ptycho.preparation.window import AT_EDGE, finer_side
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import hold_out
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
+from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, middle
 from ptycho.scan.coarser import at_smaller_pixels, finer_waves
 from ptycho.scan.comparison import Comparison, Rule, compare_shares
@@ -39,7 +39,7 @@ class PixelOptions:
 
     trial: TrialOptions = TrialOptions(patterns=100, pixels=2**19)
     object_steps: int = 20  # of the object alone,
-    steps: int = 40  # and with what is refined
+    steps: int = 300  # and with what is refined, at most: a beam that has not converged hides the gain
     rule: Rule = Rule(2.0, 0.01)  # twice the pixels take about twice the time
 
 
@@ -142,4 +142,6 @@ def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions) -> Esti
     flat = np.ones((kept.data.object_size,) * 2, np.complex64)
     start = Estimate.of(kept.data, flat, normalisation=kept.normalisation)
     start = fit(objective, start, OBJECT_ALONE, options.object_steps).estimate
-    return start if refine == OBJECT_ALONE else fit(objective, start, refine, options.steps).estimate
+    if refine == OBJECT_ALONE:
+        return start
+    return fit(objective, start, refine, options.steps, FIT.preliminary).estimate

@@ -43,22 +43,28 @@ def select_model(
     """
     noise = first_noise(data, options, compile_xla, cache)
     kept, held = hold_out(noise, seed)
-    flat = options.start_object(kept.data)
-    image = flat if initial_object is None else _core_of(initial_object, data, noise.data)
-    estimate = Estimate.of(kept.data, image, normalisation=noise.normalisation)
+    start = constant_start(kept, options)
+    if initial_object is not None:
+        start = replace(start, object=_core_of(initial_object, data, noise.data).astype(np.complex64))
     support = options.support
-    selection = Selection(noise, kept, held, options, estimate, support=support, on_decision=on_decision)
+    selection = Selection(noise, kept, held, options, start, support=support, on_decision=on_decision)
     selection.moves = options.moves or selection.moves
     if initial_object is None:
         first = _begin(selection)
     else:
-        first = selection.fit(estimate, OBJECT_ALONE, selection.prior)
+        first = selection.fit(start, OBJECT_ALONE, selection.prior)
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
         selection.learn_noise()
     return selection
+
+
+def constant_start(likelihood: ScanLikelihood, options: ModelOptions) -> Estimate:
+    """Return a constant object under the initial beam."""
+    image = options.start_object(likelihood.data)
+    return Estimate.of(likelihood.data, image, normalisation=likelihood.normalisation)
 
 
 def _begin(selection: Selection) -> Fit:
@@ -96,7 +102,7 @@ def first_noise(
     noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, cache=cache)
     if data.counts:
         return noise
-    start = Estimate.of(part, options.start_object(part), normalisation=data.normalisation)
+    start = constant_start(noise, options)
     starts = [start]
     if is_sparse(part) and part.fresnel is None:  # residuals of a fit that is stuck are no noise
         starts.append(difference_map(noise, start))
@@ -130,6 +136,23 @@ def _try_part(part: str) -> Callable[[Selection], None]:
         selection.try_model(part, selection.estimate, refine, getattr(selection.options, part))
 
     return hypothesis
+
+
+def _try_probe(selection: Selection) -> None:
+    """Refine the probe, from the fitted object or from one that was fitted for a few steps.
+
+    Under a wrong probe the fitted object has taken on its errors, and the fit of both may never lose them. What
+    follows is decided under the refined probe, so that is fitted until it converges.
+    """
+    limits, refine = selection.limits, replace(selection.refine, probe=True)
+    if selection.options.probe is False:
+        return
+    constant = constant_start(selection.kept, selection.options)
+    early = selection.fit(constant, OBJECT_ALONE, selection.prior, limits.early_steps).estimate
+    starts = selection.estimate, early
+    fits = [selection.fit(start, refine, selection.prior, limits.start_steps) for start in starts]
+    start = min(fits, key=lambda fitted: fitted.course[-1]).estimate
+    selection.try_model("probe", start, refine, selection.options.probe, steps=limits.probe_steps)
 
 
 def _try_affine_part(selection: Selection, what: str = "position model") -> None:
@@ -318,7 +341,7 @@ def _try_nominal(selection: Selection) -> None:
 
 
 HYPOTHESES = (
-    _try_part("probe"),
+    _try_probe,
     _try_part("positions"),
     _try_affine_part,
     _try_part("flux"),

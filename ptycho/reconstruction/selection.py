@@ -36,7 +36,10 @@ class SelectionOptions:
     most_pixels: int = 2**23  # unless these have more pixels than this;
     least: int = 36  # then so many patterns
     first_steps: int = 120  # of the first fit, from a constant,
-    steps: int = 60  # and of the others, at most
+    steps: int = 60  # and of the others, at most,
+    probe_steps: int = 200  # but for that of the probe;
+    early_steps: int = 10  # of the object alone, before the probe is refined with it,
+    start_steps: int = 40  # of either start of that fit
     poor_fit: float = 1.2  # deviance of a first fit under a known probe, from which a better start is sought
     core_steps: int = 150  # of all refined parameters, once the model is selected
     beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks
@@ -218,16 +221,17 @@ class Selection:
         simpler: bool = False,
         moves: str | None = None,
         within: float = -np.inf,
+        steps: int | None = None,
     ) -> None:
         """Try another model: it is taken if it is specified, or if it explains what is held out better.
 
         A ``simpler`` one is taken unless it explains that clearly worse. If it explains it worse at all, the
         part that it leaves out is to be tried again. ``within``: one is also taken if its mean log-deviance
-        stays below.
+        stays below. ``steps``: of its fit, at most; None: those of the options.
         """
         if specified is False:
             return
-        fitted = self.fit(start, refine, self.prior, support=support, moves=moves)
+        fitted = self.fit(start, refine, self.prior, steps, support=support, moves=moves)
         scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and fitted.course[-1] >= self.last.reach

@@ -115,6 +115,7 @@ def _at_other_pixels(data: Dataset, amplitudes: Patterns, good: np.ndarray) -> D
     """Return the scan of ``amplitudes`` on other pixels, measured where ``good (N', N')`` is true."""
     side, beam = len(good), data.beam
     ratio, background, resized = side / data.N, beam.background, central if side < data.N else padded
+    size = data.object_size  # every position within the object stays within it
     return replace(
         data.single_patterns(None),
         amplitudes=amplitudes,
@@ -127,7 +128,7 @@ def _at_other_pixels(data: Dataset, amplitudes: Patterns, good: np.ndarray) -> D
             opr_weights=None,
         ),
         region_size=side + 2,
-        object_size=int(np.ceil((data.object_size - 1) * ratio)) + 1,
+        object_size=max(int(np.ceil((size - 1) * ratio)), int(size * ratio)) + 1,
         objects=None,
         good=good,
         exact=True,

@@ -107,3 +107,13 @@ def test_patterns_of_a_finer_object_are_explained_on_smaller_pixels(N: int, side
     assert small.good is not None and small.good.sum() == good.sum()
     predicted = np.abs(np.stack(waves)) * small.good
     np.testing.assert_allclose(small.amplitudes[:], predicted, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [55, 56, 57, 64])
+def test_every_position_within_an_object_is_within_the_finer_one(size):
+    """Fits move positions up to the edge of the object, ``M − N``."""
+    corners = np.array([(0, 0), (size - 32, size - 32)])
+    data = single_patterns(np.ones((2, 32, 32)), np.ones((1, 32, 32)), corners, size, region_size=34)
+    for side in (40, 44, 46):
+        small = at_smaller_pixels(data, side)
+        assert small.positions.max() <= small.object_size - side
