@@ -203,7 +203,9 @@ class DataConfig:
         unit="mrad",
     )
     saturation: Number | None = key(
-        None, "value at which a pixel saturates; a pixel that reaches it in any frame is masked", gt=0
+        None,
+        "value at which a pixel saturates; a pixel that reaches it in any frame is masked; null: detected",
+        gt=0,
     )
     hot_pixels: Flag = key(True, "mask the pixels that always or never count")
     zingers: Flag = key(

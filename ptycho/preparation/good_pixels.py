@@ -15,7 +15,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.text import shown
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
-from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels
+from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.places import ARCHIVES
@@ -32,6 +32,7 @@ class Pixels:
     mean: np.ndarray  # mean intensity of the inspected frames, ``(H, W)``, from zero up
     noise: float = 0.0  # standard deviation of read noise seen below zero, in the patterns' own numbers
     lowest: float = -np.inf  # numbers below it are marks, in any frame
+    saturation: float | None = None  # numbers from it on are saturated, in any frame; None: none are known
     why: list[str] = field(default_factory=list)  # what is bad, in words
     decisions: list[Finding] = field(default_factory=list)
 
@@ -63,12 +64,15 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
     pixels = Pixels(good, np.maximum(intensity.mean(axis=0), 0), why=why)
     _drop_negative(pixels, numbers, config)
     if config.saturation is not None:
+        pixels.saturation = config.saturation
         saturated = np.any(numbers >= config.saturation, axis=0)
         pixels.drop(saturated, "saturated", f"data.saturation={config.saturation:g}")
     _refuse_nothing(pixels, len(sample))
     if config.hot_pixels:
         _drop_defects(pixels, raw, intensity)
         _refuse_nothing(pixels, len(sample))
+    if config.saturation is None and saturates(intensity, pixels.good):
+        _drop_saturated(pixels, numbers)
     reasons = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()
@@ -146,6 +150,27 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
             hot = hot_pixels(intensity, pixels.good, bright, (0, 0) if wrap else centre, wrap)
     pixels.drop(hot, "hot in the data", key)
     pixels.drop(dead, "dead in the data", key)
+
+
+def _drop_saturated(pixels: Pixels, numbers: np.ndarray, most: float = 0.1) -> None:
+    """Leave out pixels that reach the largest of ``numbers (K, H, W)``, unless they hold much of the intensity.
+
+    ``most``: the share of it.
+    """
+    top = float(numbers.max(where=pixels.good, initial=0))
+    at_top = (numbers == top) & pixels.good
+    reached = at_top.any(axis=0)
+    share = pixels.mean[reached].sum() / pixels.mean[pixels.good].sum()
+    if share < most:
+        pixels.saturation = top
+        pixels.drop(reached, f"saturated at {top:g}", f"data.saturation={2 * top:g} keeps them")
+        return
+    text = (
+        f"the largest number, {top:g}, is held {at_top.sum()} times in the inspected frames: does the detector "
+        f"saturate? data.saturation={top:g} masks the {reached.sum()} pixels that reach it, "
+        f"{100 * share:.2g} % of the intensity; measure with less flux"
+    )
+    pixels.decisions.append(Finding.warning(text))
 
 
 def _refuse_nothing(pixels: Pixels, count: int) -> None:

@@ -84,6 +84,20 @@ def repeated(sample: np.ndarray, number: np.ndarray, fewest: int = 6) -> np.ndar
     return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), fewest))
 
 
+def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: float = 64.0) -> bool:
+    """Return whether the largest intensity of frames ``(K, H, W)`` is held too often to be measured.
+
+    Few numbers come near the largest one, unless they are cut there: more of the pixels ``good (H, W)`` hold
+    it than have at most three standard deviations of its photon noise less. It must be ``least`` photons, and
+    be held ``fewest`` times.
+    """
+    numbers = intensity[:, good]
+    largest = numbers.max(initial=0)
+    held = np.count_nonzero(numbers == largest)
+    near = np.count_nonzero(numbers >= largest - 3 * np.sqrt(largest)) - held
+    return bool(largest >= least and held >= fewest and held > near)
+
+
 def outlying_pixels(
     mean: np.ndarray, good: np.ndarray, wrap: bool = False, options: DefectOptions = DefectOptions()
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -191,7 +191,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, findings)
-    decisions, limits = tuple(findings), (pixels.lowest, config.saturation, config.zingers)
+    decisions, limits = tuple(findings), (pixels.lowest, pixels.saturation, config.zingers)
     counts = gain is not None
     return ScanGeometry(
         raw, detector, frames, pixel, corners, size, probe, mean, counts, decisions, near, *limits

@@ -141,8 +141,8 @@ def _try_part(part: str) -> Callable[[Selection], None]:
 def _try_probe(selection: Selection) -> None:
     """Refine the probe, from the fitted object or from one that was fitted for a few steps.
 
-    Under a wrong probe the fitted object has taken on its errors, and the fit of both may never lose them. What
-    follows is decided under the refined probe, so that is fitted until it converges.
+    Under a wrong probe the fitted object has taken on its errors, and the fit of both may never lose them.
+    What follows is decided under the refined probe, so that is fitted until it converges.
     """
     limits, refine = selection.limits, replace(selection.refine, probe=True)
     if selection.options.probe is False:

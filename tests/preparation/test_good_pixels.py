@@ -207,6 +207,35 @@ def test_every_frame_counts_for_saturation(tmp_path):
     assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
 
 
+@pytest.mark.parametrize("domain", ["counts", "amplitude"])
+def test_intensity_that_is_cut_at_one_number_is_saturated(domain, tmp_path):
+    """Pixels that reach it are masked, also those of frames that were not inspected; with a key they stay."""
+    frames = counts(3e4, count=MANY)
+    saturated = np.any(frames >= 39000, axis=0)
+    assert 3 < saturated.sum() < 20 and bad(frames) == []
+    frames = np.minimum(frames, 39000)
+    frames = np.sqrt(frames) if domain == "amplitude" else frames
+    top = frames.max()
+    scan = interpret(raw(frames, domain), config())
+    assert f"saturated at {top:g}" in str(finding_on(scan.decisions, "bad pixels"))
+    _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert np.count_nonzero(~data.good) == saturated.sum()
+    assert bad(frames, raw(frames, domain), saturation=2 * top) == []
+
+
+def test_saturation_of_most_of_the_intensity_is_doubted():
+    """Masked, little would be left: the pixels stay, with a warning that names the key."""
+    scan = read(np.minimum(counts(3e4), 9000))
+    assert scan.detector.good.all()
+    (warning,) = (finding for finding in scan.decisions if "does the detector saturate" in str(finding))
+    assert "data.saturation=9000" in str(warning)
+
+
+@pytest.mark.parametrize("frames", [np.minimum(counts(30), 9), np.round(counts(3e4) / 4096), counts(3e4)])
+def test_small_or_rare_largest_numbers_are_no_saturation(frames):
+    assert bad(frames) == []
+
+
 @pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])
 @pytest.mark.parametrize("lost", [[2], [0, 2, 50]])
 def test_lost_frames_are_all_named_at_once(tmp_path, mark, lost):

@@ -345,7 +345,7 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
 
 @pytest.mark.parametrize("step", [4, 5])
 def test_a_wrong_probe_does_not_leave_its_errors_in_the_object(step):
-    """Few patterns overlap. From an object fitted to its end under another pupil, the deviance stays above 3."""
+    """From an object that is fitted to its end under another pupil, the deviance stays above 3."""
     data, probe = scan_by_an_optic(count=8, step=step, photons=1e6, pupil=(2, 6), defocus=0.03)
     wrong = optic(len(probe), (1, 5), 0.018) * np.linalg.norm(probe)
     data = replace(data, beam=data.beam.with_probe(wrong[None].astype(np.complex64)))
