@@ -153,9 +153,9 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
 
 
 def _drop_saturated(pixels: Pixels, numbers: np.ndarray, most: float = 0.1) -> None:
-    """Leave out pixels that reach the largest of ``numbers (K, H, W)``, unless they hold much of the intensity.
+    """Leave out pixels that reach the largest of ``numbers (K, H, W)``.
 
-    ``most``: the share of it.
+    ``most``: share of the intensity from which on they stay, with a warning.
     """
     top = float(numbers.max(where=pixels.good, initial=0))
     at_top = (numbers == top) & pixels.good
@@ -166,8 +166,8 @@ def _drop_saturated(pixels: Pixels, numbers: np.ndarray, most: float = 0.1) -> N
         pixels.drop(reached, f"saturated at {top:g}", f"data.saturation={2 * top:g} keeps them")
         return
     text = (
-        f"the largest number, {top:g}, is held {at_top.sum()} times in the inspected frames: does the detector "
-        f"saturate? data.saturation={top:g} masks the {reached.sum()} pixels that reach it, "
+        f"the largest number, {top:g}, is held {at_top.sum()} times in the inspected frames: does the "
+        f"detector saturate? data.saturation={top:g} masks the {reached.sum()} pixels that reach it, "
         f"{100 * share:.2g} % of the intensity; measure with less flux"
     )
     pixels.decisions.append(Finding.warning(text))
