@@ -139,7 +139,7 @@ def _try_part(part: str) -> Callable[[Selection], None]:
 
 
 def _try_probe(selection: Selection) -> None:
-    """Refine the probe, from the fitted object or from one that was fitted for a few steps.
+    """Refine the probe, from the fitted object or, if that is clearly lower, from one of a few steps.
 
     Under a wrong probe the fitted object has taken on its errors, and the fit of both may never lose them.
     What follows is decided under the refined probe, so that is fitted until it converges.
@@ -151,8 +151,9 @@ def _try_probe(selection: Selection) -> None:
     early = selection.fit(constant, OBJECT_ALONE, selection.prior, limits.early_steps).estimate
     starts = selection.estimate, early
     fits = [selection.fit(start, refine, selection.prior, limits.start_steps) for start in starts]
-    start = min(fits, key=lambda fitted: fitted.course[-1]).estimate
-    selection.try_model("probe", start, refine, selection.options.probe, steps=limits.probe_steps)
+    fitted, other = fits
+    start = other if other.course[-1] < limits.clearly_lower * fitted.course[-1] else fitted
+    selection.try_model("probe", start.estimate, refine, selection.options.probe, steps=limits.probe_steps)
 
 
 def _try_affine_part(selection: Selection, what: str = "position model") -> None:

@@ -39,7 +39,8 @@ class SelectionOptions:
     steps: int = 60  # and of the others, at most,
     probe_steps: int = 200  # but for that of the probe;
     early_steps: int = 10  # of the object alone, before the probe is refined with it,
-    start_steps: int = 40  # of either start of that fit
+    start_steps: int = 40  # of either start of that fit,
+    clearly_lower: float = 0.85  # share of the other's objective below which this start is taken
     poor_fit: float = 1.2  # deviance of a first fit under a known probe, from which a better start is sought
     core_steps: int = 150  # of all refined parameters, once the model is selected
     beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks

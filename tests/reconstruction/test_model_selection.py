@@ -1,12 +1,13 @@
 """What is refined is decided by held-out patterns: a simpler model is taken, and what it cost tried again."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import _try_again, _try_nominal
+from ptycho.reconstruction.model_selection import _try_again, _try_fewer_modes, _try_nominal
 from ptycho.reconstruction.selection import ModelOptions, Selection
 
 NOMINAL, FITTED = np.zeros((20, 2)), np.ones((20, 2))
@@ -18,7 +19,7 @@ class Scripted(Selection):
     def __init__(self, before: float, deviances: list[float]) -> None:
         self.fitted: list[np.ndarray] = []
         beam = SimpleNamespace(flux=np.ones(20))
-        data = SimpleNamespace(positions=NOMINAL, beam=beam, counts=True)
+        data = SimpleNamespace(positions=NOMINAL, beam=beam, counts=True, probe=np.zeros((1, 8, 8)))
         scores = iter(deviances)
         holdout = SimpleNamespace(kind="patterns", score=lambda estimate, refine: patterns(next(scores)))
         likelihood = SimpleNamespace(data=data, photon=1.0)
@@ -63,3 +64,19 @@ def test_positions_whose_loss_is_clear_are_kept():
     _try_again(selection)
     assert selection.refine.positions
     assert np.array_equal(selection.estimate.positions, FITTED)
+
+
+@pytest.mark.parametrize(
+    ("without", "kept"), [([1.05, 1.02], 1), ([1.05, 1.06], 2), ([1.099], 3), ([1.2], 3)]
+)
+def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
+    """One after the other, as long as held-out patterns are explained clearly better without.
+
+    ``without``: deviances of trials; after a better one that of as many steps with the mode.
+    """
+    selection = Scripted(1.1, without)
+    modes = np.zeros((3, 8, 8), np.complex64)
+    selection.estimate = replace(selection.estimate, modes=modes, positions=NOMINAL)
+    selection.refine = Refine(background=True)
+    _try_fewer_modes(selection)
+    assert len(selection.estimate.modes) == kept
