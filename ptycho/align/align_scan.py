@@ -4,7 +4,7 @@ Each step takes an :class:`AlignedScan` and returns another:
 
 1. ``check_probe``: a probe of the file that does not belong to the patterns is dropped.
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
-3. ``estimate_probe``: where the file has none.
+3. ``estimate_probe``: where the file has none, or electrons show another one.
 4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
 5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.orientation`).
 6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
@@ -34,9 +34,10 @@ from ptycho.align.geometry import (
     find_geometry,
     rotation_is_open,
 )
-from ptycho.align.initial_probe import guess_lens, guess_probe, likeness
+from ptycho.align.initial_probe import guess_lens, guess_probe, likeness, own_held_out
 from ptycho.align.object_pixel import may_be_finer, refine_pixel
 from ptycho.align.orientation import (
+    REVERSED,
     Orientation,
     advice,
     better,
@@ -53,7 +54,7 @@ from ptycho.preparation.dataset import at_positions, choose_probe, map_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import Coarser, coarser
-from ptycho.scan.comparison import compare_shares
+from ptycho.scan.comparison import Rule, compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -126,15 +127,26 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
 
 
-def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Return a scan whose probe is estimated from its patterns."""
+def estimate_probe(aligned: AlignedScan, context: RunContext, clear: Rule = Rule(2.0, 0.06)) -> AlignedScan:
+    """Return a scan whose probe is estimated from its patterns, unless its own explains them as well."""
     config, coarse = aligned.config, aligned.rotation
     turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees))[1]
     if config.data.shared in ONE_OBJECT:  # the places of the scans are not known yet
         index = aligned.scan.scan_index
         turned = turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
     guess = guess_lens(turned, coarse.curvatures) if coarse.curvatures else guess_probe(turned)
-    return replace(aligned.under(guess.probe), estimated=True).decided(guess.finding)
+    decision = guess.finding
+    if not _has_no_probe(aligned):
+        own, other = own_held_out(turned), guess.refined.held_out
+        if not compare_shares(other, own).passes(clear):
+            return aligned
+        text = (
+            f"the specified probe explains held-out patterns worse (deviance {own.mean():.3g}) than "
+            f"{guess.text} ({other.mean():.3g}), which is used instead; check its defocus, or keep it with "
+            "probe.learn=false"
+        )
+        decision = Finding.warning(text)
+    return replace(aligned.under(guess.probe), estimated=True).decided(decision)
 
 
 def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -199,6 +211,8 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     view, scan, config = _downsampled(aligned.data), aligned.scan, aligned.config.data
     geometry = find_geometry(scan, view.data, config, aligned.rotation.degrees, not aligned.estimated)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
+    if geometry.reversed_probe:
+        probe = REVERSED.patterns(aligned.data.probe).conj()
     if geometry.matrix is not None:
         aligned = aligned.mapped(geometry.matrix, probe)
     elif probe is not None:
@@ -258,11 +272,11 @@ def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
 
 
 def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and its estimated probe."""
+    """Return an aligned scan as another ``config`` reads it, with its map and the probe of that."""
     again = read_again(aligned, config, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
-    if aligned.estimated:
+    if aligned.estimated or aligned.matrix is not None:
         again = again.under(aligned.data.probe)
     return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
 
@@ -343,6 +357,13 @@ def _has_no_probe(aligned: AlignedScan) -> bool:
     return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
 
 
+def _may_have_another_probe(aligned: AlignedScan) -> bool:
+    """Return whether the probe is unknown, or parallax shows a curvature with which to compare it."""
+    config = aligned.config
+    shown = bool(aligned.rotation.curvatures) and config.probe.learn is not False and config.run is None
+    return _has_no_probe(aligned) or shown
+
+
 def _suffices_for_trials(aligned: AlignedScan) -> bool:
     """Return whether there are enough patterns to fit some and to hold out others."""
     return len(aligned.data.positions) >= TrialOptions.least
@@ -356,7 +377,7 @@ def _may_be_late(aligned: AlignedScan) -> bool:
 
 
 STEPS = (
-    Step(estimate_probe, "initial_probe", applies=_has_no_probe),
+    Step(estimate_probe, "initial_probe", applies=_may_have_another_probe),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),

@@ -70,6 +70,7 @@ class Geometry:
     probe: np.ndarray | None = None
     decisions: tuple[Finding, ...] = ()
     alternative: Alternative | None = None
+    reversed_probe: bool = False  # the probe P that stays becomes P*(−x)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ def _of_electrons(
     auto = config.orientation == "auto"
     matrix = clear_part(position_map) if auto and scale_differs else rotation(position_map.degrees)
     probe = None if known_probe else position_map.probe
-    if not by_probe and skewness < 0:  # P*(−x), positions negated and the object O*(−x): the same patterns
+    negated = not by_probe and skewness < 0  # the same patterns are those of P*(−x) and of the object O*(−x)
+    if negated:
         matrix = -matrix
         probe = None if probe is None else REVERSED.patterns(probe).conj()
     phase = f"the phase, which atoms make larger (skewness {abs(skewness):.2f})"
@@ -195,7 +197,8 @@ def _of_electrons(
         applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
         stretch = position_map.scale * np.eye(2)
         other = Alternative(stretch, probe, False, applied, kept, position_map.deviance)
-    return Geometry(matrix, probe, tuple(decisions), other)
+    mapped = probe if auto and scale_differs else None  # it belongs to the scale of the map
+    return Geometry(matrix, mapped, tuple(decisions), other, negated and mapped is None)
 
 
 def clear_part(position_map: PositionMap) -> np.ndarray:

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle
-from ptycho.scan.comparison import Rule
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
+from ptycho.scan.comparison import Rule, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
@@ -52,7 +52,7 @@ class Guess:
     text: str  # the optic in words
     best: Trial  # whose hypothesis is (name of the optic, number)
     tried: tuple[Trial, ...]
-    refined: Trial  # of the refined probe
+    refined: Trial  # of the refined probe; the best, if refining explains held-out patterns worse
 
     @property
     def finding(self) -> Finding:
@@ -63,8 +63,9 @@ class Guess:
                 f": the best of {len(deviance)} in a short reconstruction, deviance of fitted and held-out "
                 f"patterns {self.best.mean_deviance:.3g}, median {deviance[len(deviance) // 2]:.3g}"
             )
-        refined = f"then refined, {self.best.mean_deviance:.3g} → {self.refined.mean_deviance:.3g}"
-        return Finding("probe", self.text, f"estimated from the mean pattern{among}; {refined}")
+        refined = f"; then refined, {self.best.mean_deviance:.3g} → {self.refined.mean_deviance:.3g}"
+        refined *= self.refined is not self.best
+        return Finding("probe", self.text, f"estimated from the mean pattern{among}{refined}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,8 @@ class _Search:
         estimate = sample.fit_object(self.options.object_steps, self.options.probe_steps)
         refined, probe = sample.trial(best.hypothesis, estimate), sample.beam_of(estimate).probe[0]
         text = optics[name].text(number)
+        if np.log(refined.held_out / best.held_out).sum() > 0:  # few photons: noise was fitted
+            return Guess(start, start, text, best, tuple(tried), best)
         return Guess(scale_to_patterns(probe, self.data), start, text, best, tuple(tried), refined)
 
     def _sample(self, probe: np.ndarray) -> Sample:
@@ -137,6 +140,23 @@ def guess_lens(data: Dataset, curvatures: Sequence[float], clear: Rule = Rule(2.
     first = best_of(tried[:2])
     others = [one for one in tried[2:] if one.gain_over(first).passes(clear)]
     return search.refine(optics, others or tried[:2])
+
+
+def own_held_out(data: Dataset) -> np.ndarray:
+    """Return deviances of held-out patterns under a scan's own probe, refined as an estimated one is.
+
+    They are those of the patterns that estimates hold out, too. The rotation of electrons leaves a half turn
+    open: the better of the two is taken.
+    """
+    trial, deviances = TrialOptions(), []
+    some = middle(data, trial.count(data.N))
+    split = split_patterns(some.positions, len(some.positions) // trial.holdout_every, 0)
+    for sign in (1, -1):
+        turned = place_anew(some, some.amplitudes[:], sign * some.positions, some.good)
+        sample = Sample.of(turned, trial, split)
+        estimate = sample.fit_object(OPTIONS.object_steps, OPTIONS.probe_steps)
+        deviances.append(sample.trial(sign, estimate).held_out)
+    return min(deviances, key=lambda held_out: held_out.mean())
 
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:

@@ -1,11 +1,12 @@
 """Corrections and findings of position errors of tens of pixels: position jumps or an affine map."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.likelihood import Scan
+from helpers.likelihood import N, Scan, intensity_of
 
 import ptycho
 from ptycho.align import align_scan as method
@@ -148,3 +149,21 @@ def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(m
         [0, 12.4]
     )
     assert "1 of 9 patterns by 12 to 12 px" in str(moved.steps[-1])
+
+
+def test_the_own_probe_is_reversed_with_the_positions(monkeypatch, recorded):
+    """P*(−x), O*(−x) and −r give the patterns of P, O and r (by loops)."""
+    geometry = Geometry(-np.eye(2), reversed_probe=True)
+    monkeypatch.setattr(method, "find_geometry", lambda *arguments: geometry)
+    turned = method.correct_positions(recorded, RunContext(Path()))
+    rng, side = np.random.default_rng(4), recorded.data.object_size
+    image = rng.normal(size=(side, side)) + 1j * rng.normal(size=(side, side))
+    before, after = recorded.data.positions.astype(float), turned.data.positions.astype(float)
+    np.testing.assert_allclose(after - after[0], before[0] - before, atol=1e-4)
+    room = np.rint(before.max(axis=0)) + 2  # the object is reversed about a sample
+    far = room.astype(int) + N
+    reverse = np.conj(image[tuple(np.ix_(*((f - np.arange(side)) % side for f in far)))])
+    for position in before:
+        expected = intensity_of(image, recorded.data.probe, position)
+        reversed_ = intensity_of(reverse, turned.data.probe, room - position)
+        np.testing.assert_allclose(reversed_, expected, atol=5e-3 * expected.max())  # the sample that wraps

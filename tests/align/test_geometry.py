@@ -104,7 +104,11 @@ def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     other = recorded(monkeypatch, position_map(rotation(59), skewness=-1.0), electrons_keV=80.0)
     np.testing.assert_allclose(other.matrix, rotation(-121), atol=1e-9)
     assert "-121.00 ± 0.10°" in other.decisions[0].value and flags_of(other.decisions) == []
+    assert other.reversed_probe and other.probe is None and not found.reversed_probe
+    stretched = position_map(1.2 * rotation(59), skewness=-1.0)
+    mapped = recorded(monkeypatch, stretched, electrons_keV=80.0, orientation="auto")
     rolled = np.roll(PROBE[::-1, ::-1], (1, 1), (0, 1)).conj()  # P*(−x) about sample N//2
-    np.testing.assert_array_equal(other.probe, rolled)
+    np.testing.assert_array_equal(mapped.probe, rolled)
+    assert not mapped.reversed_probe
     vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
     assert flags_of(vague.decisions) == [ORIENTATION]

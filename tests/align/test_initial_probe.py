@@ -1,11 +1,18 @@
 """The estimate of the initial probe: modulus, phase and signs, and its accuracy on simulated scans."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers.phase_scans import scan_with
 
-from ptycho.align.initial_probe import ProbeOptions, guess_probe
-from ptycho.config import IdealDiskProbe, ZonePlateProbe
+import ptycho
+from ptycho.align.align_scan import STEPS, estimate_probe
+from ptycho.align.aligned import AlignedScan, RunContext
+from ptycho.align.geometry import CoarseRotation
+from ptycho.align.initial_probe import ProbeOptions, guess_probe, scale_to_patterns
+from ptycho.align.orientation import REVERSED
+from ptycho.config import IdealDiskProbe, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.optics import OPTICS, frequency, pupil
 from ptycho.scan.probe import make_probe
@@ -63,3 +70,54 @@ def test_probes_of_simulated_scans(settings, optic):
     assert found.best.score == min(trial.score for trial in found.tried)
     assert found.refined.score < found.best.score
     assert found.finding.what == "probe" and f"the best of {len(found.tried)}" in found.finding.why
+
+
+def test_few_photons_do_not_refine_the_probe():
+    """Noise that a refined probe would fit makes it explain held-out patterns worse."""
+    probe = make_probe(ZonePlateProbe(), N)
+    data = scan_with(probe, seed=1, side=6, step=3, photons=300)
+    found = guess_probe(data, TrialOptions(patterns=36), ProbeOptions(steps=4))
+    assert found.probe is found.optic_probe and found.refined is found.best
+    assert overlap(found.probe, probe) > 0.9
+    assert "refined" not in str(found.finding)
+
+
+@pytest.fixture(scope="module")
+def defocused():
+    """A scan in which parallax has shown the curvature of the probe, or its negative; and the curvature."""
+    optic, modulus = OPTICS["lens"], np.exp(-((frequency(N) / 0.2) ** 4))
+    curvature = optic.numbers(modulus)[-1]
+    return scan_with(optic.probe(modulus, curvature), seed=1, side=7, step=3, photons=1e5), curvature
+
+
+def estimated(defocused, own, **keys):
+    data, curvature = defocused
+    data = data.under_probe(scale_to_patterns(own, data)[None])
+    scan = ptycho.Scan.from_arrays(
+        np.rint(data.amplitudes[:] ** 2), data.positions, data.probe[0], counts=True
+    )
+    rotation = CoarseRotation(curvatures=(curvature, -curvature))
+    aligned = AlignedScan(scan.geometry, data, ScanRunConfig(data=scan.data, **keys), rotation=rotation)
+    (step,) = (step for step in STEPS if step.run is estimate_probe)
+    return (estimate_probe(aligned, RunContext(Path())) if step.applies(aligned) else aligned), data
+
+
+def test_a_probe_of_another_defocus_is_replaced(defocused):
+    data, curvature = defocused
+    modulus = pupil(data.amplitudes.statistics.mean_intensity)
+    wrong = OPTICS["lens"].probe(modulus, -0.4 * curvature)
+    aligned, _ = estimated(defocused, wrong)
+    (warning,) = aligned.decisions
+    assert "the specified probe explains held-out patterns worse" in str(warning) and warning.warns
+    assert overlap(aligned.data.probe[0], data.probe[0]) > 0.95
+    aligned, before = estimated(defocused, wrong, probe=OwnProbe(learn=False))
+    assert aligned.data is before
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_right_probe_is_kept_for_either_half_turn(defocused, reverse):
+    """P*(−x) and positions turned by 180° give the same patterns; rotation and probe are decided later."""
+    probe = defocused[0].probe[0]
+    own = REVERSED.patterns(probe).conj() if reverse else probe
+    aligned, before = estimated(defocused, own)
+    assert aligned.data is before and not aligned.decisions
