@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptycho.config.messages import ConfigError, bounds_of, check, show
 from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
@@ -275,35 +275,27 @@ class DataConfig:
         """Whether Fresnel diffraction leads from the sample to the detector."""
         return self.physics == "near_field"
 
-    def stated_quantities(self) -> dict[str, float]:
-        """Return those of photon energy, distance and pitch that the user specifies."""
-        stated = {
-            "energy_eV": self.stated_energy_eV(),
-            "distance_m": self.stated_distance_m(),
-            "detector_pixel_m": self.stated_pitch_m(),
-        }
+    def stated_quantities(self) -> dict[str, Any]:
+        """Return those of ``energy_eV``, ``distance_m`` and ``detector_pixel_m`` that the user specifies.
+
+        The energy is that of photons of the stated wavelength, the pitch is (row, col), and pixels that are
+        stated as angles are those of a detector at one metre.
+        """
+        stated: dict[str, Any] = {"energy_eV": self.energy_eV, "distance_m": self.distance_m}
+        if self.wavelength_m is not None:
+            stated["energy_eV"] = photon_energy_eV(self.wavelength_m)
+        if self.electrons_keV is not None:
+            stated["energy_eV"] = photon_energy_eV(electron_wavelength_m(self.electrons_keV))
+        if self.detector_pixel_m is not None:
+            stated["detector_pixel_m"] = (self.detector_pixel_m,) * 2
+        if self.detector_pixel_mrad is not None:
+            stated |= {"distance_m": 1.0, "detector_pixel_m": (1e-3 * self.detector_pixel_mrad,) * 2}
         return {key: value for key, value in stated.items() if value is not None}
 
     def stated_scan_step_m(self) -> float | None:
         """Return the step of a raster in metres; None: positions are those of the file."""
         values = ((getattr(self, name), metres) for name, metres in STEPS.items())
         return next((value * metres for value, metres in values if value is not None), None)
-
-    def stated_distance_m(self) -> float | None:
-        """Return the distance in metres; one metre where the pixels' angle is stated in its place."""
-        return self.distance_m if self.detector_pixel_mrad is None else 1.0
-
-    def stated_pitch_m(self) -> float | None:
-        """Return the pitch of the detector's pixels in metres, at :meth:`stated_distance_m`."""
-        return self.detector_pixel_m if self.detector_pixel_mrad is None else 1e-3 * self.detector_pixel_mrad
-
-    def stated_energy_eV(self) -> float | None:
-        """Return the energy that photons of the stated wavelength have."""
-        if self.wavelength_m is not None:
-            return photon_energy_eV(self.wavelength_m)
-        if self.electrons_keV is not None:
-            return photon_energy_eV(electron_wavelength_m(self.electrons_keV))
-        return self.energy_eV
 
     @property
     def path(self) -> str:

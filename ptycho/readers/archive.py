@@ -70,7 +70,7 @@ class Archive(ABC):
 
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         self.path, self.strict = Path(path), False
-        self.stated: Mapping[str, float] = {} if options is None else options.stated
+        self.stated: Mapping[str, Any] = {} if options is None else options.stated
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []

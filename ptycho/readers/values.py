@@ -7,7 +7,7 @@ or amplitudes follows from the numbers (:func:`tell_domain`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
-from ptycho.config.waves import wavelength_m
 from ptycho.readers.archive import Archive, ArchiveError, UnusableError
 from ptycho.readers.patterns import Patterns
 
@@ -53,13 +52,10 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
-    """Read the first of some ``keys`` that is there, in the quantity's base; what the user states wins.
+    """Read the first of some ``keys`` that is there, in the quantity's base.
 
     ``unit``: of a number without a ``units`` attribute.
     """
-    stated = file.stated.get(quantity.option or "")
-    if stated is not None:
-        return quantity.from_option(stated)
     for key in keys:
         numbers = file.noted(partial(file.read, key))
         if numbers is not None and numbers.size:
@@ -78,8 +74,6 @@ def read_plain(file: Archive, *keys: str) -> float | None:
 
 def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
     """Read (row, col) in metres, at two keys, of which one stands for both; or at one with one or two."""
-    if (stated := file.stated.get(quantity.option or "")) is not None:
-        return stated, stated
     if len(keys) == 2:
         pair = [read_number(file, quantity, "m", key) for key in keys]
         if (pair[0] is None) != (pair[1] is None):
@@ -278,8 +272,7 @@ ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "jo
 class Quantity:
     """Range of a number: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
 
-    ``option``: key of the section ``data`` that goes before the file; ``from_option``: its value as this
-    quantity.
+    ``option``: key of the section ``data`` that goes before the file.
     """
 
     name: str
@@ -288,7 +281,6 @@ class Quantity:
     high: float
     units: dict[str, float]
     option: str | None = None
-    from_option: Callable[[float], float] = float
 
     def problem(self, key: str, value: float, unit: str, remedy: str = "correct it") -> str | None:
         """Return what is wrong with a number at ``key``, in one of ``units``, and a ``remedy``; None:
@@ -313,7 +305,7 @@ def first_names(units: dict[str, float]) -> list[str]:
 
 
 ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"], ENERGIES, "energy_eV")
-WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV", wavelength_m)
+WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV")
 DISTANCE = Quantity("distance", "m", *RANGES["distance_m"], LENGTHS, "distance_m")
 PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"], LENGTHS, "detector_pixel_m")
 OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)
