@@ -18,8 +18,8 @@ from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_un
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive, container_of
-from ptycho.readers.places import ARCHIVES
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.places import open_archive
+from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.tiff import read_image
 from ptycho.scan.finding import Finding
 
@@ -206,14 +206,12 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     kind, _ = container_of(path)
-    if kind in ARCHIVES:
-        with ARCHIVES[kind](path) as file:
-            return _only(file, shape)
     if kind == "NPY":
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if kind == "TIFF":
         return read_image(path)
-    raise ConfigError("is no NPY, NPZ, HDF5 or TIFF file")
+    with open_archive(path, ReadOptions()) as file:
+        return _only(file, shape)
 
 
 def _only(

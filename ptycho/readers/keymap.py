@@ -43,7 +43,9 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
-        table = _table(options.keys, NAMES[file.kind], largest(file) if options.raster is not None else [])
+        table = _table(
+            options.keys, NAMES.get(file.kind, "tiff"), largest(file) if options.raster is not None else []
+        )
         options.refuse_unused(path, table.name, *table.options)
         check_keys(path, options, KEYS)
         source = table.source(file)

@@ -24,14 +24,22 @@ from ptycho.readers.patterns import Patterns, Selected
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
+from ptycho.readers.tiff import TiffArchive
 from ptycho.readers.values import read_whole
 
-ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
+ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive, "TIFF": TiffArchive}
+COMPRESSED = {"bzip2": "bunzip2", "gzip": "gunzip"}
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
-    """Open an HDF5 or NPZ file, or raise ConfigError."""
-    return ARCHIVES.get(container_of(path)[0], Hdf5Archive)(path, options)
+    """Open an HDF5, NPZ or TIFF file, by its content, or a folder of TIFF files; or raise ConfigError."""
+    name, start = ("TIFF", b"") if Path(path).is_dir() else container_of(path)
+    if name in ARCHIVES:
+        return ARCHIVES[name](path, options)
+    what = f"is no HDF5, NPZ or TIFF file; it begins with {start!r}"
+    if name in COMPRESSED:
+        what = f"is compressed as a whole; unpack it with {COMPRESSED[name]}"
+    raise ConfigError(f"{path}: {'is empty' if name == 'empty' else what}")
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:

@@ -22,11 +22,9 @@ from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined, Patterns
-from ptycho.readers.places import place_scan
-from ptycho.readers.raw_scan import RawScan, ReadOptions
 
 SUFFIXES = (".tif", ".tiff")
-LAYOUT = Layout(name="tiff", detect=lambda file: True)
+LAYOUT = Layout(name="tiff", detect=lambda file: True, patterns=lambda file: file.patterns())
 
 
 class TiffArchive(Archive):
@@ -39,21 +37,18 @@ class TiffArchive(Archive):
 
 
 def tiff_files(folder: Path) -> list[Path]:
-    """Return the TIFF files of a folder, in the order of the numbers in their names."""
-    paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
-    return [paths[name] for name in tifffile.natural_sorted(paths) if not name.startswith(".")]
+    """Return the TIFF files of a folder, in the order of the numbers in their names.
 
-
-def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """Read a scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
-    options.refuse_unused(path, LAYOUT.name, *LAYOUT.options)
-    if options.positions_file is None:
-        raise ConfigError(
-            f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
-        )
-    with TiffArchive(path, options) as file:
-        source = file.patterns()
-        return place_scan(file, LAYOUT, options, source, LAYOUT.values(file, source))
+    ConfigError: there are none, or it cannot be read.
+    """
+    try:
+        paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read ({describe_error(error)})") from error
+    files = [paths[name] for name in tifffile.natural_sorted(paths) if not name.startswith(".")]
+    if not files:
+        raise ConfigError(f"{folder}: is a folder without TIFF files (.tif, .tiff); name a file")
+    return files
 
 
 def read_image(path: Path) -> np.ndarray:
