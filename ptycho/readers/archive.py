@@ -46,10 +46,15 @@ class UnusableError(ArchiveError):
 
 
 class Entry(NamedTuple):
-    """Declaration of a key; None: it holds no numbers that are known without reading."""
+    """Declaration of a key; None: it holds no numbers that are known without reading.
+
+    ``columns_first``: it is an array of MATLAB, whose last axes count images; ``grows``: its first axis may.
+    """
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
+    columns_first: bool = False
+    grows: bool = False
 
 
 class Archive(ABC):
@@ -102,14 +107,6 @@ class Archive(ABC):
     def is_same(self, key: str, other: str) -> bool:
         """Return whether two keys are names of one array."""
         return key == other
-
-    def columns_first(self, key: str) -> bool:
-        """Return whether the array at a key is one of MATLAB's, whose last axes count images."""
-        return False
-
-    def grows(self, key: str) -> bool:
-        """Return whether the array at a key can be extended along its first axis."""
-        return False
 
     def names(self, most: int) -> list[str]:
         """Return keys of its arrays, ``most`` at most."""

@@ -76,7 +76,7 @@ def read_columns(
     of one length. Without a ``source`` of patterns, ``(J,)`` of any J.
     """
     (row, said), (col, other) = (read_lengths(file, key, options, unit) for key in keys)
-    if options.growing and all(map(file.grows, keys)):
+    if options.growing and all(entry and entry.grows for entry in map(file.entry, keys)):
         count = min(row.size, col.size)
         row, col = row.ravel()[:count], col.ravel()[:count]
     if said != other:  # one of them has a units attribute
@@ -108,7 +108,7 @@ def read_rows(
     """
     lengths, said = read_lengths(file, key, options, unit)
     listed = np.squeeze(lengths) if lengths.ndim > 2 else lengths
-    if listed.ndim == 3 and file.columns_first(key):
+    if listed.ndim == 3 and (entry := file.entry(key)) and entry.columns_first:
         listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
         listed = listed.reshape(-1, listed.shape[-1])  # of a raster

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -148,7 +149,7 @@ def _choose_format(file: Archive, options: ReadOptions) -> Layout:
 
 EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")
 LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
-KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
+STATED = ("unit", "domain", "zero_frequency")
 
 
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
@@ -160,9 +161,11 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     """
     first, counts = scans[0], [scan.patterns.shape[0] for scan in scans]
     for scan, name in zip(scans[1:], names[1:], strict=True):
-        for what, value, other in _differences(first, scan):
-            key = KEYS.get(what, f"data.{what}")
-            remedy = f"set {key}" if what in (*KEYS, *LENGTHS) else "reconstruct them one by one"
+        frames = {"the size of a frame": (first.patterns.shape[1:], scan.patterns.shape[1:])}
+        pairs = frames | {what: (getattr(first, what), getattr(scan, what)) for what in (*EQUAL, *LENGTHS)}
+        for what in (what for what, pair in pairs.items() if _differ(*pair)):
+            value, other = map(_shown, pairs[what])
+            remedy = f"set data.{what}" if what in (*STATED, *LENGTHS) else "reconstruct them one by one"
             raise ConfigError(f"data.file: {what} is {value} in {names[0]} and {other} in {name}; {remedy}")
     good = [scan.good for scan in scans if scan.good is not None]
     probes = [scan for scan in scans if scan.probe is not None] or [first]
@@ -185,20 +188,11 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     )
 
 
-def _differences(first: RawScan, second: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
-    """Return what must be equal and is not: its name, and both values; lengths to a relative ``same``."""
-    differences = (
-        []
-        if first.patterns.shape[1:] == second.patterns.shape[1:]
-        else [("the size of a frame", first.patterns.shape[1:], second.patterns.shape[1:])]
-    )
-    pairs = [(name, getattr(first, name), getattr(second, name)) for name in EQUAL]
-    differences += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
-    for name in LENGTHS:
-        lengths = getattr(first, name), getattr(second, name)
-        if None in lengths or not np.allclose(*lengths, rtol=same, atol=0):
-            differences += [(name, *lengths)] if lengths != (None, None) else []
-    return [(name, _shown(value), _shown(other)) for name, value, other in differences]
+def _differ(first: Any, second: Any, same: float = 1e-4) -> bool:
+    """Return whether two values, of which either may be unknown, differ: numbers by more than ``same``."""
+    if isinstance(first, str | None) or isinstance(second, str | None):
+        return type(first) is not type(second) or bool(first != second)
+    return np.shape(first) != np.shape(second) or not np.allclose(first, second, rtol=same, atol=0)
 
 
 def _shown(value: object) -> object:

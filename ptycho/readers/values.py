@@ -161,7 +161,8 @@ def images_first(array: np.ndarray) -> np.ndarray:
 
 def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
     """One image of a detector, or several, ``(n, H, W)``; of fewer axes than two, ``(1, …)``."""
-    images = images_first(images) if file.columns_first(key) else images
+    entry = file.entry(key)
+    images = images_first(images) if entry and entry.columns_first else images
     return images.reshape(-1, *images.shape[-2:]) if images.ndim > 1 else images[None]
 
 
@@ -230,7 +231,7 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
         file.notes.append(f"{key} is text, and ignored")
         return None
     images = read_array(file, key, "cfiu")
-    if images is not None and images.ndim > 2 and file.columns_first(key):
+    if images is not None and images.ndim > 2 and entry.columns_first:
         images = images_first(images)
     if images is not None and images.ndim == 3 and images.shape[2] == 1 != images.shape[1]:
         images = images[..., 0]
@@ -250,8 +251,8 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
-    if problem := quantity.problem(key, value, unit_of_file, "correct it or its units attribute"):
-        raise ArchiveError(problem)
+    if not quantity.low <= value * size <= quantity.high:
+        raise ArchiveError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
     return value * size
 
 
@@ -282,18 +283,13 @@ class Quantity:
     units: dict[str, float]
     option: str | None = None
 
-    def problem(self, key: str, value: float, unit: str, remedy: str = "correct it") -> str | None:
-        """Return what is wrong with a number at ``key``, in one of ``units``, and a ``remedy``; None:
-        nothing.
-        """
-        if self.low <= value * self.units[unit.lower()] <= self.high:
-            return None
-        if self.option is not None:
-            remedy += f", or set data.{self.option}="
+    def remedy(self, value: float) -> str:
+        """Return what is allowed, and what to do about a number that is not, with the units it may have."""
         units = {name: size for name, size in self.units.items() if self.low <= value * size <= self.high}
         likely = f"is it in {' or '.join(first_names(units))}? " if units else ""
+        option = "" if self.option is None else f", or set data.{self.option}="
         limits = f"must be from {self.low:g} to {self.high:g} {self.base}"
-        return f"{key}={value:g} {unit}: a {self.name} {limits}; {likely}{remedy}"
+        return f"a {self.name} {limits}; {likely}correct it or its units attribute{option}"
 
 
 def first_names(units: dict[str, float]) -> list[str]:
