@@ -245,37 +245,36 @@ def find_gain(
     raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, findings: list[Finding]
 ) -> float | None:
     """Return the intensity per photon from ``sample (n, H, W)``; None: unknown, or the noise is other."""
-    if config.gain is not None:
-        findings.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
-        return config.gain
-    if raw.domain == "counts" and not pixels.noise:
-        if raw.flat is not None:
-            flat = raw.flat[pixels.good]
-            spread = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
-            why = f"divided by a flat field, {spread}, they are not quite Poisson's"
-            findings.append(Finding("photon gain", "1 on average", why))
+    if raw.domain == "counts" and not pixels.noise and config.gain is None and raw.flat is None:
         return 1.0
-    gain = _stated_gain(raw, sample, pixels)
-    if gain.value is None:
-        why = f"{gain.why}; patterns are not taken as counts; set data.gain=… if they are"
-        findings.append(Finding("photon gain", "unknown", why))
-    else:
-        why = f"{gain.why}; set data.gain=… to change it"
-        findings.append(Finding("photon gain", f"{gain.value:.6g}", why))
+    gain = _gain_of(raw, config, sample, pixels)
+    value = "unknown" if gain.value is None else f"{gain.value:.6g}"
+    findings.append(Finding("photon gain", value, gain.why))
     return gain.value
 
 
-def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
-    """Return the gain as the numbers of the file show it."""
+def _gain_of(raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels) -> Gain:
+    """Return the gain that is specified, or that the numbers of the file show."""
+    unknown = "patterns are not taken as counts; set data.gain=… if they are"
+    if config.gain is not None:
+        return Gain(config.gain, "data.gain")
     if pixels.noise:
-        return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
+        noise = f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons"
+        return Gain(None, f"{noise}; {unknown}")
+    if raw.domain == "counts" and raw.flat is not None:
+        flat = raw.flat[pixels.good]
+        spread = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
+        return Gain(1.0, f"on average: divided by a flat field, {spread}, they are not quite Poisson's")
     if raw.dark is not None or raw.flat is not None:
-        return Gain(None, "a dark or flat field changes the intensities")
+        return Gain(None, f"a dark or flat field changes the intensities; {unknown}")
     intensity = np.square(sample) if raw.domain == "amplitude" else sample
     stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
     rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
     gain = photon_gain(intensity, pixels.good, 8 * rounding)
-    unknown = gain.value is None and raw.domain == "amplitude"
-    if unknown and tell_domain(sample.dtype, [sample[:, pixels.good]]).name == "amplitude":
-        return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
-    return gain
+    if gain.value is None and raw.domain == "amplitude":
+        squares = tell_domain(sample.dtype, [sample[:, pixels.good]])
+        if squares.name == "amplitude":
+            gain = Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
+    return Gain(
+        gain.value, f"{gain.why}; {unknown if gain.value is None else 'set data.gain=… to change it'}"
+    )
