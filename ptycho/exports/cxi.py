@@ -47,12 +47,17 @@ def check_complete(path: Path, scan: ExportedScan, name: str) -> None:
         )
 
 
+def with_unit(unit: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return ``values`` by key, each with its attribute ``units``."""
+    return values | {f"{key}@units": unit for key in values}
+
+
 def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
     """Return what is where in a CXI file, with the array of the translations at one of their places."""
     assert scan.energy_eV is not None and scan.pixel_m is not None and scan.detector_pixel_m is not None
     (height, width), middle, image = scan.detector_pixel_m, scan.N // 2, OBJECTS[0]
     corner = [(middle + 0.5) * width, (middle + 0.5) * height, scan.distance_m]
-    lengths = {
+    lengths: dict[str, Any] = {
         f"{DETECTOR}/x_pixel_size": width,
         f"{DETECTOR}/y_pixel_size": height,
         f"{DETECTOR}/distance": scan.distance_m,
@@ -70,20 +75,14 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         f"{PATTERNS[1]}@zero_frequency": "centre (N//2, N//2)",
         PATTERNS[0]: h5py.SoftLink(f"/{PATTERNS[1]}"),
     }
-    for key, value in lengths.items():
-        contents |= {key: np.array(value, float), f"{key}@units": "m"}
-    for axis in "xy":
-        key = f"{DETECTOR}/beam_center_{axis}"
-        contents |= {key: float(middle), f"{key}@units": "pixels"}
+    lengths[translations] = np.stack([cols, rows, np.zeros_like(rows)], axis=1)  # (x, y, z)
+    contents |= with_unit("m", {key: np.array(value, float) for key, value in lengths.items()})
+    contents |= with_unit("pixels", {f"{DETECTOR}/beam_center_{axis}": float(middle) for axis in "xy"})
+    contents |= with_unit("J", {f"{SOURCE}/energy": scan.energy_eV * ELECTRON})
+    contents |= with_unit("√photons", {ILLUMINATION: scan.probe.astype(np.complex64)})
     contents |= {
         f"{DETECTOR}/mask": np.where(scan.good_pixels, 0, INVALID).astype(np.uint32),
-        f"{SOURCE}/energy": scan.energy_eV * ELECTRON,
-        f"{SOURCE}/energy@units": "J",
-        ILLUMINATION: scan.probe.astype(np.complex64),
-        f"{ILLUMINATION}@units": "√photons",
         f"{ILLUMINATION}@pixel_size_m": scan.pixel_m,
-        translations: np.stack([cols, rows, np.zeros_like(rows)], axis=1),  # (x, y, z)
-        f"{translations}@units": "m",
         f"{translations}@sign": SIGN,
     }
     contents |= {key: h5py.SoftLink(f"/{translations}") for key in TRANSLATIONS if key != translations}
@@ -152,16 +151,14 @@ def nexus_tree(scan: ExportedScan) -> dict[str, Any]:
         "entry_1/sample_1/name": scan.name or "unknown",
     }
     energies = {"energy": energy, "incident_beam_energy": energy, "incident_energy_spread": np.nan}
-    for name, value in energies.items():
-        contents |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
-    for axis, pitch in zip("yx", scan.detector_pixel_m, strict=True):
-        key = f"{DETECTOR}/beam_center_{axis}"
-        contents |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
+    contents |= with_unit("J", {f"{BEAM}/{name}": value for name, value in energies.items()})
+    pitches = zip("yx", scan.detector_pixel_m, strict=True)
+    centre = {f"{DETECTOR}/beam_center_{axis}": scan.N // 2 * pitch for axis, pitch in pitches}
+    contents |= with_unit("m", centre)
     for column, (axis, vector) in enumerate(AXES.items()):
         key, depends = f"{MOTORS}/{axis}", "y" if axis == "x" else "."
         contents |= {
-            key: contents[moves][:, column],
-            f"{key}@units": "m",
+            **with_unit("m", {key: contents[moves][:, column]}),
             f"{key}@transformation_type": "translation",
             f"{key}@vector": vector,
             f"{key}@depends_on": depends,

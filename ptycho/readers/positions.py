@@ -201,16 +201,10 @@ def raster_positions(
     shape = raster.shape or grid
     if shape is None:
         raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
-    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
-        raise ConfigError(
-            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
-            f"{list(grid)}; remove it"
-        )
-    if math.prod(shape) != count:
-        raise ConfigError(
-            f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "
-            f"{count} patterns"
-        )
+    if math.prod(shape) != count or (grid and min(grid) > 1 and shape != grid):
+        axes = f" with axes {list(grid)}" if grid else ""
+        holds = f"is a raster of {math.prod(shape)} positions, and {path} holds {count} patterns{axes}"
+        raise ConfigError(f"data.scan_shape={list(shape)}: {holds}; correct or remove it")
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     if raster.path == "snake":
         columns[1::2] = columns[1::2, ::-1]
