@@ -7,25 +7,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptycho.config.messages import ConfigError, bounds_of, check, show
-from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
+from ptycho.config.schema import Even, Flag, Integer, Number, Positive, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
 STEPS = {"scan_step_A": 1e-10, "scan_step_nm": 1e-9, "scan_step_m": 1.0}  # in metres
 WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 OF_POSITIONS = ("positions_file", "unit", "position_axes", "position_columns")
-EXCLUSIVE: tuple[tuple[tuple[str, ...], str], ...] = (  # keys of which one may be stated, and why
-    (WAVES, "each sets the wavelength"),
-    (tuple(STEPS), "each sets the step of the raster"),
-    *(
-        ((key, step), "the positions are those of a raster of this step")
-        for step in STEPS
-        for key in OF_POSITIONS
-    ),
-    *(
-        ((key, "detector_pixel_mrad"), "the angle replaces both")
-        for key in ("distance_m", "detector_pixel_m")
-    ),
+EXCLUSIVE = (  # of the former keys and the latter one may be stated, and why
+    (WAVES, WAVES, "each sets the wavelength"),
+    (STEPS, STEPS, "each sets the step of the raster"),
+    (OF_POSITIONS, STEPS, "the positions are those of a raster of this step"),
+    (("distance_m", "detector_pixel_m"), ("detector_pixel_mrad",), "the angle replaces both"),
 )
 
 
@@ -126,7 +119,7 @@ class DataConfig:
         " [x_rb,y_rb]",
         level="sometimes",
     )
-    scan_shape: tuple[Integer, Integer] | None = key(
+    scan_shape: tuple[Positive, Positive] | None = key(
         None,
         "rows and columns of a raster scan whose file holds no positions; null: the first axes of a cube",
         allowed="[rows,columns], positive integers",
@@ -258,16 +251,12 @@ class DataConfig:
             (a, b), (c, d) = self.scan_affine
             shown = [list(row) for row in self.scan_affine]
             check(a * d != b * c, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
-        if self.scan_shape is not None:
-            shape = list(self.scan_shape)
-            check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
-        for names, why in EXCLUSIVE:
-            values = {name: getattr(self, name) for name in names}
-            specified = [
-                f"data.{name}={show(value)}" for name, value in values.items() if value not in (None, ())
-            ]
-            if len(specified) > 1:
-                raise ConfigError(f"{', '.join(specified)}: {why}; must be only one of them")
+        stated = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        for names, others, why in EXCLUSIVE:
+            pairs = ((a, b) for a in names for b in others if a != b and {a, b} <= stated.keys())
+            for pair in pairs:
+                specified = ", ".join(f"data.{name}={show(stated[name])}" for name in pair)
+                raise ConfigError(f"{specified}: {why}; must be only one of them")
         self.stated_zero_frequency()
 
     @property
