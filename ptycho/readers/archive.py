@@ -228,9 +228,7 @@ def container_of(path: str | Path, key: str = "") -> tuple[str, bytes]:
         with open_file(path) as file:
             start = file.read(8)
     except FileError as error:
-        windows = "\\" in str(path) and "/" not in str(path)
-        hint = "; folders are parted by / here, not by \\" if windows else ""
-        raise ConfigError(f"{key}{path}: {error}{hint}") from error
+        raise ConfigError(f"{key}{path}: {error}") from error
     kinds = (name for name, starts in STARTS.items() if start.startswith(starts))
     kind = "HDF5" if h5py.is_hdf5(path) else next(kinds, "")
     return kind if start else "empty", start
