@@ -84,12 +84,6 @@ class NearField:
             "set data.physics=far_field to change it"
         )
 
-    @property
-    def pixel_reason(self) -> str:
-        """Reason of the size of the object's pixel."""
-        pitch = f"{1e6 * self.pitch_m[0]:.4g} µm"
-        return f"that of the detector, {pitch}, over the magnification {self.magnification:.4g}: near field"
-
 
 def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataConfig) -> NearField | None:
     """Return the lengths of a near field; None: the scan is one of a far field.
