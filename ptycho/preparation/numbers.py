@@ -35,6 +35,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.good_pixels import Pixels
+from ptycho.readers.patterns import spread
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.values import tell_domain
 from ptycho.scan.finding import Finding
@@ -70,9 +71,9 @@ def photon_gain(
     steps = pixel_steps(intensities[:, good])
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
-    q, spread = float(steps.mean()), 100 * float(steps.std() / steps.mean())
+    q, scatter = float(steps.mean()), 100 * float(steps.std() / steps.mean())
     reason = (
-        f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
+        f"multiples of a step of each pixel's own, ± {scatter:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
     return _with_photon_noise(q, reason, some / q, good)
@@ -208,9 +209,8 @@ def find_numbers(
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """Return the domain, the indices ``(n,)`` of a sample spread over ``frames``, and it, ``(n, H, W)``."""
     fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
-    some = min(options.frames, len(frames), fitting)
-    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
-    sample = raw.patterns.read(spread).astype(np.float64)
+    some = frames[spread(len(frames), min(options.frames, len(frames), fitting))]
+    sample = raw.patterns.read(some).astype(np.float64)
     largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
     if raw.domain is None:
         raise ConfigError(
@@ -219,7 +219,7 @@ def find_numbers(
         )
     why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
     findings.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
-    return raw.domain, spread, sample
+    return raw.domain, some, sample
 
 
 def repeated_frames(sample: np.ndarray, inspected: np.ndarray) -> list[str]:
@@ -263,8 +263,8 @@ def _gain_of(raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixel
         return Gain(None, f"{noise}; {unknown}")
     if raw.domain == "counts" and raw.flat is not None:
         flat = raw.flat[pixels.good]
-        spread = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
-        return Gain(1.0, f"on average: divided by a flat field, {spread}, they are not quite Poisson's")
+        scatter = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
+        return Gain(1.0, f"on average: divided by a flat field, {scatter}, they are not quite Poisson's")
     if raw.dark is not None or raw.flat is not None:
         return Gain(None, f"a dark or flat field changes the intensities; {unknown}")
     intensity = np.square(sample) if raw.domain == "amplitude" else sample

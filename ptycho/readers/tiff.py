@@ -96,7 +96,13 @@ class TiffPatterns(Patterns):
 
 def open_tiff(paths: list[Path]) -> Patterns:
     """Return the patterns in TIFF files, of one shape and dtype."""
-    series = [part for path in paths for part in _all_series(path)]
+    series: list[TiffPatterns] = []
+    for path in paths:
+        with _damage_named(path), tifffile.TiffFile(path) as tiff:
+            size, count = path.stat().st_size, len(tiff.series)
+            series += [_series(path, k, tiff.series[k], tiff.byteorder, size) for k in range(count)]
+            if not count:
+                raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
     first = series[0]
     for part in series:
         if (part.shape[1:], part.dtype) != (first.shape[1:], first.dtype):
@@ -123,15 +129,6 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise ConfigError(f"{path}: cannot be read ({text}); {remedy}") from error
     finally:
         logger.setLevel(level)
-
-
-def _all_series(path: Path) -> list[TiffPatterns]:
-    with _damage_named(path), tifffile.TiffFile(path) as tiff:
-        size = path.stat().st_size
-        all_series = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
-    if not all_series:
-        raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
-    return all_series
 
 
 def _series(path: Path, number: int, series: Any, order: Any, size: int) -> TiffPatterns:
